@@ -1,0 +1,117 @@
+"""What perfmodel knows about an accelerator before it has measured anything on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from perfmodel.types import Engine, Precision
+
+#: Keys of :attr:`AcceleratorSpec.peak_flops`.
+RATES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+
+#: Rates tried in turn when an accelerator states none for a precision: an accelerator without
+#: TF32 runs the work in fp32; one without fp16 arithmetic stores fp16 and computes in fp32.
+_FALLBACK: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "fp64": ("fp64", "fp32"),
+        "fp32": ("fp32", "tf32", "bf16", "fp16"),
+        "tf32": ("tf32", "fp32", "bf16", "fp16"),
+        "fp16": ("fp16", "bf16", "fp32"),
+        "bf16": ("bf16", "fp16", "fp32"),
+        "fp8": ("fp8", "bf16", "fp16", "fp32"),
+        "int8": ("int8", "fp16", "bf16", "fp32"),
+    }
+)
+
+Kind = Literal["gpu", "cpu", "tpu", "npu"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcceleratorSpec:
+    """Facts of one accelerator (for a CPU: of one machine).
+
+    Parameters
+    ----------
+    name : str
+        Canonical name, for example ``"A100-SXM4-80GB"``.
+    kind : {"gpu", "cpu", "tpu", "npu"}
+        What sort of device it is.
+    vendor, architecture, form_factor : str
+        For example ``"NVIDIA"``, ``"Ampere GA100"``, ``"SXM4"``.
+    year : int or None
+        Year of availability.
+    peak_flops : mapping of str to float
+        Dense peak in FLOP/s per key of :data:`RATES` (int8: operations/s). ``fp16`` and ``bf16``
+        are *with fp32 accumulation*, as PyTorch computes.
+    peak_flops_fp16_accumulate : float or None
+        fp16 peak with fp16 accumulation (the headline figure of GeForce cards), where it differs.
+    memory_bytes, bandwidth_bytes_per_s : float
+        Device memory and its peak bandwidth.
+    cache_bytes : float or None
+        Last-level on-chip cache (L2 of a GPU, L3 of a CPU).
+    core_count : int or None
+        SMs, CUs, tensor processors or CPU cores.
+    clock_hz : float or None
+        Boost clock.
+    tdp_w : float or None
+        Board or socket power limit.
+    pcie_generation : float or None
+    link : str or None
+        Name of the link to its neighbours in a node (``"nvlink3"``), or None.
+    link_bandwidth_bytes_per_s : float or None
+        One direction, per device.
+    sources : mapping of str to str
+        Where each field's number comes from; key ``"*"`` stands for all others.
+    notes : str
+    """
+
+    name: str
+    kind: Kind
+    vendor: str
+    architecture: str
+    form_factor: str
+    year: int | None
+    peak_flops: Mapping[str, float]
+    memory_bytes: float
+    bandwidth_bytes_per_s: float
+    peak_flops_fp16_accumulate: float | None = None
+    cache_bytes: float | None = None
+    core_count: int | None = None
+    clock_hz: float | None = None
+    tdp_w: float | None = None
+    pcie_generation: float | None = None
+    link: str | None = None
+    link_bandwidth_bytes_per_s: float | None = None
+    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notes: str = ""
+
+    def flops_per_s(self, precision: Precision, engine: Engine = Engine.MATRIX) -> float:
+        """Return the peak rate at which work of a precision can run.
+
+        Matrix work runs at the rate of its precision; where the accelerator states none, at the
+        next wider one. Vector work runs at the plain fp32 rate whatever its storage type.
+
+        Parameters
+        ----------
+        precision : Precision
+            Arithmetic of the matrix work.
+        engine : Engine
+            Which unit does it.
+
+        Returns
+        -------
+        float
+            FLOP/s, > 0.
+        """
+        rate = precision.matrix_rate if engine is Engine.MATRIX else "fp32"
+        for key in _FALLBACK[rate]:
+            if key in self.peak_flops:
+                return self.peak_flops[key]
+        return max(self.peak_flops.values())
+
+    def supports(self, precision: Precision) -> bool:
+        """Tell whether the accelerator states a rate of its own for a precision."""
+        return precision.matrix_rate in self.peak_flops

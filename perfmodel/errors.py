@@ -1,0 +1,199 @@
+"""Every error that perfmodel raises on purpose, with the tree on top.
+
+::
+
+    PerfModelError
+    +-- InvalidInputError            the caller sent something that cannot be answered
+    |   +-- UnknownNameError         a name that no register holds; carries the nearest ones
+    |   |   +-- UnknownAcceleratorError
+    |   |   +-- UnknownModelError
+    |   |   +-- UnknownGraphError
+    |   |   +-- UnknownPredictorError
+    |   +-- InvalidPlacementError    nonsense in a placement, long or short form
+    |   +-- InvalidGraphError        canonical JSON that is no graph
+    |   +-- CaptureError             a model that could not be turned into a graph
+    |   +-- UnsupportedOnnxError     an ONNX file that is refused, with the reason
+    +-- MissingExtraError            an optional library is absent; names the extra
+    +-- DamagedArtifactError         a stored model whose content is not what was written
+    +-- StoreError                   a record or a file that could not be read or written
+    +-- MeasurementError             a profile run that failed; carries the reason
+    +-- TrainingError                data from which nothing can be learned
+
+Each message says what was wrong, what was got, and what to do. The service maps
+them to HTTP in ``service/errors.py`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class PerfModelError(Exception):
+    """Base of every error that perfmodel raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong, what was got, what to do.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidInputError(PerfModelError):
+    """The caller sent something that cannot be answered.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong, what was got, what to do.
+    pointer : str
+        JSON pointer (RFC 6901) to the offending part of the request, or ``""``.
+    allowed : sequence of str
+        The values that would have been accepted, where they can be listed.
+    """
+
+    def __init__(self, message: str, *, pointer: str = "", allowed: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.pointer = pointer
+        self.allowed = tuple(allowed)
+
+
+class UnknownNameError(InvalidInputError):
+    """A name that a register does not hold.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    known : iterable of str
+        Every name that the register holds; the nearest ones go into the message.
+    pointer : str
+        JSON pointer to the name in the request.
+    hint : str
+        One more sentence on what to do.
+    """
+
+    kind = "name"
+
+    def __init__(
+        self, name: str, *, known: Iterable[str] = (), pointer: str = "", hint: str = ""
+    ) -> None:
+        names = sorted(set(known))
+        self.name = name
+        self.did_you_mean = nearest_names(name, names)
+        parts = [f"Unknown {self.kind} {name!r}."]
+        if self.did_you_mean:
+            parts.append(f"Did you mean {' or '.join(repr(n) for n in self.did_you_mean)}?")
+        if hint:
+            parts.append(hint)
+        super().__init__(
+            " ".join(parts), pointer=pointer, allowed=names if len(names) <= 20 else ()
+        )
+
+
+class UnknownAcceleratorError(UnknownNameError):
+    """No accelerator of that name or alias in the catalogue."""
+
+    kind = "accelerator"
+
+
+class UnknownModelError(UnknownNameError):
+    """No model of that name in timm or the zoo."""
+
+    kind = "model"
+
+
+class UnknownGraphError(UnknownNameError):
+    """No graph of that hash has been registered."""
+
+    kind = "graph"
+
+
+class UnknownPredictorError(UnknownNameError):
+    """No predictor or trained artefact of that name."""
+
+    kind = "predictor"
+
+
+class InvalidPlacementError(InvalidInputError):
+    """A placement that makes no sense, with the reason."""
+
+
+class InvalidGraphError(InvalidInputError):
+    """JSON that is not a canonical graph, with the place where it breaks."""
+
+
+class CaptureError(InvalidInputError):
+    """A model that could not be turned into a graph, with the reason."""
+
+
+class UnsupportedOnnxError(CaptureError):
+    """An ONNX file that is refused: external data, cycles, unbound dimensions, excess size."""
+
+
+class MissingExtraError(PerfModelError):
+    """An optional library is absent.
+
+    Parameters
+    ----------
+    feature : str
+        What cannot be done without it.
+    extra : str
+        The extra of this distribution that brings it.
+    """
+
+    def __init__(self, feature: str, *, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs the extra {extra!r}. Install it with: "
+            f"pip install 'perfmodel[{extra}]'"
+        )
+        self.extra = extra
+
+
+class DamagedArtifactError(PerfModelError):
+    """A stored model whose content is not what was written."""
+
+
+class StoreError(PerfModelError):
+    """A record or a file that could not be read or written."""
+
+
+class MeasurementError(PerfModelError):
+    """A profile run that failed, with the reason."""
+
+
+class TrainingError(PerfModelError):
+    """Data from which nothing can be learned, with the reason."""
+
+
+def nearest_names(name: str, known: Sequence[str], *, limit: int = 3) -> list[str]:
+    """Return the names closest to a misspelt one, best first.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    known : sequence of str
+        Names to compare with; compared without regard to case.
+    limit : int
+        How many at most.
+
+    Returns
+    -------
+    list of str
+        At most ``limit`` names; empty when nothing is close.
+
+    Examples
+    --------
+    >>> nearest_names("resnt50", ["resnet50", "vit_base", "resnet18"], limit=1)
+    ['resnet50']
+    """
+    by_folded: dict[str, str] = {}
+    for candidate in known:
+        by_folded.setdefault(candidate.casefold(), candidate)
+    close = difflib.get_close_matches(name.casefold(), list(by_folded), n=limit, cutoff=0.6)
+    return [by_folded[folded] for folded in close]

@@ -1,0 +1,112 @@
+"""The register of cost formulas.
+
+A cost is a pure function of an operator's tensors and attributes; a handful of lines each, in
+the file of its operator class. An operator without a formula is *unpriced*: it has no cost, it
+is listed by name, and it is never counted as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.types import Engine
+
+
+class OpClass(StrEnum):
+    """Operators that behave alike on hardware; a categorical feature of the predictors."""
+
+    MATMUL = "matmul"
+    CONVOLUTION = "convolution"
+    ATTENTION = "attention"
+    RECURRENT = "recurrent"
+    NORMALIZATION = "normalization"
+    SOFTMAX = "softmax"
+    POOLING = "pooling"
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    MOVEMENT = "movement"  # copies, casts, concatenation, transposition that materialises
+    INDEXING = "indexing"  # gather, scatter, embedding, sort, top-k
+    RESAMPLING = "resampling"  # interpolation, grid sample
+    CREATION = "creation"  # fills, random numbers
+    OPTIMIZER = "optimizer"  # fused and for-each optimizer updates
+    VIEW = "view"  # metadata only: no work on the device
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Work of one operator call.
+
+    Parameters
+    ----------
+    flops : float
+        Floating-point operations; a multiply-add counts 2.
+    bytes_read, bytes_written : float
+        Compulsory traffic: each operand read once, each result written once.
+    engine : Engine
+        Unit that does the arithmetic.
+    """
+
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    engine: Engine = Engine.VECTOR
+
+    @property
+    def bytes_moved(self) -> float:
+        """Bytes read plus bytes written."""
+        return self.bytes_read + self.bytes_written
+
+
+Formula = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Mapping[str, AttrValue]], Cost]
+
+
+@dataclass(frozen=True, slots=True)
+class CostEntry:
+    """One entry of the register: class and formula of an operator."""
+
+    op_class: OpClass
+    formula: Formula
+
+
+REGISTER: dict[str, CostEntry] = {}
+
+
+def register(*ops: str, op_class: OpClass) -> Callable[[Formula], Formula]:
+    """Enter a formula for operators under their :attr:`Node.op` names.
+
+    Parameters
+    ----------
+    *ops : str
+        Operator names; an in-place form (trailing ``_``) is entered with its plain form.
+    op_class : OpClass
+        Class of all of them.
+
+    Returns
+    -------
+    callable
+        A decorator that leaves the formula as it is.
+
+    Raises
+    ------
+    ValueError
+        An operator that already has a formula.
+    """
+
+    def enter(formula: Formula) -> Formula:
+        for op in ops:
+            for name in (op, f"{op}_"):
+                if name in REGISTER:
+                    raise ValueError(f"Operator {name!r} has two cost formulas.")
+                REGISTER[name] = CostEntry(op_class, formula)
+        return formula
+
+    return enter
+
+
+def bytes_of(tensors: tuple[Tensor, ...]) -> int:
+    """Return the dense bytes of some tensors together."""
+    return sum(t.size_bytes for t in tensors)

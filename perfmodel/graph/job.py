@@ -1,0 +1,68 @@
+"""The Job: what a user asks about, before any graph exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A training or inference job, by reference to its model.
+
+    Exactly one of ``model``, ``hf_config`` and ``graph`` is given.
+
+    Parameters
+    ----------
+    model : str or None
+        ``"timm/<name>"`` or ``"zoo/<name>"``.
+    model_kwargs : mapping
+        Keyword arguments of the named model (``img_size``, ``num_classes``, ...).
+    hf_config : mapping or None
+        A transformers config as a dict, with ``model_type`` or ``architectures``.
+    graph : str or None
+        Content hash of a graph registered earlier.
+    mode : Mode
+    batch_size : int
+        Samples per replica and micro-batch, >= 1.
+    accumulation_steps : int
+        Micro-batches per optimizer step, >= 1; training only.
+    precision : Precision
+    optimizer : str
+        ``"sgd"``, ``"momentum"``, ``"adam"``, ``"adamw"``, ``"adafactor"``, ``"lamb"``.
+    memory_format : MemoryFormat
+    compiler : Compiler
+    sequence_length : int or None
+        Tokens per sample, where the model takes sequences; None means its default.
+    activation_checkpointing : bool
+    software : mapping of str to str
+        Versions that matter (``torch``, ``cuda``); empty where unknown.
+    """
+
+    model: str | None = None
+    model_kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    hf_config: Mapping[str, Any] | None = None
+    graph: str | None = None
+    mode: Mode = Mode.INFERENCE
+    batch_size: int = 1
+    accumulation_steps: int = 1
+    precision: Precision = Precision.FP32
+    optimizer: str = "sgd"
+    memory_format: MemoryFormat = MemoryFormat.CHANNELS_FIRST
+    compiler: Compiler = Compiler.EAGER
+    sequence_length: int | None = None
+    activation_checkpointing: bool = False
+    software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def label(self) -> str:
+        """Short name for people."""
+        if self.model:
+            return self.model
+        if self.hf_config:
+            return f"hf_config/{self.hf_config.get('model_type', 'unknown')}"
+        return f"graph/{(self.graph or '')[:12]}"

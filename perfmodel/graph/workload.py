@@ -1,0 +1,64 @@
+"""The Workload: a graph on one accelerator, as it is profiled, featurised and predicted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.ir import Graph
+from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One step of a job on one accelerator.
+
+    Parameters
+    ----------
+    graph : Graph
+        The step, captured at ``batch_size`` and ``precision``.
+    accelerator : AcceleratorSpec
+        Where it runs.
+    mode : Mode
+        Training step or inference pass.
+    batch_size : int
+        Samples per step, >= 1.
+    precision : Precision
+    memory_format : MemoryFormat
+    compiler : Compiler
+    software : mapping of str to str
+        Versions that matter (``torch``, ``cuda``); empty where unknown.
+    threads : int or None
+        CPU threads used; None off the CPU.
+    """
+
+    graph: Graph
+    accelerator: AcceleratorSpec
+    mode: Mode
+    batch_size: int
+    precision: Precision = Precision.FP32
+    memory_format: MemoryFormat = MemoryFormat.CHANNELS_FIRST
+    compiler: Compiler = Compiler.EAGER
+    software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    threads: int | None = None
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hash of graph, accelerator name and settings; software versions are left out."""
+        key = {
+            "graph": self.graph.content_hash,
+            "accelerator": self.accelerator.name,
+            "mode": self.mode,
+            "batch_size": self.batch_size,
+            "precision": self.precision,
+            "memory_format": self.memory_format,
+            "compiler": self.compiler,
+            "threads": self.threads,
+        }
+        text = json.dumps(key, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,88 @@
+"""The closed vocabularies of perfmodel: what a field may say."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """What one step does."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the matrix work of a step.
+
+    ``amp_*`` keep fp32 parameters and cast at run time (``torch.autocast``); ``fp16`` and
+    ``bf16`` hold everything in that type; ``tf32`` is fp32 storage with TF32 matrix units.
+    """
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    AMP_FP16 = "amp_fp16"
+    AMP_BF16 = "amp_bf16"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+    INT8 = "int8"
+
+    @property
+    def matrix_rate(self) -> str:
+        """Key of :attr:`AcceleratorSpec.peak_flops` at which matrix work of this precision runs."""
+        return self.value.removeprefix("amp_")
+
+
+class MemoryFormat(StrEnum):
+    """Layout of 4-d activations."""
+
+    CHANNELS_FIRST = "channels_first"
+    CHANNELS_LAST = "channels_last"
+
+
+class Compiler(StrEnum):
+    """What executes the graph."""
+
+    EAGER = "eager"
+    INDUCTOR = "inductor"
+    ONNXRUNTIME = "onnxruntime"
+    TENSORRT = "tensorrt"
+
+
+class Phase(StrEnum):
+    """Part of a step that a node belongs to."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+class Role(StrEnum):
+    """What a tensor is to the step; memory accounting needs it."""
+
+    INPUT = "input"
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+    OPTIMIZER_STATE = "optimizer_state"
+    CONSTANT = "constant"
+
+
+class Engine(StrEnum):
+    """Which kind of unit does an operator's arithmetic: matrix (tensor cores) or vector."""
+
+    MATRIX = "matrix"
+    VECTOR = "vector"
+
+
+class Basis(StrEnum):
+    """What an answer rests on, best evidence first."""
+
+    MEASURED = "measured"
+    CALIBRATED = "calibrated"
+    INTERPOLATED = "interpolated"
+    EXTRAPOLATED = "extrapolated"
+    ANALYTICAL = "analytical"
+    DEFAULT = "default"
