@@ -1,0 +1,113 @@
+"""The Estimate: an answer that explains itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.types import Basis
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Throughput:
+    """Samples per second of the whole job, with an interval.
+
+    Parameters
+    ----------
+    samples_per_second, low, high : float
+        Point and interval, ``low <= samples_per_second <= high``.
+    coverage : float
+        Share of true values that intervals of this kind contain, in (0, 1).
+    tokens_per_second : float or None
+        Where a sample has a number of tokens.
+    """
+
+    samples_per_second: float
+    low: float
+    high: float
+    coverage: float
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Breakdown:
+    """Where the time of one step goes, in seconds; the parts add up to the step time."""
+
+    compute_s: float
+    exposed_communication_s: float = 0.0
+    input_stall_s: float = 0.0
+    overhead_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryEstimate:
+    """Memory of one accelerator.
+
+    ``oom_probability`` is None while the model behind it states no uncertainty.
+    """
+
+    peak_bytes: float
+    capacity_bytes: float
+    fits: bool
+    oom_probability: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """What throughput a job will reach on a placement, and what that rests on.
+
+    Parameters
+    ----------
+    throughput : Throughput
+    step_time_s : float
+        Whole optimizer step (training) or pass (inference), all micro-batches.
+    compute_time_s, sync_time_s : float
+        The part that computes and the part that synchronises; they may overlap.
+    breakdown : Breakdown
+    memory : MemoryEstimate
+    basis : Basis
+    out_of_distribution : bool
+        The workload lies outside what the predictor has seen.
+    nearest : tuple of str
+        Most similar measured workloads, best first.
+    model_version : str
+        ``"<name>/<version>"`` of the artefact, or ``"roofline"``.
+    unpriced_operators : mapping of str to int
+        Operators without a cost formula and how often they occur.
+    warnings : tuple of str
+    """
+
+    throughput: Throughput
+    step_time_s: float
+    compute_time_s: float
+    sync_time_s: float
+    breakdown: Breakdown
+    memory: MemoryEstimate
+    basis: Basis
+    out_of_distribution: bool
+    model_version: str
+    nearest: tuple[str, ...] = ()
+    unpriced_operators: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain JSON values."""
+        plain = {
+            name: asdict(getattr(self, name)) for name in ("throughput", "breakdown", "memory")
+        }
+        return {
+            "throughput": plain["throughput"],
+            "step_time_s": self.step_time_s,
+            "compute_time_s": self.compute_time_s,
+            "sync_time_s": self.sync_time_s,
+            "breakdown": plain["breakdown"],
+            "memory": plain["memory"],
+            "basis": self.basis.value,
+            "out_of_distribution": self.out_of_distribution,
+            "nearest": list(self.nearest),
+            "model_version": self.model_version,
+            "unpriced_operators": dict(self.unpriced_operators),
+            "warnings": list(self.warnings),
+        }

@@ -1,0 +1,120 @@
+"""The Placement: which accelerators, on which nodes, over which links, under which plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perfmodel.errors import InvalidPlacementError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """Equal accelerators of one host.
+
+    Parameters
+    ----------
+    accelerator : str
+        Catalogue name or alias.
+    count : int
+        Accelerators of the host that the job gets, >= 1.
+    link : str or None
+        Link between them; None means the accelerator's own default.
+    repeat : int
+        How many such hosts, >= 1.
+    """
+
+    accelerator: str
+    count: int = 1
+    link: str | None = None
+    repeat: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """Links between hosts.
+
+    Parameters
+    ----------
+    bandwidth_bytes_per_s : float
+        Per host, one direction.
+    latency_s : float
+    name : str or None
+        For example ``"ib-400g"``.
+    """
+
+    bandwidth_bytes_per_s: float
+    latency_s: float = 5e-6
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Degrees of parallelism; their product is the number of accelerators.
+
+    ``data=None`` means all that the other degrees leave over.
+    """
+
+    data: int | None = None
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    context: int = 1
+    zero_stage: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Where a job runs.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+        At least one.
+    network : Network or None
+    plan : Plan
+    shared_with : tuple of str
+        Jobs on the same accelerators.
+    power_limit_w : float or None
+    fraction : float or None
+        Share of each accelerator, in (0, 1].
+    cpu_cores : int or None
+    storage_bytes_per_s : float or None
+
+    Raises
+    ------
+    InvalidPlacementError
+        No node, or a count below 1.
+    """
+
+    nodes: tuple[Node, ...]
+    network: Network | None = None
+    plan: Plan = field(default_factory=Plan)
+    shared_with: tuple[str, ...] = ()
+    power_limit_w: float | None = None
+    fraction: float | None = None
+    cpu_cores: int | None = None
+    storage_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise InvalidPlacementError(
+                "A placement needs at least one node; got none.", pointer="/placement/nodes"
+            )
+        for position, node in enumerate(self.nodes):
+            for word in ("count", "repeat"):
+                value = getattr(node, word)
+                if value < 1:
+                    raise InvalidPlacementError(
+                        f"{word} must be at least 1; got {value}.",
+                        pointer=f"/placement/nodes/{position}/{word}",
+                    )
+
+    @property
+    def accelerator_count(self) -> int:
+        """Accelerators in all."""
+        return sum(node.count * node.repeat for node in self.nodes)
+
+    @property
+    def host_count(self) -> int:
+        """Hosts in all."""
+        return sum(node.repeat for node in self.nodes)

@@ -1,0 +1,153 @@
+"""Measurements: what profilers return, the store keeps and training reads.
+
+All times are seconds, all sizes bytes, as everywhere inside perfmodel. A record is complete in
+itself: with the graph of its ``graph_hash`` and the accelerator of its provenance it can be
+turned back into the :class:`~perfmodel.graph.workload.Workload` that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provenance:
+    """Where, when and with what a measurement was taken.
+
+    Parameters
+    ----------
+    accelerator : mapping
+        Facts of the device as a plain dict (see ``perfmodel.devices.local.spec_to_dict``).
+    software : mapping of str to str
+        ``torch``, ``python``, ``onnxruntime``, ``cuda``, ``driver``, ``os`` ... versions.
+    measured_at : str
+        UTC, ISO 8601.
+    source : str
+        ``"perfmodel <version>"`` for own profiles; the public set's name for imported ones.
+    licence : str
+        Licence of the measurement.
+    threads : int or None
+        CPU threads the step could use.
+    notes : str
+    """
+
+    accelerator: Mapping[str, Any]
+    software: Mapping[str, str]
+    measured_at: str
+    source: str
+    licence: str = "Apache-2.0"
+    threads: int | None = None
+    notes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepRecord:
+    """The measured time of one step of one workload.
+
+    Parameters
+    ----------
+    workload_hash : str
+        :attr:`Workload.content_hash` of what ran.
+    graph_hash : str
+        :attr:`Graph.content_hash` of its graph.
+    model : str
+        Model reference (``"timm/resnet50"``).
+    family : str
+        Architecture family, the unit of leave-family-out splits.
+    job : mapping
+        The job as a plain dict, enough to build it again.
+    accelerator : str
+        Name of the accelerator.
+    mode, batch_size, precision, memory_format, compiler
+        As in :class:`Workload`.
+    step_time_s : float
+        Median over ``samples_s``.
+    samples_s : tuple of float
+        Every timed step, in order, after warm-up.
+    low_s, high_s : float
+        10 % and 90 % quantiles of the samples.
+    spread : float
+        (high - low) / median.
+    noisy : bool
+        The spread stayed above the limit, or other processes used the machine meanwhile.
+    warmup_steps : int
+    peak_memory_bytes : float or None
+        Highest resident (CPU) or allocated (GPU) memory during the timed steps, above the
+        process before the model was built.
+    provenance : Provenance
+    """
+
+    workload_hash: str
+    graph_hash: str
+    model: str
+    family: str
+    job: Mapping[str, Any]
+    accelerator: str
+    mode: Mode
+    batch_size: int
+    precision: Precision
+    memory_format: MemoryFormat
+    compiler: Compiler
+    step_time_s: float
+    samples_s: tuple[float, ...]
+    low_s: float
+    high_s: float
+    spread: float
+    noisy: bool
+    warmup_steps: int
+    peak_memory_bytes: float | None
+    provenance: Provenance
+
+    @property
+    def samples_per_second(self) -> float:
+        """Throughput: samples of one step over its median time."""
+        return self.batch_size / self.step_time_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorRecord:
+    """The measured time of one node of one workload.
+
+    Parameters
+    ----------
+    workload_hash : str
+        The workload it ran in; its :class:`StepRecord` holds everything else.
+    node : int
+        Position in :attr:`Graph.nodes`.
+    op : str
+    phase : Phase
+    time_s : float
+        Median self time over the profiled steps.
+    """
+
+    workload_hash: str
+    node: int
+    op: str
+    phase: Phase
+    time_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Everything one profile run of one workload returned.
+
+    Parameters
+    ----------
+    step : StepRecord
+    operators : tuple of OperatorRecord
+        Only the nodes that could be joined.
+    joined_share : float
+        Share of the profiled operator time that was joined to nodes, in [0, 1].
+    unjoined : mapping of str to float
+        Seconds of operators that appear in the profile and in no node, by name.
+    """
+
+    step: StepRecord
+    operators: tuple[OperatorRecord, ...] = ()
+    joined_share: float = 0.0
+    unjoined: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
