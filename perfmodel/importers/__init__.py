@@ -1,0 +1,1 @@
+"""Readers of public measurement formats; each returns what it understood and what it did not."""
