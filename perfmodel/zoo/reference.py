@@ -1,0 +1,180 @@
+"""``zoo/<name>``: the register of reference workloads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.errors import InvalidInputError, UnknownModelError
+
+if TYPE_CHECKING:
+    import torch
+
+    from perfmodel.zoo.bundle import ModelBundle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How much input a workload is built for.
+
+    Parameters
+    ----------
+    size : int
+        Samples, >= 1.
+    sequence_length : int or None
+        Tokens per sample; None means the workload's default.
+    """
+
+    size: int
+    sequence_length: int | None = None
+
+    def tokens(self, default: int) -> int:
+        """Return the sequence length, or a default where none was asked for."""
+        return self.sequence_length if self.sequence_length is not None else default
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a workload function returns: the moving parts of a bundle.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    args : tuple
+        Positional inputs, batch first.
+    kwargs : mapping of str to object
+        Keyword inputs.
+    loss : callable
+        From the output of ``module`` to a scalar.
+    tokens_per_sample : int or None
+    """
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    loss: Callable[[Any], torch.Tensor]
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+    tokens_per_sample: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceWorkload:
+    """One entry of the register.
+
+    Parameters
+    ----------
+    family : str
+        Group for leave-family-out evaluation.
+    location : str
+        ``"module:function"`` below ``perfmodel.zoo``, imported on first use.
+    """
+
+    family: str
+    location: str
+
+    def function(self) -> Callable[..., Parts]:
+        """Import ``build(batch, **model_kwargs)``, which makes the parts on the default device."""
+        module, _, name = self.location.partition(":")
+        function: Callable[..., Parts] = getattr(import_module(f"perfmodel.zoo.{module}"), name)
+        return function
+
+
+#: Every reference workload. A new one is a function and a line here.
+REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType({})
+
+
+def reference_names() -> list[str]:
+    """Return the name of every reference workload, without prefix, sorted."""
+    return sorted(REGISTER)
+
+
+def build_reference(
+    name: str,
+    model_kwargs: Mapping[str, Any] | None = None,
+    *,
+    batch_size: int,
+    sequence_length: int | None = None,
+    device: str = "meta",
+    seed: int = 0,
+) -> ModelBundle:
+    """Build a reference workload and one batch of its inputs.
+
+    Parameters
+    ----------
+    name : str
+        Without the ``zoo/`` prefix.
+    model_kwargs : mapping
+        Keyword arguments of the workload's function.
+    batch_size : int
+        Samples, >= 1.
+    sequence_length : int or None
+        Tokens per sample; None means the workload's default.
+    device : str
+        ``"meta"`` or ``"cpu"``.
+    seed : int
+        Seed of weights and inputs on the CPU.
+
+    Returns
+    -------
+    ModelBundle
+
+    Raises
+    ------
+    UnknownModelError
+        No such workload; carries the nearest names.
+    InvalidInputError
+        An argument that the workload does not take, or a sequence length where it has none.
+    """
+    from perfmodel.zoo.bundle import ModelBundle, building_on
+
+    workload = _workload(name)
+    function = workload.function()
+    _check_arguments(name, function, model_kwargs or {})
+    batch = Batch(size=batch_size, sequence_length=sequence_length)
+    with building_on(device, seed=seed):
+        try:
+            parts = function(batch, **(model_kwargs or {}))
+        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            raise InvalidInputError(
+                f"zoo/{name} cannot be built with {dict(model_kwargs or {})}: {error}",
+                pointer="/job/model_kwargs",
+            ) from error
+    if sequence_length is not None and parts.tokens_per_sample is None:
+        raise InvalidInputError(
+            f"zoo/{name} reads no sequences; leave sequence_length out.",
+            pointer="/job/sequence_length",
+        )
+    return ModelBundle(
+        module=parts.module,
+        args=parts.args,
+        kwargs=parts.kwargs,
+        loss=parts.loss,
+        family=workload.family,
+        name=f"zoo/{name}",
+        samples=batch_size,
+        tokens_per_sample=parts.tokens_per_sample,
+    )
+
+
+def _workload(name: str) -> ReferenceWorkload:
+    if name not in REGISTER:
+        raise UnknownModelError(
+            f"zoo/{name}", known=[f"zoo/{known}" for known in REGISTER], pointer="/job/model"
+        )
+    return REGISTER[name]
+
+
+def _check_arguments(
+    name: str, function: Callable[..., Parts], model_kwargs: Mapping[str, Any]
+) -> None:
+    takes = list(inspect.signature(function).parameters)[1:]
+    for key in model_kwargs:
+        if key not in takes:
+            raise InvalidInputError(
+                f"zoo/{name} takes no argument {key!r}; it takes {', '.join(takes) or 'none'}.",
+                pointer=f"/job/model_kwargs/{key}",
+                allowed=takes,
+            )

@@ -1,0 +1,270 @@
+"""From a Job to its module, its program and its graph."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from perfmodel.errors import InvalidInputError, UnknownModelError
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
+from perfmodel.types import Mode
+
+if TYPE_CHECKING:
+    from perfmodel.capture.program import Program
+    from perfmodel.zoo.bundle import ModelBundle
+
+#: What a model reference may start with.
+PREFIXES = ("timm/", "zoo/")
+
+
+def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundle:
+    """Build the model that a job refers to, with one micro-batch of inputs.
+
+    Parameters
+    ----------
+    job : Job
+        With ``model`` or ``hf_config``; a registered graph has no module to build.
+    device : str
+        ``"meta"`` (shapes only, fast) or ``"cpu"`` (random weights and inputs).
+    seed : int
+        Seed of weights and inputs on the CPU.
+
+    Returns
+    -------
+    ModelBundle
+
+    Raises
+    ------
+    InvalidInputError
+        A field of the job that makes no sense; ``pointer`` says which.
+    UnknownModelError
+        A name that neither timm nor the zoo has.
+    MissingExtraError
+        The library that defines the model is not installed.
+    """
+    check_job(job)
+    if job.hf_config is not None:
+        from perfmodel.zoo.huggingface import build_huggingface
+
+        return build_huggingface(
+            job.hf_config,
+            batch_size=job.batch_size,
+            sequence_length=job.sequence_length,
+            mode=job.mode,
+            device=device,
+            seed=seed,
+        )
+    prefix, _, name = (job.model or "").partition("/")
+    if prefix == "timm":
+        from perfmodel.zoo.timm import build_timm
+
+        return build_timm(
+            name, job.model_kwargs, batch_size=job.batch_size, device=device, seed=seed
+        )
+    from perfmodel.zoo.reference import build_reference
+
+    return build_reference(
+        name,
+        job.model_kwargs,
+        batch_size=job.batch_size,
+        sequence_length=job.sequence_length,
+        device=device,
+        seed=seed,
+    )
+
+
+def build_program(job: Job, *, device: str = "meta", seed: int = 0) -> Program:
+    """Build the runnable step of a job: model, loss, backward and optimizer as it asks for.
+
+    Parameters
+    ----------
+    job : Job
+        As in :func:`build_bundle`.
+    device : str
+        ``"meta"`` to capture it, ``"cpu"`` to run it.
+    seed : int
+        Seed of weights and inputs on the CPU.
+
+    Returns
+    -------
+    Program
+        ``step()`` performs one step.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`build_bundle`, or settings that the model does not allow.
+    """
+    return program_of(build_bundle(job, device=device, seed=seed), job)
+
+
+def program_of(bundle: ModelBundle, job: Job) -> Program:
+    """Wrap a bundle into the step that a job asks for.
+
+    Parameters
+    ----------
+    bundle : ModelBundle
+        Built for ``job``.
+    job : Job
+        Gives mode, optimizer, precision, layout and accumulation.
+    """
+    from perfmodel.capture.program import make_program
+
+    return make_program(
+        bundle.module,
+        bundle.args,
+        dict(bundle.kwargs),
+        mode=job.mode,
+        loss=bundle.loss,
+        optimizer=job.optimizer,
+        accumulation_steps=job.accumulation_steps,
+        precision=job.precision,
+        memory_format=job.memory_format,
+        activation_checkpointing=job.activation_checkpointing,
+    )
+
+
+def capture_job(job: Job) -> Graph:
+    """Capture one step of a job as a Graph, without running it.
+
+    The same job gives the same content hash, with any order of its keyword arguments.
+
+    Parameters
+    ----------
+    job : Job
+        As in :func:`build_bundle`.
+
+    Returns
+    -------
+    Graph
+        ``source`` names the model, its family and the library versions.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`build_bundle`.
+    CaptureError
+        The step cannot be captured, with the reason.
+    """
+    from perfmodel.capture.torch import capture
+
+    bundle = build_bundle(job)
+    return capture(program_of(bundle, job), source=source_of(bundle, job))
+
+
+def source_of(bundle: ModelBundle, job: Job) -> dict[str, str]:
+    """Return where a graph of this bundle comes from, for people.
+
+    Parameters
+    ----------
+    bundle : ModelBundle
+    job : Job
+    """
+    source = {"model": bundle.name, "family": bundle.family, "mode": str(job.mode)}
+    for library in ("torch", "timm", "transformers"):
+        needed = library == "torch" or bundle.name.startswith(("timm/", "hf_config/"))
+        if needed and (found := _version(library)):
+            source[library] = found
+    return source
+
+
+def check_job(job: Job) -> None:
+    """Refuse a job whose fields contradict each other or lie out of range.
+
+    Parameters
+    ----------
+    job : Job
+
+    Raises
+    ------
+    InvalidInputError
+        With a pointer to the field.
+    """
+    references = {"model": job.model, "hf_config": job.hf_config, "graph": job.graph}
+    given = [key for key, value in references.items() if value is not None]
+    if len(given) != 1:
+        raise InvalidInputError(
+            "A job names exactly one of model, hf_config and graph; got "
+            f"{' and '.join(given) or 'none'}.",
+            pointer="/job",
+        )
+    if job.graph is not None:
+        raise InvalidInputError(
+            "A registered graph is answered from the store; it has no model to build. "
+            "Give model or hf_config instead.",
+            pointer="/job/graph",
+        )
+    _check_count(job.batch_size, "batch_size", "samples")
+    _check_count(job.accumulation_steps, "accumulation_steps", "micro-batches")
+    if job.sequence_length is not None:
+        _check_count(job.sequence_length, "sequence_length", "tokens")
+    if job.mode is Mode.INFERENCE and job.accumulation_steps != 1:
+        raise InvalidInputError(
+            f"accumulation_steps is {job.accumulation_steps}, but inference accumulates no "
+            "gradients. Use 1, or mode 'training'.",
+            pointer="/job/accumulation_steps",
+        )
+    _check_model_reference(job)
+
+
+def _check_model_reference(job: Job) -> None:
+    if job.model is None:
+        if job.model_kwargs:
+            raise InvalidInputError(
+                "model_kwargs belong to a named model; put the fields into hf_config.",
+                pointer="/job/model_kwargs",
+            )
+        return
+    if not job.model.startswith(PREFIXES):
+        raise UnknownModelError(
+            job.model,
+            known=known_models(),
+            pointer="/job/model",
+            hint=f"A model name starts with {' or '.join(PREFIXES)}.",
+        )
+    if job.model.startswith("timm/") and job.sequence_length is not None:
+        raise InvalidInputError(
+            f"{job.model} reads images; sequence_length does not apply. Leave it out.",
+            pointer="/job/sequence_length",
+        )
+
+
+def _check_count(value: object, field: str, unit: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidInputError(
+            f"{field} must be a whole number of {unit} >= 1, got {value!r}.",
+            pointer=f"/job/{field}",
+        )
+
+
+def known_models(prefix: str = "") -> list[str]:
+    """Return every model name that starts with a prefix, sorted.
+
+    Parameters
+    ----------
+    prefix : str
+        ``"timm/"``, ``"zoo/"``, ``"timm/resnet"``, or empty for all. timm is imported only
+        where its names can match.
+    """
+    names: list[str] = []
+    if _may_match(prefix, "zoo/"):
+        from perfmodel.zoo.reference import reference_names
+
+        names += [f"zoo/{name}" for name in reference_names()]
+    if _may_match(prefix, "timm/"):
+        from perfmodel.zoo.timm import timm_names
+
+        names += [f"timm/{name}" for name in timm_names()]
+    return sorted(name for name in names if name.startswith(prefix))
+
+
+def _may_match(prefix: str, group: str) -> bool:
+    return group.startswith(prefix) or prefix.startswith(group)
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None

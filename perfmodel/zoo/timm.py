@@ -1,0 +1,188 @@
+"""``timm/<name>``: image models of timm, built from their structure without their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from perfmodel.errors import InvalidInputError, UnknownModelError
+from perfmodel.zoo.bundle import ModelBundle, building_on
+from perfmodel.zoo.libraries import import_timm
+from perfmodel.zoo.losses import ClassificationLoss, FeatureLoss
+
+#: Arguments of ``timm.create_model`` that fetch or read weights: they do not change the structure.
+_REFUSED_KWARGS = frozenset(
+    {
+        "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "pretrained_strict",
+        "checkpoint_path", "cache_dir", "features_only", "scriptable", "exportable", "no_jit",
+    }
+)  # fmt: skip
+
+
+def timm_names() -> list[str]:
+    """Return the name of every timm model, without prefix, sorted."""
+    return sorted(import_timm().list_models())
+
+
+def timm_family(name: str) -> str:
+    """Return the family of a timm model: the file of timm that defines it.
+
+    Models of one file share their building blocks, so leaving a whole file out is what makes a
+    model unseen: ``resnet50`` and ``resnext50_32x4d`` are both ``resnet``.
+
+    Parameters
+    ----------
+    name : str
+        As in :func:`timm_names`; a pretrained tag is ignored.
+
+    Raises
+    ------
+    UnknownModelError
+        No such model.
+
+    Examples
+    --------
+    >>> timm_family("resnext50_32x4d"), timm_family("vit_base_patch16_224.augreg_in21k")
+    ('resnet', 'vision_transformer')
+    """
+    entry = import_timm().models.model_entrypoint(_checked_name(name))
+    return str(entry.__module__).rpartition(".")[2]
+
+
+def build_timm(
+    name: str,
+    model_kwargs: Mapping[str, Any] | None = None,
+    *,
+    batch_size: int,
+    device: str = "meta",
+    seed: int = 0,
+) -> ModelBundle:
+    """Build a timm model and one batch of images.
+
+    Nothing is ever downloaded. The image is ``input_size`` of the model's pretrained
+    configuration (the size it was trained at, which published FLOPs refer to) unless
+    ``img_size`` is given; ``in_chans`` sets its channels.
+
+    Parameters
+    ----------
+    name : str
+        Without the ``timm/`` prefix. A pretrained tag (``resnet50.a1_in1k``) may follow: where it
+        is known its input size counts, the weights never do.
+    model_kwargs : mapping
+        Arguments of the model: ``img_size`` (an int or height and width), ``num_classes``,
+        ``in_chans``, ``drop_path_rate``, ...
+    batch_size : int
+        Images in the batch, >= 1.
+    device : str
+        ``"meta"`` or ``"cpu"``.
+    seed : int
+        Seed of weights and inputs on the CPU.
+
+    Returns
+    -------
+    ModelBundle
+
+    Raises
+    ------
+    UnknownModelError
+        No such model; carries the nearest names.
+    InvalidInputError
+        Arguments that the model does not take.
+    """
+    structure = _checked_name(name)
+    kwargs = _checked_kwargs(model_kwargs or {})
+    with building_on(device, seed=seed):
+        module = _create(structure, kwargs)
+        images = torch.randn(batch_size, *_input_size(module, name, kwargs))
+        loss = _loss(module, batch_size)
+    return ModelBundle(
+        module=module,
+        args=(images,),
+        loss=loss,
+        family=timm_family(structure),
+        name=f"timm/{name}",
+        samples=batch_size,
+    )
+
+
+def _checked_name(name: str) -> str:
+    structure = name.partition(".")[0]
+    timm = import_timm()
+    if not timm.models.is_model(structure):
+        raise UnknownModelError(
+            f"timm/{name}",
+            known=[f"timm/{known}" for known in timm.list_models()],
+            pointer="/job/model",
+            hint=f"timm {timm.__version__} is installed.",
+        )
+    return structure
+
+
+def _checked_kwargs(model_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    for key in model_kwargs:
+        if key in _REFUSED_KWARGS:
+            raise InvalidInputError(
+                f"Model argument {key!r} is refused: models are built from their structure, "
+                "without weights. Leave it out.",
+                pointer=f"/job/model_kwargs/{key}",
+            )
+    kwargs = dict(model_kwargs)
+    if kwargs.get("img_size") is not None:
+        kwargs["img_size"] = _image_extents(kwargs["img_size"])
+    return kwargs
+
+
+def _image_extents(img_size: Any) -> tuple[int, int]:
+    extents = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size or ())
+    whole = all(isinstance(e, int) and not isinstance(e, bool) and e >= 1 for e in extents)
+    if len(extents) != 2 or not whole:
+        raise InvalidInputError(
+            f"img_size must be a whole number >= 1 or [height, width], got {img_size!r}.",
+            pointer="/job/model_kwargs/img_size",
+        )
+    return (extents[0], extents[1])
+
+
+def _create(name: str, kwargs: Mapping[str, Any]) -> torch.nn.Module:
+    timm = import_timm()
+    try:
+        module = timm.create_model(name, pretrained=False, **kwargs)
+    except TypeError as error:
+        # Only models with positional parameters take the image size as an argument.
+        if "img_size" in kwargs and "'img_size'" in str(error):
+            return _create(name, {k: v for k, v in kwargs.items() if k != "img_size"})
+        raise _refusal(name, kwargs, error) from error
+    except Exception as error:
+        raise _refusal(name, kwargs, error) from error
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"timm.create_model({name!r}) returned {type(module).__name__}.")
+    return module
+
+
+def _refusal(name: str, kwargs: Mapping[str, Any], error: Exception) -> InvalidInputError:
+    given = ", ".join(f"{key}={value!r}" for key, value in kwargs.items()) or "no arguments"
+    return InvalidInputError(
+        f"timm cannot build {name!r} with {given}: {type(error).__name__}: {error}",
+        pointer="/job/model_kwargs",
+    )
+
+
+def _input_size(
+    module: torch.nn.Module, name: str, kwargs: Mapping[str, Any]
+) -> tuple[int, int, int]:
+    timm = import_timm()
+    known = timm.models.get_pretrained_cfg(name, allow_unregistered=False) if "." in name else None
+    default: Any = module.pretrained_cfg
+    channels, height, width = known.input_size if known is not None else default["input_size"]
+    if kwargs.get("img_size") is not None:
+        height, width = kwargs["img_size"]
+    return (int(kwargs.get("in_chans") or channels), int(height), int(width))
+
+
+def _loss(module: torch.nn.Module, batch_size: int) -> ClassificationLoss | FeatureLoss:
+    classes = int(getattr(module, "num_classes", 0) or 0)
+    if classes == 0:
+        return FeatureLoss()
+    return ClassificationLoss(torch.randint(classes, (batch_size,)))
