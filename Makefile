@@ -1,0 +1,61 @@
+# The words of this project; `make` alone lists them.
+PYTHON ?= python3
+HOST   ?= 127.0.0.1
+PORT   ?= 8000
+OUT    ?= profiles
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CODE  := perfmodel service tests benchmarks examples
+
+.DEFAULT_GOAL := help
+.PHONY: help dev fmt lint types test bench docs serve train profile check clean
+
+help: ## list these words
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Stamped: a second run does nothing until the dependencies change.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "perfmodel needs Python 3.11 or later; try: make PYTHON=python3.11 <word>" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+dev: $(STAMP) ## set up .venv with everything needed to work on the project
+
+fmt: dev ## rewrite the code in the house style
+	$(BIN)/ruff check --fix-only --quiet $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+lint: dev ## check style without changing anything
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+types: dev ## check types, strictly
+	$(BIN)/mypy
+
+test: dev ## set up and run all tests (style and types among them)
+	$(BIN)/pytest
+
+bench: dev ## run every benchmark, one after the other
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: dev ## write the generated pages again: docs/accuracy.md
+	$(BIN)/perfmodel evaluate --report docs/accuracy.md
+
+serve: dev ## start the service on HOST:PORT, show one query with its answer, serve until Ctrl-C
+	$(BIN)/perfmodel serve --host $(HOST) --port $(PORT) --example
+
+train: dev ## learn from profiles/ and write models/
+	$(BIN)/perfmodel train
+
+profile: dev ## measure the reference workloads on this machine into OUT (resumes)
+	$(BIN)/perfmodel profile --out $(OUT)
+
+check: lint types test ## everything that has to pass before a change lands
+
+clean: ## remove what was built, the virtual environment included
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,54 @@
+"""What gets installed, and what must never be."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import perfmodel
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def _pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
+
+
+def _project() -> dict[str, object]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert isinstance(project, dict)
+    return project
+
+
+def test_no_nvidia_package_and_no_gpu_xgboost_is_pinned() -> None:
+    pins = _pins()
+    assert not [name for name in pins if name.startswith(("nvidia", "cuda", "cupy", "triton"))]
+    assert "xgboost-cpu" in pins
+    assert "xgboost" not in pins
+
+
+def test_every_declared_dependency_is_pinned() -> None:
+    project = _project()
+    extras = project["optional-dependencies"]
+    assert isinstance(extras, dict)
+    assert isinstance(project["dependencies"], list)
+    wanted = list(project["dependencies"])
+    for extra in ("serve", "train", "onnx", "dev"):
+        wanted += [line for line in extras[extra] if not line.startswith("perfmodel")]
+    names = {re.split(r"[\[<>=!~ ]", line)[0].lower() for line in wanted}
+    assert names <= set(_pins())
+
+
+def test_version_is_the_same_everywhere() -> None:
+    version = perfmodel.__version__
+    assert _project()["version"] == version
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_ci_runs_the_tests_and_nothing_else() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["make test"]
