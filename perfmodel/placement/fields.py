@@ -1,0 +1,141 @@
+"""Read the fields of a decoded JSON object strictly, with a pointer in every refusal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perfmodel.errors import InvalidInputError, InvalidPlacementError, nearest_names
+
+
+class Fields:
+    """The fields of one object; each is taken once, what is left over is refused.
+
+    Parameters
+    ----------
+    value : object
+        Should be a mapping; None counts as empty.
+    pointer : str
+        JSON pointer to it.
+    what : str
+        What it is called in messages.
+    error : type
+        Class of every refusal.
+
+    Raises
+    ------
+    InvalidInputError
+        ``error``, here and in every method: not what the field may hold.
+    """
+
+    def __init__(
+        self,
+        value: Any,
+        pointer: str,
+        *,
+        what: str,
+        error: type[InvalidInputError] = InvalidPlacementError,
+    ) -> None:
+        self.pointer = pointer
+        self._what = what
+        self._error = error
+        self._taken: list[str] = []
+        if value is not None and not isinstance(value, Mapping):
+            raise error(f"{what} must be an object, got {type(value).__name__}.", pointer=pointer)
+        self._value: Mapping[str, Any] = value or {}
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def peek(self, name: str) -> Any:
+        """Return a field as it is, without taking it."""
+        return self._value.get(name)
+
+    def child(self, name: str) -> Fields:
+        """Take an object."""
+        return Fields(self._take(name), f"{self.pointer}/{name}", what=name, error=self._error)
+
+    def items(self, name: str) -> Iterator[tuple[Any, str]]:
+        """Take a list; yields each item with its pointer."""
+        value = self._take(name)
+        if not isinstance(value, list | tuple):
+            raise self._refusal(name, "a list", value)
+        for position, item in enumerate(value):
+            yield item, f"{self.pointer}/{name}/{position}"
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Take a list of texts; absent means empty."""
+        if self.peek(name) is None:
+            self._taken.append(name)
+            return ()
+        found = list(self.items(name))
+        for item, pointer in found:
+            if not isinstance(item, str):
+                raise self._error(
+                    f"{name} holds texts, got {type(item).__name__}.", pointer=pointer
+                )
+        return tuple(item for item, _ in found)
+
+    def text(self, name: str) -> str:
+        """Take a text that must be there and not empty."""
+        value = self.optional_text(name)
+        if value is None:
+            raise self._refusal(name, "a text that is not empty", None)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """Take a text or null."""
+        value = self._take(name)
+        if value is not None and (not isinstance(value, str) or not value.strip()):
+            raise self._refusal(name, "a text that is not empty", value)
+        return value
+
+    def count(
+        self, name: str, default: int | None, *, least: int = 1, most: int = 1_000_000
+    ) -> int | None:
+        """Take a whole number between bounds."""
+        value = self._take(name)
+        if value is None:
+            return default
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not least <= value <= most:
+            raise self._refusal(name, f"a whole number between {least} and {most}", value)
+        return int(value)
+
+    def positive(
+        self, name: str, *, least: float | None = None, most: float = math.inf
+    ) -> float | None:
+        """Take a finite number above 0 (or from ``least`` on), or null."""
+        value = self._take(name)
+        if value is None:
+            return None
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        enough = number and (value > 0 if least is None else value >= least)
+        if not enough or not math.isfinite(value) or value > most:
+            bound = "above 0" if least is None else f"of at least {least:g}"
+            limit = f" and at most {most:g}" if math.isfinite(most) else ""
+            raise self._refusal(name, f"a finite number {bound}{limit}", value)
+        return float(value)
+
+    def refuse_unknown(self) -> None:
+        """Refuse the fields that nobody took."""
+        for name in self._value:
+            if name not in self._taken:
+                close = nearest_names(str(name), self._taken, limit=1)
+                guess = f" Did you mean {close[0]!r}?" if close else ""
+                raise self._error(
+                    f"Unknown field {name!r} of {self._what}.{guess}",
+                    pointer=f"{self.pointer}/{name}",
+                    allowed=tuple(self._taken),
+                )
+
+    def _take(self, name: str) -> Any:
+        self._taken.append(name)
+        return self._value.get(name)
+
+    def _refusal(self, name: str, wanted: str, value: Any) -> InvalidInputError:
+        return self._error(
+            f"{name} must be {wanted}; got {'nothing' if value is None else repr(value)[:80]}.",
+            pointer=f"{self.pointer}/{name}",
+        )
