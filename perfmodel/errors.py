@@ -9,6 +9,8 @@
     |   |   +-- UnknownModelError
     |   |   +-- UnknownGraphError
     |   |   +-- UnknownPredictorError
+    |   |   +-- UnknownFieldError    a field that a request does not have
+    |   |   +-- UnknownWordError     a word outside the closed vocabulary of a field
     |   +-- InvalidPlacementError    nonsense in a placement, long or short form
     |   +-- InvalidGraphError        canonical JSON that is no graph
     |   +-- CaptureError             a model that could not be turned into a graph
@@ -117,6 +119,32 @@ class UnknownPredictorError(UnknownNameError):
     """No predictor or trained artefact of that name."""
 
     kind = "predictor"
+
+
+class UnknownFieldError(UnknownNameError):
+    """A field that a request does not have."""
+
+    kind = "field"
+
+
+class UnknownWordError(UnknownNameError):
+    """A word outside the closed vocabulary of a field.
+
+    Parameters
+    ----------
+    word : str
+        What was given.
+    field : str
+        The field that it was given for.
+    known : sequence of str
+        Every word that the field may say.
+    pointer : str
+        JSON pointer to the field in the request.
+    """
+
+    def __init__(self, word: str, *, field: str, known: Sequence[str], pointer: str = "") -> None:
+        self.kind = field
+        super().__init__(word, known=known, pointer=pointer, hint=f"Use {', '.join(known)}.")
 
 
 class InvalidPlacementError(InvalidInputError):
