@@ -1,0 +1,95 @@
+"""Requests: what is read, and what each refusal says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.requests import job_to_dict, parse_job, parse_request
+from perfmodel.types import Mode, Precision
+
+JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+
+
+def test_defaults_are_filled_in() -> None:
+    job, placement = parse_request({"job": JOB, "placement": "8xA100-SXM4-80GB"})
+    assert (job.mode, job.precision, job.optimizer) == (Mode.TRAINING, Precision.FP32, "sgd")
+    assert placement.accelerator_count == 8
+
+
+def test_null_means_the_default() -> None:
+    assert parse_job({**JOB, "sequence_length": None, "precision": None}) == parse_job(JOB)
+
+
+@pytest.mark.parametrize("reference", [{"hf_config": {"model_type": "bert"}}, {"graph": "ab12"}])
+def test_a_reference_may_stand_inside_model_or_beside_it(reference: dict[str, Any]) -> None:
+    rest = {"mode": "inference", "batch_size": 1}
+    assert parse_job({"model": reference, **rest}) == parse_job({**reference, **rest})
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        JOB,
+        {**JOB, "precision": "amp_bf16", "model_kwargs": {"img_size": 192, "layers": [1, 2]}},
+        {"graph": "ab", "mode": "inference", "batch_size": 1, "software": {"torch": "2.9.1"}},
+    ],
+)
+def test_round_trip(job: dict[str, Any]) -> None:
+    assert parse_job(job_to_dict(parse_job(job))) == parse_job(job)
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "words"),
+    [
+        ({"batch_size": 0}, "/job/batch_size", "got 0"),
+        ({"batch_size": True}, "/job/batch_size", "whole number"),
+        ({"batch_size": 2.0}, "/job/batch_size", "whole number"),
+        ({"batch_size": float("nan")}, "/job/batch_size", "got nan"),
+        ({"batch_size": None}, "/job/batch_size", "needs the field 'batch_size'"),
+        ({"mode": "train"}, "/job/mode", "Did you mean 'training'?"),
+        ({"precision": "fp61"}, "/job/precision", "Unknown precision 'fp61'"),
+        ({"batchsize": 4}, "/job/batchsize", "Did you mean 'batch_size'?"),
+        ({"model": ""}, "/job/model", "not empty"),
+        ({"model": None}, "/job/model", "exactly one of model, hf_config, graph; got none"),
+        ({"graph": "ab"}, "/job", "got model and graph"),
+        ({"model": {"hf": {}}}, "/job/model/hf", "Unknown field 'hf'"),
+        ({"model": {}}, "/job/model", "exactly one"),
+        ({"model_kwargs": {"a": [0, float("inf")]}}, "/job/model_kwargs/a/1", "finite"),
+        ({"model_kwargs": {"a": object()}}, "/job/model_kwargs/a", "Not a JSON value"),
+        ({"activation_checkpointing": 1}, "/job/activation_checkpointing", "true or false"),
+        ({"mode": "inference", "accumulation_steps": 2}, "/job/accumulation_steps", "no gradients"),
+        ({"software": {"torch": 2.9}}, "/job/software/torch", "text"),
+    ],
+)
+def test_refusals_point_and_explain(change: dict[str, Any], pointer: str, words: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_request({"job": {**JOB, **change}, "placement": "V100"})
+    assert caught.value.pointer == pointer
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "pointer"),
+    [
+        ([], ""),
+        ({"job": JOB}, "/placement"),
+        ({"placement": "V100"}, "/job"),
+        ({"job": JOB, "placement": "V100", "placment": 1}, "/placment"),
+        ({"job": 7, "placement": "V100"}, "/job"),
+    ],
+)
+def test_refusals_of_the_whole_request(request_: Any, pointer: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_request(request_)
+    assert caught.value.pointer == pointer
+
+
+def test_endless_nesting_is_refused() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(100):
+        nested = {"a": nested}
+    with pytest.raises(InvalidInputError, match="Nested deeper"):
+        parse_job({**JOB, "model_kwargs": nested})
