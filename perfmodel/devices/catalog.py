@@ -1,0 +1,238 @@
+"""The catalogue: every accelerator that perfmodel knows by name."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any, NoReturn, Protocol
+
+from perfmodel.devices.aliases import AliasIndex, mig_profile, read_aliases
+from perfmodel.devices.codec import spec_from_dict
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import UnknownAcceleratorError
+
+#: What a user may call the machine that perfmodel runs on.
+LOCAL_NAMES = ("local", "cpu")
+
+
+class LocalSource(Protocol):
+    """Describes the CPU of this machine when somebody asks for it."""
+
+    @property
+    def name(self) -> str:
+        """Canonical name; cheap, measures nothing."""
+
+    def describe(self) -> AcceleratorSpec:
+        """Measured facts; may take seconds the first time."""
+
+
+class Catalog:
+    """Accelerators by name and alias; immutable.
+
+    Parameters
+    ----------
+    devices : mapping of str to AcceleratorSpec
+        By canonical name.
+    aliases : mapping of str to str
+        Written name to canonical name.
+    local : LocalSource or None
+        Answers ``"local"``, ``"cpu"`` and the local machine's own name, on demand. None: they are
+        unknown names.
+
+    Examples
+    --------
+    >>> Catalog.default().get("NVIDIA-A100-SXM4-80GB").name
+    'A100-SXM4-80GB'
+    >>> Catalog.default().get("gpu:h100").peak_flops["bf16"]
+    989000000000000.0
+    """
+
+    def __init__(
+        self,
+        devices: Mapping[str, AcceleratorSpec],
+        aliases: Mapping[str, str],
+        *,
+        local: LocalSource | None = None,
+    ) -> None:
+        self._devices = dict(devices)
+        self._aliases = dict(aliases)
+        self._index = AliasIndex(self._devices, self._aliases)
+        self._local = local
+
+    @classmethod
+    def default(cls) -> Catalog:
+        """Return the shipped catalogue with the local CPU; read once per process."""
+        return _default_catalog()
+
+    @classmethod
+    def from_toml(
+        cls, devices: str, aliases: str = "", *, local: LocalSource | None = None
+    ) -> Catalog:
+        """Read a catalogue from the text of its two files.
+
+        Parameters
+        ----------
+        devices : str
+            TOML in the format of ``catalog.toml``.
+        aliases : str
+            TOML in the format of ``aliases.toml``.
+        local : LocalSource or None
+            As for the constructor.
+
+        Raises
+        ------
+        InvalidInputError
+            For a field, number or alias that makes no sense, with the place.
+        """
+        return cls(read_devices(devices), read_aliases(aliases), local=local)
+
+    def get(self, name: str) -> AcceleratorSpec:
+        """Return the accelerator of a name, in any spelling that users know it by.
+
+        Parameters
+        ----------
+        name : str
+            Canonical name, alias, ``"local"`` or ``"cpu"``.
+
+        Returns
+        -------
+        AcceleratorSpec
+
+        Raises
+        ------
+        UnknownAcceleratorError
+            With the nearest names; or because the name means a MIG slice.
+        """
+        return self._find(name) or self._refuse(name)
+
+    def canonical_name(self, name: str) -> str:
+        """Return the canonical name; as :meth:`get`, but never measures the local machine.
+
+        Raises
+        ------
+        UnknownAcceleratorError
+            As :meth:`get`.
+        """
+        if name not in self._devices and self._local is not None and self._means_local(name):
+            return self._local.name
+        return self.get(name).name
+
+    def names(self) -> tuple[str, ...]:
+        """Return the canonical names in the catalogue's order; the local machine is not one."""
+        return tuple(self._devices)
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return the aliases: written name to canonical name."""
+        return dict(self._aliases)
+
+    def with_device(self, spec: AcceleratorSpec) -> Catalog:
+        """Return a catalogue that also holds a device, or holds it in place of its namesake.
+
+        Parameters
+        ----------
+        spec : AcceleratorSpec
+            For example the measured description of a CPU that records were taken on.
+
+        Raises
+        ------
+        InvalidInputError
+            If its name is an alias of another device.
+        """
+        return Catalog({**self._devices, spec.name: spec}, self._aliases, local=self._local)
+
+    def with_local(self, local: LocalSource | None) -> Catalog:
+        """Return a catalogue that asks another source for the local machine, or none."""
+        return Catalog(self._devices, self._aliases, local=local)
+
+    def __iter__(self) -> Iterator[AcceleratorSpec]:
+        return iter(self._devices.values())
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (self._means_local(name) or self._known(name) is not None)
+
+    def _find(self, name: str) -> AcceleratorSpec | None:
+        if name in self._devices:
+            return self._devices[name]
+        if self._local is not None and self._means_local(name):
+            return self._local.describe()
+        known = self._known(name)
+        return None if known is None else self._devices[known]
+
+    def _known(self, name: str) -> str | None:
+        return None if mig_profile(name) else self._index.resolve(name)
+
+    def _means_local(self, name: str) -> bool:
+        if self._local is None:
+            return False
+        return name.casefold() in (*LOCAL_NAMES, self._local.name.casefold())
+
+    def _refuse(self, name: str) -> NoReturn:
+        mig = mig_profile(name)
+        if mig is not None:
+            whole = self._index.resolve(mig[0])
+            raise UnknownAcceleratorError(name, hint=_mig_hint(mig[1], whole))
+        raise UnknownAcceleratorError(
+            name,
+            known=(*self._index.written, *(LOCAL_NAMES if self._local else ())),
+            hint="`perfmodel devices` lists every name.",
+        )
+
+
+def _mig_hint(profile: str, whole: str | None) -> str:
+    part = f"the MIG slice {profile}" if profile else "a MIG slice"
+    of = f" of {whole!r}" if whole else ""
+    named = repr(whole) if whole else "the whole accelerator"
+    return (
+        f"It names {part}{of}, and the catalogue holds whole accelerators only. "
+        f"Ask for {named} and give the slice's share as the placement's `fraction`."
+    )
+
+
+def read_devices(text: str) -> dict[str, AcceleratorSpec]:
+    """Read the device tables of a catalogue file.
+
+    Parameters
+    ----------
+    text : str
+        TOML: ``[sources]`` names the sources once; each ``[devices."NAME"]`` holds the fields of
+        :class:`AcceleratorSpec` but its name, with sources cited as ``"a"`` or ``"a+b"``.
+
+    Returns
+    -------
+    dict of str to AcceleratorSpec
+        In the order of the file.
+
+    Raises
+    ------
+    InvalidInputError
+        For a field or number that makes no sense, with its JSON pointer.
+    """
+    read = tomllib.loads(text)
+    words: Mapping[str, str] = read.get("sources", {})
+    devices = {}
+    for name, table in read["devices"].items():
+        plain: dict[str, Any] = {"name": name, **table}
+        cited = plain.get("sources", {})
+        plain["sources"] = {key: _spell_out(source, words) for key, source in cited.items()}
+        devices[name] = spec_from_dict(plain, pointer=f"/devices/{name}")
+    return devices
+
+
+def _spell_out(source: str, words: Mapping[str, str]) -> str:
+    return "; ".join(words.get(word, word) for word in source.split("+"))
+
+
+@functools.cache
+def _default_catalog() -> Catalog:
+    # Imported here: the local description is not needed to read the catalogue.
+    from perfmodel.devices.local import LocalCpu
+
+    folder = resources.files("perfmodel.devices")
+    devices = (folder / "catalog.toml").read_text(encoding="utf-8")
+    aliases = (folder / "aliases.toml").read_text(encoding="utf-8")
+    return Catalog.from_toml(devices, aliases, local=LocalCpu())

@@ -1,0 +1,220 @@
+"""The CPU of this machine as an accelerator, described by what is measured on it, cached."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+from perfmodel.devices.codec import spec_from_dict, spec_to_dict
+from perfmodel.devices.cpu_bench import CpuRates, Effort, measure_cpu
+from perfmodel.devices.cpu_facts import CpuFacts, read_cpu_facts
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError
+
+#: Raised whenever the way of measuring changes, so that older cached figures are not mixed in.
+_METHOD_VERSION = 1
+
+
+def cache_folder() -> Path:
+    """Return where this user's cached files lie.
+
+    ``PERFMODEL_CACHE`` if set, else ``$XDG_CACHE_HOME/perfmodel``, else ``~/.cache/perfmodel``.
+    """
+    own = os.environ.get("PERFMODEL_CACHE")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "perfmodel"
+
+
+class LocalCpu:
+    """Describes the CPU of this machine, measuring it the first time (some seconds).
+
+    The description is kept as JSON, keyed by CPU model, cores, threads, the torch (or numpy)
+    version and the effort: any of these changes what is reached.
+
+    Parameters
+    ----------
+    cache : Path or None
+        Folder of the cached description; None: :func:`cache_folder`, asked at each call.
+    effort : Effort or None
+        How long and how large to measure; None: sizes that exceed the caches.
+    measure : callable
+        Takes the effort and returns the rates.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: Path | None = None,
+        effort: Effort | None = None,
+        measure: Callable[[Effort], CpuRates] = measure_cpu,
+    ) -> None:
+        self._cache = cache
+        self._effort = effort
+        self._measure = measure
+
+    @cached_property
+    def facts(self) -> CpuFacts:
+        """What the operating system says."""
+        return read_cpu_facts()
+
+    @property
+    def name(self) -> str:
+        """Canonical name, ``cpu-<model>-<cores>c``; measures nothing."""
+        return self.facts.name
+
+    def describe(self, *, refresh: bool = False) -> AcceleratorSpec:
+        """Return the measured description.
+
+        Parameters
+        ----------
+        refresh : bool
+            Measure again even if a description is cached.
+
+        Returns
+        -------
+        AcceleratorSpec
+            ``kind`` is ``"cpu"``; ``sources`` say how each figure was measured.
+        """
+        effort = self._effort or _effort_for(self.facts)
+        key = _key(self.facts, effort)
+        path = self._path(key)
+        cached = None if refresh else _read_cached(path, key)
+        if cached is not None:
+            return cached
+        spec = spec_of(self.facts, self._measure(effort))
+        _write_cached(path, key, spec)
+        return spec
+
+    def cached(self) -> AcceleratorSpec | None:
+        """Return the description if this machine was measured before, else None."""
+        key = _key(self.facts, self._effort or _effort_for(self.facts))
+        return _read_cached(self._path(key), key)
+
+    def _path(self, key: str) -> Path:
+        digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+        return (self._cache or cache_folder()) / "devices" / f"{self.name}-{digest}.json"
+
+
+def spec_of(facts: CpuFacts, rates: CpuRates) -> AcceleratorSpec:
+    """Join what the system says and what was measured into one description.
+
+    A dtype that computes slower than fp32 is left out of ``peak_flops`` and named in the notes:
+    work of that type can always be widened, so that the fp32 rate bounds it.
+
+    Parameters
+    ----------
+    facts : CpuFacts
+        Model, cores, caches, memory.
+    rates : CpuRates
+        Rates and bandwidth.
+
+    Returns
+    -------
+    AcceleratorSpec
+    """
+    reached = rates.gemm_flops_per_s
+    widened = {
+        rate: flops
+        for rate, flops in reached.items()
+        if rate in ("fp16", "bf16", "int8") and flops < reached["fp32"]
+    }
+    peaks = {rate: flops for rate, flops in reached.items() if rate not in widened}
+    slower = [f"{rate} {flops / 1e9:.3g}e9" for rate, flops in widened.items()]
+    notes = [
+        f"{facts.thread_count} logical processors; {' '.join(facts.flags) or 'no known flags'}."
+    ]
+    if slower:
+        notes.append(f"Slower than fp32 and left out (FLOP/s): {', '.join(slower)}.")
+    return AcceleratorSpec(
+        name=facts.name,
+        kind="cpu",
+        vendor=facts.vendor,
+        architecture=facts.machine,
+        form_factor="host",
+        year=None,
+        peak_flops=MappingProxyType(peaks),
+        memory_bytes=float(facts.memory_bytes),
+        bandwidth_bytes_per_s=rates.bandwidth_bytes_per_s,
+        cache_bytes=float(facts.last_level_cache_bytes) if facts.last_level_cache_bytes else None,
+        core_count=facts.core_count,
+        clock_hz=facts.clock_hz,
+        sources=MappingProxyType(
+            {
+                "*": "operating system (/proc/cpuinfo, /proc/meminfo, /sys)",
+                "peak_flops": f"measured: best square matrix product, {rates.engine}",
+                "bandwidth_bytes_per_s": f"measured: best of triad, copy and sum, {rates.engine}",
+            }
+        ),
+        notes=" ".join(notes),
+    )
+
+
+def _effort_for(facts: CpuFacts) -> Effort:
+    """Take arrays of four caches, between 128 MiB and 512 MiB and at most 1/32 of the memory."""
+    wanted = 4 * (facts.last_level_cache_bytes or 64 * 2**20)
+    size = min(max(wanted, 128 * 2**20), 512 * 2**20, facts.memory_bytes // 32)
+    return Effort(stream_bytes=size // 4096 * 4096)
+
+
+def _key(facts: CpuFacts, effort: Effort) -> str:
+    return json.dumps(
+        {
+            "method": _METHOD_VERSION,
+            "model": facts.model,
+            "cores": facts.core_count,
+            "logical": facts.thread_count,
+            "threads": _compute_threads(facts),
+            "software": _software(),
+            "gemm_size": effort.gemm_size,
+            "stream_bytes": effort.stream_bytes,
+        },
+        sort_keys=True,
+    )
+
+
+def _compute_threads(facts: CpuFacts) -> int:
+    """Return the threads torch computes with, without importing it for that."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_num_threads"):
+        return int(torch.get_num_threads())
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    return int(stated) if stated.isdigit() and int(stated) > 0 else facts.core_count
+
+
+def _software() -> str:
+    for library in ("torch", "numpy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return f"{library} {importlib.metadata.version(library)}"
+    return "unknown"
+
+
+def _read_cached(path: Path, key: str) -> AcceleratorSpec | None:
+    """Return the cached description; a file that is absent, damaged or another's counts as none."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return spec_from_dict(stored["spec"]) if stored["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError, InvalidInputError):
+        return None
+
+
+def _write_cached(path: Path, key: str, spec: AcceleratorSpec) -> None:
+    """Write the description in one step; a folder that cannot be written costs only time."""
+    text = json.dumps({"key": key, "spec": spec_to_dict(spec)}, indent=1)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8"
+        ) as draft:
+            draft.write(text)
+        os.replace(draft.name, path)
