@@ -89,4 +89,4 @@ def _require(library: str, feature: str) -> None:
 
 def _keep_offline() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
