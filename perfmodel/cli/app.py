@@ -1,0 +1,104 @@
+"""The ``perfmodel`` command: finds its subcommands by name and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import click
+
+from perfmodel import __version__
+from perfmodel.cli.failures import EXIT_INTERRUPTED, exit_code_of, report
+
+#: Each subcommand with its line in ``--help``. The file of the same name holds its ``command``
+#: and is imported only when it is called, so that ``--help`` stays fast.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "predict": "Predict the throughput of a job on a placement.",
+        "compare": "Rank accelerators for a job.",
+        "capture": "Turn a model into a graph without running it and print its totals.",
+        "devices": "List the accelerators that perfmodel knows.",
+        "doctor": "Say what this machine has and what is missing.",
+        "profile": "Measure workloads on this machine; resumes where it was stopped.",
+        "train": "Learn predictors from profiles.",
+        "evaluate": "Measure how well predictors answer for families they never saw.",
+        "models": "List the trained models.",
+        "serve": "Answer over HTTP.",
+    }
+)
+
+
+class LazyGroup(click.Group):
+    """A command group whose subcommands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which ``--help`` shows them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one subcommand, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"perfmodel.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; a misspelt one is answered with the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from perfmodel.errors import nearest_names
+
+            close = nearest_names(args[0], list(COMMANDS), limit=1)
+            if close:
+                error.message = f"No such command {args[0]!r}. Did you mean {close[0]!r}?"
+            raise
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of subcommands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        """Run and exit with the code that ``docs/cli.md`` promises."""
+        argv = list(sys.argv[1:] if args is None else args)
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args=argv, prog_name=prog_name or "perfmodel", **extra)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("Interrupted.", err=True)
+            sys.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            # The reader of a pipe went away (`perfmodel devices | head`): nobody to tell.
+            sys.stderr.close()
+            sys.exit(0)
+        except Exception as error:
+            if "--debug" in argv:
+                raise
+            report(error, as_json="--json" in argv)
+            sys.exit(exit_code_of(error))
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done; 1 some requests failed; 2 bad usage or input; 3 an extra is "
+    "missing; 4 it could not be done; 5 an error of perfmodel itself; 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="perfmodel")
+def cli() -> None:
+    """Answer what throughput a deep-learning job will reach on a placement."""
+
+
+def main() -> NoReturn:
+    """Run the ``perfmodel`` command; the console script."""
+    cli.main()

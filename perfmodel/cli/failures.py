@@ -1,0 +1,129 @@
+"""How the command line tells that something failed: exit codes and one clear line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
+
+#: Some of several requests failed, the others were answered.
+EXIT_SOME_FAILED = 1
+#: Bad usage or bad input; nothing was done.
+EXIT_INPUT = 2
+#: An optional library is absent.
+EXIT_MISSING_EXTRA = 3
+#: It could not be done: a damaged artefact, a failed measurement, unreadable records.
+EXIT_FAILED = 4
+#: An error of perfmodel itself.
+EXIT_INTERNAL = 5
+#: Ctrl-C.
+EXIT_INTERRUPTED = 130
+
+
+def exit_code_of(error: Exception) -> int:
+    """Return the exit code of an error.
+
+    Parameters
+    ----------
+    error : Exception
+        What ended the command.
+
+    Returns
+    -------
+    int
+        2 to 5, as listed in ``docs/cli.md``.
+
+    Examples
+    --------
+    >>> exit_code_of(InvalidInputError("batch_size must be >= 1; got 0."))
+    2
+    """
+    match error:
+        case click.ClickException() | InvalidInputError():
+            return EXIT_INPUT
+        case MissingExtraError():
+            return EXIT_MISSING_EXTRA
+        case PerfModelError() | OSError():
+            return EXIT_FAILED
+    return EXIT_INTERNAL
+
+
+def problem(error: Exception) -> dict[str, Any]:
+    """Return an error as an object in the manner of RFC 9457.
+
+    Parameters
+    ----------
+    error : Exception
+        What ended a command or one request of many.
+
+    Returns
+    -------
+    dict
+        ``title``, ``detail``, ``exit_code``; for bad input also ``errors`` with pointers, and
+        ``did_you_mean`` where a name is close.
+
+    Examples
+    --------
+    >>> problem(InvalidInputError("Too small.", pointer="/job/batch_size"))["errors"]
+    [{'pointer': '/job/batch_size', 'detail': 'Too small.'}]
+    """
+    detail = message_of(error)
+    found: dict[str, Any] = {
+        "title": _title(error),
+        "detail": detail,
+        "exit_code": exit_code_of(error),
+    }
+    if isinstance(error, InvalidInputError):
+        entry: dict[str, Any] = {"pointer": error.pointer, "detail": detail}
+        if error.allowed:
+            entry["allowed"] = list(error.allowed)
+        found["errors"] = [entry]
+    if close := getattr(error, "did_you_mean", None):
+        found["did_you_mean"] = list(close)
+    return found
+
+
+def message_of(error: Exception) -> str:
+    """Return what an error says, in one line without a traceback."""
+    match error:
+        case click.ClickException():
+            return error.format_message()
+        case PerfModelError():
+            return error.message
+        case OSError():
+            place = f": {error.filename}" if error.filename else ""
+            return f"{error.strerror or error}{place}"
+    return (
+        f"perfmodel failed on its own: {type(error).__name__}: {error}. Run it again with --debug "
+        "to see where."
+    )
+
+
+def report(error: Exception, *, as_json: bool) -> None:
+    """Print an error: an object on standard output, or one line on standard error.
+
+    Parameters
+    ----------
+    error : Exception
+        What ended the command.
+    as_json : bool
+        Whether the command was asked for JSON.
+    """
+    if as_json:
+        from perfmodel.cli.output import print_json
+
+        print_json(problem(error))
+        return
+    click.echo(f"Error: {' '.join(message_of(error).split())}", err=True)
+    context = getattr(error, "ctx", None)
+    if isinstance(error, click.UsageError) and context is not None:
+        click.echo(f"Try: {context.command_path} --help", err=True)
+
+
+def _title(error: Exception) -> str:
+    """Turn the class name into words: ``UnknownModelError`` becomes ``Unknown model``."""
+    words = re.sub(r"(?<!^)([A-Z])", r" \1", type(error).__name__.removesuffix("Error"))
+    return words.capitalize()
