@@ -1,0 +1,196 @@
+"""Measure a list of jobs, one after the other, and never one of them twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.job import Job
+from perfmodel.profilers.measure import MeasureSettings
+from perfmodel.profilers.wire import job_key, job_to_dict
+from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
+from perfmodel.records import Measurement
+
+
+class ResultStore(Protocol):
+    """What a campaign needs of the place its results go to; the profile store is one."""
+
+    def append(self, measurement: Measurement, graph: str) -> None:
+        """Store a measurement durably, with the canonical JSON of its graph."""
+
+    def append_failure(self, key: str, *, accelerator: str, failure: Mapping[str, Any]) -> None:
+        """Store that a job could not be measured."""
+
+    def finished_keys(self, accelerator: str) -> set[str]:
+        """Return the job keys of all measurements on an accelerator."""
+
+    def failures(self, accelerator: str) -> Mapping[str, Any]:
+        """Return the failures on an accelerator by job key."""
+
+
+class EventKind(StrEnum):
+    """What happened to a job."""
+
+    SKIPPED = "skipped"
+    STARTED = "started"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CampaignEvent:
+    """One line of progress.
+
+    Parameters
+    ----------
+    kind : EventKind
+    job : Job
+    position, total : int
+        The job is number ``position`` (from 1) of ``total``.
+    elapsed_s : float
+        Since the campaign began.
+    remaining_s : float or None
+        Estimate from the mean of the jobs measured so far; None before the first.
+    outcome : Success, Failure or None
+    """
+
+    kind: EventKind
+    job: Job
+    position: int
+    total: int
+    elapsed_s: float
+    remaining_s: float | None = None
+    outcome: Success | Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CampaignReport:
+    """How a campaign ended.
+
+    Parameters
+    ----------
+    finished, skipped, failed : int
+        Jobs measured now, measured (or failed) before, and failed now.
+    elapsed_s : float
+    """
+
+    finished: int
+    skipped: int
+    failed: int
+    elapsed_s: float
+
+
+Measure = Callable[[Job, AcceleratorSpec, MeasureSettings], Success | Failure]
+
+
+def run_campaign(
+    jobs: Sequence[Job],
+    *,
+    store: ResultStore,
+    device: AcceleratorSpec,
+    settings: MeasureSettings,
+    on_event: Callable[[CampaignEvent], None] | None = None,
+    retry_failed: bool = False,
+    measure: Measure = measure_in_fresh_process,
+) -> CampaignReport:
+    """Measure every job that the store does not hold yet.
+
+    Each job runs in a fresh process that holds the machine's lock, so two campaigns on one
+    machine take turns. Each result is durable before the next job starts: a campaign that was
+    interrupted, at whatever moment and however hard, goes on where it stopped when it is called
+    again with the same jobs.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Equal jobs are measured once.
+    store : ResultStore
+        For example :class:`perfmodel.store.profiles.ProfileStore`; call its ``compact`` at the
+        end.
+    device : AcceleratorSpec
+        This machine.
+    settings : MeasureSettings
+        Threads, repeats, time limit of one job.
+    on_event : callable, optional
+        Called for each :class:`CampaignEvent`.
+    retry_failed : bool
+        Measure jobs again that failed in an earlier run.
+    measure : callable
+        Takes (job, device, settings); a fresh process by default.
+
+    Returns
+    -------
+    CampaignReport
+    """
+    begin_s = time.monotonic()
+    open_jobs, skipped = _split(jobs, store, device, settings, retry_failed)
+    tell = on_event or (lambda event: None)
+
+    def event(kind: EventKind, job: Job, position: int, **more: Any) -> None:
+        elapsed_s = time.monotonic() - begin_s
+        tell(
+            CampaignEvent(
+                kind=kind, job=job, position=position, total=len(jobs), elapsed_s=elapsed_s, **more
+            )
+        )
+
+    for position, job in enumerate(skipped, start=1):
+        event(EventKind.SKIPPED, job, position)
+    failed = 0
+    for done, (key, job) in enumerate(open_jobs.items()):
+        position = len(skipped) + done + 1
+        mean_s = (time.monotonic() - begin_s) / done if done else None
+        remaining_s = None if mean_s is None else mean_s * (len(open_jobs) - done)
+        event(EventKind.STARTED, job, position, remaining_s=remaining_s)
+        outcome = measure(job, device, settings)
+        failed += isinstance(outcome, Failure)
+        _keep(store, device, key, job, outcome)
+        kind = EventKind.FAILED if isinstance(outcome, Failure) else EventKind.FINISHED
+        event(kind, job, position, outcome=outcome)
+    return CampaignReport(
+        finished=len(open_jobs) - failed,
+        skipped=len(skipped),
+        failed=failed,
+        elapsed_s=time.monotonic() - begin_s,
+    )
+
+
+def _split(
+    jobs: Sequence[Job],
+    store: ResultStore,
+    device: AcceleratorSpec,
+    settings: MeasureSettings,
+    retry_failed: bool,
+) -> tuple[dict[str, Job], list[Job]]:
+    done = store.finished_keys(device.name)
+    if not retry_failed:
+        done |= set(store.failures(device.name))
+    open_jobs: dict[str, Job] = {}
+    skipped: list[Job] = []
+    for job in jobs:
+        key = job_key(job_to_dict(job), accelerator=device.name, threads=settings.threads)
+        if key in done or key in open_jobs:
+            skipped.append(job)
+        else:
+            open_jobs[key] = job
+    return open_jobs, skipped
+
+
+def _keep(
+    store: ResultStore, device: AcceleratorSpec, key: str, job: Job, outcome: Success | Failure
+) -> None:
+    if isinstance(outcome, Success):
+        store.append(outcome.measurement, outcome.graph_json)
+        return
+    failure = {
+        "job": job_to_dict(job),
+        "kind": outcome.kind,
+        "reason": outcome.reason,
+        "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    store.append_failure(key, accelerator=device.name, failure=failure)

@@ -1,0 +1,221 @@
+"""Times of single operators, through torch.profiler."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.graph.ir import Graph
+from perfmodel.profilers.alignment import Call, align
+from perfmodel.records import OperatorRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorEvent:
+    """One operator call of one profiled step, as the dispatcher saw it.
+
+    Parameters
+    ----------
+    op : str
+        Name as in :attr:`Node.op`.
+    shapes : tuple of tuple of int
+        Shapes of the tensor arguments, in order, lists of tensors flattened.
+    time_s : float
+        From entry to return, callees included.
+    """
+
+    op: str
+    shapes: tuple[tuple[int, ...], ...]
+    time_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedOperators:
+    """Operator times of a step, joined to the nodes of its graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    times_s : mapping of int to float
+        Median seconds of a node over the profiled steps, by position; joined nodes only.
+    joined_share : float
+        Joined seconds over profiled operator seconds, in [0, 1].
+    total_s : float
+        Median seconds of all operators of one step; the step time minus this is overhead.
+    unjoined_s : mapping of str to float
+        Median seconds per step of the calls that match no node, by operator name.
+    """
+
+    graph: Graph
+    times_s: Mapping[int, float]
+    joined_share: float
+    total_s: float
+    unjoined_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def for_workload(self, workload_hash: str) -> tuple[OperatorRecord, ...]:
+        """Return the records of the joined nodes, by position.
+
+        Parameters
+        ----------
+        workload_hash : str
+            The workload that ran.
+        """
+        return tuple(
+            OperatorRecord(
+                workload_hash=workload_hash,
+                node=position,
+                op=self.graph.nodes[position].op,
+                phase=self.graph.nodes[position].phase,
+                time_s=time_s,
+            )
+            for position, time_s in sorted(self.times_s.items())
+        )
+
+
+def profile_operators(
+    step: Callable[[], object], *, steps: int = 3
+) -> tuple[tuple[OperatorEvent, ...], ...]:
+    """Run steps under torch.profiler and return the operator calls of each.
+
+    Only calls that the dispatcher hands to a device count, those that a dispatch-mode capture
+    sees: ``aten::linear`` is entered, its ``aten::addmm`` is an event, and what ``addmm`` calls
+    belongs to it.
+
+    Parameters
+    ----------
+    step : callable
+        Performs one step; warm.
+    steps : int
+        Profiled steps, >= 1.
+
+    Returns
+    -------
+    tuple of tuple of OperatorEvent
+        One sequence per step, in program order.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    series = []
+    for _ in range(steps):
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+            step()
+        series.append(tuple(_dispatched(profiler.profiler.kineto_results.events())))
+    return tuple(series)
+
+
+def join_operators(graph: Graph, series: Sequence[Sequence[OperatorEvent]]) -> JoinedOperators:
+    """Join profiled calls to nodes, and take each node's median over the steps.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of the step that was profiled.
+    series : sequence of sequence of OperatorEvent
+        As from :func:`profile_operators`, at least one.
+
+    Returns
+    -------
+    JoinedOperators
+    """
+    nodes = [
+        Call(op=node.op, shapes=tuple(t.shape for t in graph.inputs_of(node)))
+        for node in graph.nodes
+    ]
+    times_s: dict[int, list[float]] = {}
+    unjoined_s: dict[str, list[float]] = {}
+    for events in series:
+        matched = dict(align([Call(op=e.op, shapes=e.shapes) for e in events], nodes))
+        lost_s: dict[str, float] = {}
+        for position, event in enumerate(events):
+            if position in matched:
+                times_s.setdefault(matched[position], []).append(event.time_s)
+            else:
+                lost_s[event.op] = lost_s.get(event.op, 0.0) + event.time_s
+        for op, value_s in lost_s.items():
+            unjoined_s.setdefault(op, []).append(value_s)
+    all_s = sum(event.time_s for events in series for event in events)
+    joined_s = sum(sum(values) for values in times_s.values())
+    return JoinedOperators(
+        graph=graph,
+        times_s={position: _median_s(values) for position, values in times_s.items()},
+        joined_share=joined_s / all_s if all_s else 0.0,
+        total_s=statistics.median(sum(e.time_s for e in events) for events in series),
+        unjoined_s={op: _median_s(values) for op, values in unjoined_s.items()},
+    )
+
+
+def _median_s(values: Sequence[float]) -> float:
+    # The profiler counts whole nanoseconds, and so does the store.
+    return round(statistics.median(values) * 1e9) / 1e9
+
+
+def _dispatched(events: Iterable[Any]) -> Iterable[OperatorEvent]:
+    """Yield the outermost calls that are no mere composition of others."""
+    ends_ns: dict[int, int] = {}
+    for event in events:
+        name = event.name()
+        if "::" not in name or is_composite(name):
+            continue
+        start_ns, thread = event.start_ns(), event.start_thread_id()
+        if start_ns < ends_ns.get(thread, 0):
+            continue
+        ends_ns[thread] = start_ns + event.duration_ns()
+        yield OperatorEvent(
+            op=name.removeprefix("aten::"),
+            shapes=tuple(_tensor_shapes(event.shapes())),
+            time_s=event.duration_ns() / 1e9,
+        )
+
+
+def _tensor_shapes(shapes: Iterable[Any]) -> Iterable[tuple[int, ...]]:
+    # An argument that is no tensor has the shape [], as a scalar tensor has.
+    for shape in shapes:
+        if shape and isinstance(shape[0], (list, tuple)):
+            yield from (tuple(inner) for inner in shape if inner)
+        elif shape:
+            yield tuple(shape)
+
+
+@cache
+def is_composite(name: str) -> bool:
+    """Tell whether an operator only calls others, so that a dispatch mode never sees it.
+
+    Parameters
+    ----------
+    name : str
+        With namespace: ``"aten::linear"``.
+
+    Examples
+    --------
+    >>> is_composite("aten::linear"), is_composite("aten::addmm")
+    (True, False)
+    """
+    import torch
+
+    namespace, _, base = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace, None), base, None)
+    if packet is None or not hasattr(packet, "overloads"):
+        return False
+    # Named-dimension and out= overloads say nothing about how the operator itself runs.
+    kinds = [
+        _is_composite_overload(name if overload == "default" else f"{name}.{overload}")
+        for overload in packet.overloads()
+        if "name" not in overload and not overload.endswith("out")
+    ]
+    known = [kind for kind in kinds if kind is not None]
+    return bool(known) and all(known)
+
+
+def _is_composite_overload(name: str) -> bool | None:
+    import torch
+
+    try:
+        return bool(
+            torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+        )
+    except RuntimeError:  # an overload of TorchScript that the dispatcher does not hold
+        return None

@@ -1,0 +1,235 @@
+"""How often a step is repeated, and when its time is known.
+
+The policy is pure: it reads a clock and a load meter that are handed in, so that every rule can
+be tested with made-up seconds.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from perfmodel.profilers.system_load import LoadMeter, SystemLoad
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimingPolicy:
+    """When warm-up ends, when repeats end, and what counts as noisy.
+
+    Parameters
+    ----------
+    warmup_min, warmup_max : int
+        Untimed steps before the first sample. Between the two, warm-up ends as soon as two
+        steps in a row differ by less than ``warmup_tolerance``.
+    warmup_tolerance : float
+        Relative difference of two consecutive steps.
+    min_samples, max_samples : int
+        Timed steps, whatever they cost, and at most.
+    known_samples : int
+        From so many samples on, a spread below the limit ends the repeats.
+    spread_limit : float
+        Highest (q90 - q10) / median of a quiet measurement.
+    other_load_limit : float
+        Highest share of the machine's capacity that others may use meanwhile.
+    budget_s : float
+        Seconds of timed steps after which repeats end (but for ``min_samples``). Warm-up beyond
+        ``warmup_min`` ends at the same figure.
+    attempts : int
+        How often a noisy series is taken; the quietest one is kept.
+    """
+
+    warmup_min: int = 2
+    warmup_max: int = 10
+    warmup_tolerance: float = 0.1
+    min_samples: int = 5
+    known_samples: int = 15
+    max_samples: int = 50
+    spread_limit: float = 0.1
+    other_load_limit: float = 0.05
+    budget_s: float = 5.0
+    attempts: int = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timing:
+    """The timed repeats of one step.
+
+    Parameters
+    ----------
+    samples_s : tuple of float
+        Every timed step, in order.
+    median_s, low_s, high_s : float
+        Median, 10 % and 90 % quantiles.
+    spread : float
+        (high - low) / median.
+    other_load : float
+        Share of the machine's capacity that other processes used meanwhile, in [0, 1].
+    noisy : bool
+        Spread or other load above its limit, in every attempt.
+    warmup_steps : int
+    attempts : int
+        Series taken; this is the quietest.
+    """
+
+    samples_s: tuple[float, ...]
+    median_s: float
+    low_s: float
+    high_s: float
+    spread: float
+    other_load: float
+    noisy: bool
+    warmup_steps: int
+    attempts: int = 1
+
+
+def time_steps(
+    step: Callable[[], object],
+    policy: TimingPolicy | None = None,
+    *,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+    load: LoadMeter | None = None,
+) -> Timing:
+    """Time a step until its spread is known, or the budget is spent.
+
+    Parameters
+    ----------
+    step : callable
+        Performs one step; returns when its work is done.
+    policy : TimingPolicy, optional
+    clock_ns : callable
+        Monotonic nanoseconds.
+    load : LoadMeter, optional
+        Tells what other processes used; by default the whole system's counters.
+
+    Returns
+    -------
+    Timing
+        The quietest series.
+    """
+    policy = policy or TimingPolicy()
+    load = load or SystemLoad()
+    with _no_garbage_collection():
+        warmup_steps = _warm_up(step, policy, clock_ns)
+        series: list[Timing] = []
+        while len(series) < policy.attempts and all(one.noisy for one in series):
+            load.start()
+            samples_s = _repeat(step, policy, clock_ns)
+            other_load = load.other_share()
+            series.append(
+                summarise(samples_s, policy, other_load=other_load, warmup_steps=warmup_steps)
+            )
+    best = min(series, key=lambda one: (one.noisy, one.spread))
+    return replace(best, attempts=len(series))
+
+
+def summarise(
+    samples_s: Sequence[float],
+    policy: TimingPolicy,
+    *,
+    other_load: float = 0.0,
+    warmup_steps: int = 0,
+) -> Timing:
+    """Return median, quantiles, spread and noise flag of samples.
+
+    Parameters
+    ----------
+    samples_s : sequence of float
+        At least one, each > 0.
+    policy : TimingPolicy
+        Gives the two limits.
+    other_load : float
+        Share of the capacity that others used, in [0, 1].
+    warmup_steps : int
+
+    Examples
+    --------
+    >>> t = summarise([0.10, 0.11, 0.12, 0.13, 0.14], TimingPolicy())
+    >>> round(t.median_s, 3), round(t.low_s, 3), round(t.high_s, 3), round(t.spread, 3), t.noisy
+    (0.12, 0.104, 0.136, 0.267, True)
+    """
+    median_s = statistics.median(samples_s)
+    low_s, high_s = quantile(samples_s, 0.1), quantile(samples_s, 0.9)
+    spread = (high_s - low_s) / median_s
+    return Timing(
+        samples_s=tuple(samples_s),
+        median_s=median_s,
+        low_s=low_s,
+        high_s=high_s,
+        spread=spread,
+        other_load=other_load,
+        noisy=spread > policy.spread_limit or other_load > policy.other_load_limit,
+        warmup_steps=warmup_steps,
+    )
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """Return a quantile by linear interpolation between the sorted values.
+
+    Parameters
+    ----------
+    values : sequence of float
+        At least one.
+    q : float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> quantile([4.0, 1.0, 3.0, 2.0], 0.5)
+    2.5
+    """
+    ordered = sorted(values)
+    position = q * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def _warm_up(step: Callable[[], object], policy: TimingPolicy, clock_ns: Callable[[], int]) -> int:
+    previous_ns, spent_ns = 0, 0
+    for done in range(1, policy.warmup_max + 1):
+        begin_ns = clock_ns()
+        step()
+        last_ns = clock_ns() - begin_ns
+        spent_ns += last_ns
+        stable = abs(last_ns - previous_ns) <= policy.warmup_tolerance * last_ns
+        if done >= policy.warmup_min and (stable or spent_ns >= policy.budget_s * 1e9):
+            return done
+        previous_ns = last_ns
+    return policy.warmup_max
+
+
+def _repeat(
+    step: Callable[[], object], policy: TimingPolicy, clock_ns: Callable[[], int]
+) -> list[float]:
+    samples_s: list[float] = []
+    while not _enough(samples_s, policy):
+        begin_ns = clock_ns()
+        step()
+        samples_s.append((clock_ns() - begin_ns) / 1e9)
+    return samples_s
+
+
+def _enough(samples_s: Sequence[float], policy: TimingPolicy) -> bool:
+    count = len(samples_s)
+    if count < policy.min_samples:
+        return False
+    if count >= policy.max_samples or sum(samples_s) >= policy.budget_s:
+        return True
+    known = count >= policy.known_samples
+    return known and summarise(samples_s, policy).spread <= policy.spread_limit
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,180 @@
+"""Measurements and jobs as JSON: between processes, and in the journal."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
+from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
+from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision
+
+_ENUMS = {
+    "mode": Mode,
+    "precision": Precision,
+    "memory_format": MemoryFormat,
+    "compiler": Compiler,
+}
+
+
+def measurement_to_json(measurement: Measurement) -> bytes:
+    """Return a measurement as JSON, keys sorted."""
+    step = _plain(measurement.step)
+    step["provenance"] = _plain(measurement.step.provenance)
+    operators = [[r.node, r.op, str(r.phase), r.time_s] for r in measurement.operators]
+    document = {
+        "step": step,
+        "operators": operators,
+        "joined_share": measurement.joined_share,
+        "unjoined": dict(measurement.unjoined),
+    }
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+def measurement_from_json(text: bytes | str) -> Measurement:
+    """Return the measurement that :func:`measurement_to_json` wrote.
+
+    Raises
+    ------
+    InvalidInputError
+        JSON that is no measurement.
+    """
+    try:
+        document = orjson.loads(text)
+        step = _step(document["step"])
+        return Measurement(
+            step=step,
+            operators=tuple(
+                OperatorRecord(
+                    workload_hash=step.workload_hash,
+                    node=node,
+                    op=op,
+                    phase=Phase(phase),
+                    time_s=time_s,
+                )
+                for node, op, phase, time_s in document["operators"]
+            ),
+            joined_share=document["joined_share"],
+            unjoined=document["unjoined"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"Not a measurement: {error!r}.") from error
+
+
+def job_to_dict(job: Job) -> dict[str, Any]:
+    """Return a job as plain JSON types; fields that have their default are left out.
+
+    Mode and batch size are always there.
+
+    Examples
+    --------
+    >>> job_to_dict(Job(model="timm/resnet18", mode=Mode.TRAINING))
+    {'model': 'timm/resnet18', 'mode': 'training', 'batch_size': 1}
+    """
+    plain = {}
+    for field in dataclasses.fields(Job):
+        value = getattr(job, field.name)
+        default = field.default if field.default_factory is dataclasses.MISSING else {}
+        if value != default or field.name in ("mode", "batch_size"):
+            plain[field.name] = _plain_value(value)
+    return plain
+
+
+def job_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) -> str:
+    """Return the key under which a job on an accelerator is measured once.
+
+    Unlike the workload's hash it needs no graph, so a campaign can tell what is finished before
+    it captures anything.
+
+    Parameters
+    ----------
+    job : mapping
+        As from :func:`job_to_dict`.
+    accelerator : str
+        Name of the accelerator.
+    threads : int or None
+        CPU threads.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    document = {"job": dict(job), "accelerator": accelerator, "threads": threads}
+    return hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+def key_of(step: StepRecord) -> str:
+    """Return the :func:`job_key` of what a record measured."""
+    return job_key(step.job, accelerator=step.accelerator, threads=step.provenance.threads)
+
+
+def job_from_dict(plain: Mapping[str, Any]) -> Job:
+    """Return the job that a plain dict describes.
+
+    Parameters
+    ----------
+    plain : mapping
+        Fields of :class:`Job`; those left out have their default.
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown field, or a word that its vocabulary does not have.
+    """
+    known = [field.name for field in dataclasses.fields(Job)]
+    for key in plain:
+        if key not in known:
+            raise InvalidInputError(
+                f"Unknown field {key!r} in a job; known: {', '.join(known)}.",
+                pointer=f"/job/{key}",
+                allowed=known,
+            )
+    values = dict(plain)
+    for key, enum in _ENUMS.items():
+        if key in values:
+            values[key] = _word(enum, values[key], key)
+    return Job(**values)
+
+
+def _word(enum: Any, value: object, key: str) -> Any:
+    try:
+        return enum(value)
+    except ValueError as error:
+        allowed = [str(member) for member in enum]
+        raise InvalidInputError(
+            f"{key} must be one of {', '.join(allowed)}; got {value!r}.",
+            pointer=f"/job/{key}",
+            allowed=allowed,
+        ) from error
+
+
+def _step(plain: Mapping[str, Any]) -> StepRecord:
+    values = dict(plain)
+    for key, enum in _ENUMS.items():
+        values[key] = enum(values[key])
+    values["samples_s"] = tuple(values["samples_s"])
+    values["provenance"] = Provenance(**values["provenance"])
+    return StepRecord(**values)
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {
+        field.name: _plain_value(getattr(record, field.name))
+        for field in dataclasses.fields(record)
+    }
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain_value(inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain_value(inner) for inner in value]
+    if isinstance(value, str):
+        return str(value)
+    return value

@@ -1,0 +1,182 @@
+"""One fresh process per measurement.
+
+A server process holds the imported libraries and forks a child for each measurement, so that a
+child starts at once and carries nothing over from the one before. Whatever happens to the child
+(an exception, a crash, too little memory, too much time) ends in a :class:`Failure`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+
+import orjson
+
+from perfmodel.devices.codec import spec_from_dict, spec_to_dict
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import PerfModelError
+from perfmodel.graph.job import Job
+from perfmodel.profilers.machine_lock import machine_lock
+from perfmodel.profilers.measure import MeasureSettings, measure_job
+from perfmodel.profilers.wire import (
+    job_from_dict,
+    job_to_dict,
+    measurement_from_json,
+    measurement_to_json,
+)
+from perfmodel.records import Measurement
+
+_TAIL_CHARACTERS = 800
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Success:
+    """A finished measurement.
+
+    Parameters
+    ----------
+    measurement : Measurement
+    graph_json : str
+        Canonical JSON of its graph.
+    """
+
+    measurement: Measurement
+    graph_json: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A measurement that did not come to an end.
+
+    Parameters
+    ----------
+    kind : str
+        ``"error"``, ``"crash"`` or ``"timeout"``.
+    reason : str
+    """
+
+    kind: str
+    reason: str
+
+
+def measure_in_fresh_process(
+    job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
+) -> Success | Failure:
+    """Measure a job in a process of its own, alone on the machine.
+
+    Parameters
+    ----------
+    job : Job
+    accelerator : AcceleratorSpec
+        This machine.
+    settings : MeasureSettings
+        ``timeout_s`` counts from the moment the machine is ours.
+
+    Returns
+    -------
+    Success or Failure
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["perfmodel.profilers.preload"])
+    receiver, sender = context.Pipe(duplex=False)
+    with receiver:
+        process = context.Process(
+            target=_child,
+            args=(sender, job_to_dict(job), spec_to_dict(accelerator), settings),
+            daemon=True,
+        )
+        process.start()
+        sender.close()
+        try:
+            return _outcome(receiver, process, settings.timeout_s)
+        finally:
+            process.kill()
+            process.join()
+
+
+def _outcome(receiver: Connection, process: Any, timeout_s: float) -> Success | Failure:
+    try:
+        receiver.recv_bytes()  # the machine is ours from here on
+        deadline_s = time.monotonic() + timeout_s
+        if not receiver.poll(max(0.0, deadline_s - time.monotonic())):
+            return Failure(kind="timeout", reason=f"No result within {timeout_s:g} s.")
+        message = orjson.loads(receiver.recv_bytes())
+    except EOFError:
+        process.join(5)
+        return Failure(kind="crash", reason=_exit_reason(process.exitcode))
+    if "failed" in message:
+        return Failure(kind="error", reason=message["failed"])
+    return Success(
+        measurement=measurement_from_json(message["measurement"]), graph_json=message["graph"]
+    )
+
+
+def _exit_reason(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        hint = " (too little memory?)" if name == "SIGKILL" else ""
+        return f"The process was ended by {name}{hint}."
+    return f"The process ended with status {exit_code} and without a result."
+
+
+def _child(
+    sender: Connection,
+    job: Mapping[str, Any],
+    accelerator: Mapping[str, Any],
+    settings: MeasureSettings,
+) -> None:
+    _end_with_parent()
+    _silence()
+    with machine_lock(settings.lock_path):
+        sender.send_bytes(b"{}")
+        sender.send_bytes(orjson.dumps(_result(job, accelerator, settings)))
+    sender.close()
+
+
+def _result(
+    job: Mapping[str, Any], accelerator: Mapping[str, Any], settings: MeasureSettings
+) -> dict[str, str]:
+    from perfmodel.graph.canonical import to_json
+
+    try:
+        measurement, graph = measure_job(job_from_dict(job), spec_from_dict(accelerator), settings)
+    except PerfModelError as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+    except Exception as error:  # a model's own code may raise anything
+        tail = traceback.format_exc()[-_TAIL_CHARACTERS:]
+        return {"failed": f"{type(error).__name__}: {error}\n{tail}"}
+    return {"measurement": measurement_to_json(measurement).decode(), "graph": to_json(graph)}
+
+
+def _silence() -> None:
+    """Send what libraries print to nowhere; the campaign's own lines stay readable."""
+    warnings.simplefilter("ignore")
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        sys.stdout.flush()
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+
+
+def _end_with_parent() -> None:
+    """End this process when the campaign is killed, so that the machine is free again."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
