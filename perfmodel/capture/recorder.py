@@ -1,0 +1,210 @@
+"""The dispatch mode that writes down every operator of a step and runs none of them.
+
+Operators on meta tensors propagate shapes only. Tensors that live on the CPU during a capture
+are constants of the program (step counters, index ranges): as long as an operator reads nothing
+else it is computed, so that ``.item()`` on a constant works; where a constant meets a meta
+tensor, its shape goes on alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from perfmodel.capture.shapes import SHAPE_RULES, remembered_shapes
+from perfmodel.capture.signature import Signature, signature_of
+from perfmodel.capture.tracking import TensorTable
+from perfmodel.errors import CaptureError
+from perfmodel.graph.ir import AttrValue, Graph, Node
+from perfmodel.types import Phase, Role
+
+#: A factory call for more elements than this makes shapes only, even when it asks for the CPU.
+LARGEST_CONSTANT = 1 << 16
+
+_ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+_META = torch.device("meta")
+
+
+class Recorder(TorchDispatchMode):
+    """Records operators, tensors and phases of one step.
+
+    Parameters
+    ----------
+    None
+        Enter it as a context, run the step, then ask for :meth:`graph`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = TensorTable(self._record_alias)
+        self.phase = Phase.FORWARD
+        self.module_path = ""
+        self._nodes: list[Node] = []
+        self._name_of_sequence: dict[int, str] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Record one operator call and answer with shapes."""
+        kwargs = kwargs or {}
+        signature = signature_of(func)
+        read, written, attrs = signature.bind(args, kwargs)
+        if signature.is_transparent:
+            return self._propagate(func, signature, args, kwargs, read, attrs)
+        inputs = tuple([self.table.read(tensor) for tensor in read])
+        result = self._propagate(func, signature, args, kwargs, read, attrs)
+        outputs = self._enter_results(result, written)
+        if signature.op == "_cudnn_rnn" or signature.op == "_cudnn_rnn_backward":
+            self._append(_recurrent_name(signature.op, attrs), inputs, outputs, attrs)
+        else:
+            self._append(signature.op, inputs, outputs, attrs)
+        return result
+
+    def graph(self, source: Mapping[str, str]) -> Graph:
+        """Return what was recorded, without allocations that nobody reads."""
+        used = {index for node in self._nodes for index in node.inputs}
+        nodes = tuple(
+            node
+            for node in self._nodes
+            if node.op not in _ALLOCATIONS or not used.isdisjoint(node.outputs)
+        )
+        return Graph(nodes=nodes, tensors=self.table.tensors(), source=dict(source))
+
+    def _propagate(
+        self,
+        func: Any,
+        signature: Signature,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        read: list[torch.Tensor],
+        attrs: Mapping[str, AttrValue],
+    ) -> Any:
+        rule = SHAPE_RULES.get(signature.op)
+        if rule is not None:
+            return rule(*args, **kwargs)
+        on_meta = [tensor.is_meta for tensor in read]
+        if not any(on_meta):
+            return func(*args, **_relocated(attrs, kwargs) if not read else kwargs)
+        if not all(on_meta):
+            return self._propagate_mixed(func, args, kwargs)
+        if signature.op in ("_local_scalar_dense", "is_nonzero", "equal"):
+            raise CaptureError(
+                "The program asks for the value of a tensor (.item(), bool() or a branch on "
+                "data), which is unknown while a step is captured by shape. Make the value a "
+                "Python number or remove the branch."
+            )
+        if signature.op == "_to_copy" and "device" in kwargs:
+            kwargs = {**kwargs, "device": _META}
+        if signature.is_functional:
+            return remembered_shapes(func, args, kwargs, read, attrs)
+        return func(*args, **kwargs)
+
+    def _propagate_mixed(
+        self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        shadows: dict[int, torch.Tensor] = {}
+        shaped = func(*_on_meta(args, shadows), **_on_meta(dict(kwargs), shadows))
+        return _originals(shaped, shadows)
+
+    def _enter_results(self, result: Any, written: list[torch.Tensor]) -> tuple[int, ...]:
+        pending = {id(tensor): tensor for tensor in written}
+        outputs: list[int] = []
+        for tensor in _tensors_of(result):
+            if pending.pop(id(tensor), None) is not None:
+                outputs.append(self.table.write(tensor))
+            else:
+                outputs.append(self.table.produce(tensor))
+        outputs.extend(self.table.write(tensor) for tensor in pending.values())
+        return tuple(outputs)
+
+    def _append(
+        self,
+        op: str,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        attrs: Mapping[str, AttrValue],
+    ) -> None:
+        self._nodes.append(
+            Node(
+                op=op,
+                phase=self.phase,
+                inputs=inputs,
+                outputs=outputs,
+                attrs=attrs,
+                name=self._origin(),
+            )
+        )
+
+    def _record_alias(self, stale: int, written: int, fresh: int) -> None:
+        self._append("alias", (stale, written) if stale != written else (written,), (fresh,), {})
+
+    def _origin(self) -> str:
+        if self.phase is Phase.FORWARD or self.module_path:
+            if torch.is_grad_enabled():
+                created = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
+                self._name_of_sequence[created] = self.module_path
+            return self.module_path
+        running = torch._C._current_autograd_node()
+        if running is None:
+            return ""
+        return self._name_of_sequence.get(running._sequence_nr(), "")
+
+
+def _recurrent_name(op: str, attrs: Mapping[str, AttrValue]) -> str:
+    mode = attrs.get("mode", 2)
+    name = ("rnn_relu", "rnn_tanh", "lstm", "gru")[mode if isinstance(mode, int) else 2]
+    return f"{name}_backward" if op.endswith("_backward") else name
+
+
+def _relocated(attrs: Mapping[str, AttrValue], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Send a large factory call to the meta device."""
+    size = attrs.get("size", ())
+    count = 1
+    for extent in size if isinstance(size, tuple) else ():
+        count *= extent if isinstance(extent, int) else 1
+    numbers = [attrs[k] for k in ("end", "n", "m", "steps") if isinstance(attrs.get(k), int)]
+    if max([count, *numbers]) <= LARGEST_CONSTANT:  # type: ignore[type-var]
+        return kwargs
+    return {**kwargs, "device": _META}
+
+
+def _on_meta(value: Any, shadows: dict[int, torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor) and not value.is_meta:
+        shadow = torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=_META
+        )
+        shadows[id(shadow)] = value
+        return shadow
+    if isinstance(value, (list, tuple)):
+        return type(value)(_on_meta(item, shadows) for item in value)
+    if isinstance(value, dict):
+        return {key: _on_meta(item, shadows) for key, item in value.items()}
+    if isinstance(value, torch.device):
+        return _META
+    return value
+
+
+def _originals(result: Any, shadows: dict[int, torch.Tensor]) -> Any:
+    """Give back the constant itself where an operator wrote into it and returned it."""
+    if isinstance(result, torch.Tensor):
+        return shadows.get(id(result), result)
+    if isinstance(result, (list, tuple)):
+        return type(result)(_originals(item, shadows) for item in result)
+    return result
+
+
+def _tensors_of(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, (list, tuple)):
+        return [tensor for item in result for tensor in _tensors_of(item)]
+    return []
+
+

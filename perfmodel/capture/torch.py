@@ -1,0 +1,197 @@
+"""Capture of a PyTorch program: the whole step as a Graph, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+from perfmodel.capture.autocast import AutocastPolicy
+from perfmodel.capture.interposition import interposed
+from perfmodel.capture.meta_copy import meta_copy, on_meta
+from perfmodel.capture.program import Program, make_program, tensors_in
+from perfmodel.capture.recorder import Recorder
+from perfmodel.errors import CaptureError, PerfModelError
+from perfmodel.graph.ir import Graph
+from perfmodel.types import Mode, Phase, Role
+
+
+def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Graph:
+    """Record every operator of one step, by shape alone.
+
+    The step is the steady state: optimizer state exists before it. A program with real tensors
+    is copied onto the meta device first and is neither changed nor run.
+
+    Parameters
+    ----------
+    program : Program
+        The step; see :func:`perfmodel.capture.program.make_program`.
+    source : mapping of str to str
+        Where it comes from; kept in :attr:`Graph.source` with the version of torch.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    CaptureError
+        The step depends on the values of tensors, or fails for another reason, which is given.
+    """
+    recorder = Recorder()
+    try:
+        program = on_meta(program)
+        _warm_up_optimizer(program)
+        _enter_known_tensors(recorder, program)
+        _record(recorder, program)
+        _mark_gradients(recorder, program)
+    except PerfModelError:
+        raise
+    except Exception as error:
+        raise CaptureError(_reason(error)) from error
+    finally:
+        _drop_gradients(program)
+    origin = {"framework": "torch", "torch": str(torch.__version__), **(source or {})}
+    return recorder.graph(origin)
+
+
+def capture_module(
+    module: nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    source: Mapping[str, str] | None = None,
+    **make_program_kwargs: Any,
+) -> Graph:
+    """Record one step of a module, which is neither changed nor run.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    args, kwargs
+        Example inputs of one micro-batch, real or meta.
+    source : mapping of str to str
+        Kept in :attr:`Graph.source`.
+    **make_program_kwargs
+        As of :func:`perfmodel.capture.program.make_program`; ``mode`` is required.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    CaptureError
+        As of :func:`capture`.
+
+    Examples
+    --------
+    >>> from perfmodel.types import Mode
+    >>> graph = capture_module(nn.Linear(3, 2), (torch.ones(5, 3),), mode=Mode.INFERENCE)
+    >>> [node.op for node in graph.nodes]
+    ['t', 'addmm']
+    """
+    loss = make_program_kwargs.pop("loss", None)
+    try:
+        module, args, kwargs, loss = meta_copy((module, tuple(args), dict(kwargs or {}), loss))
+    except Exception as error:
+        raise CaptureError(f"The module could not be copied by shape: {error}") from error
+    program = make_program(module, args, kwargs, loss=loss, **make_program_kwargs)
+    return capture(program, source=source)
+
+
+def _record(recorder: Recorder, program: Program) -> None:
+    dtype = program.autocast_dtype
+    policy = None if dtype is None else AutocastPolicy(dtype)
+
+    def on_phase(phase: Phase) -> None:
+        recorder.phase = phase
+        if policy is not None:
+            policy.start_phase(is_forward=phase is Phase.FORWARD)
+
+    with _module_paths(recorder, program.module), interposed(policy), recorder:
+        program.step(on_phase)
+
+
+def _warm_up_optimizer(program: Program) -> None:
+    """Make the optimizer's state, which a step in the middle of training finds there."""
+    if program.optimizer is None or program.optimizer.state:
+        return
+    params = [p for group in program.optimizer.param_groups for p in group["params"]]
+    for param in params:
+        param.grad = torch.empty_like(param)
+    program.optimizer.step()
+    _drop_gradients(program)
+
+
+def _enter_known_tensors(recorder: Recorder, program: Program) -> None:
+    table = recorder.table
+    for parameter in program.module.parameters():
+        table.read(parameter.detach(), Role.PARAMETER)
+    for buffer in program.module.buffers():
+        table.read(buffer, Role.BUFFER)
+    for tensor in tensors_in((program.args, program.kwargs)):
+        table.read(tensor, Role.INPUT)
+    if program.optimizer is not None:
+        for tensor in tensors_in(list(program.optimizer.state.values())):
+            table.read(tensor, Role.OPTIMIZER_STATE)
+
+
+def _mark_gradients(recorder: Recorder, program: Program) -> None:
+    """Tell the gradients of parameters, which persist, from those that flow through."""
+    if program.mode is not Mode.TRAINING:
+        return
+    table = recorder.table
+    gradients = {
+        table.storage_number(p.grad) for p in program.module.parameters() if p.grad is not None
+    }
+    for index, storage in enumerate(table.storages):
+        if storage in gradients and table.roles[index] is Role.ACTIVATION:
+            table.roles[index] = Role.GRADIENT
+
+
+def _drop_gradients(program: Program) -> None:
+    if program.optimizer is not None:
+        program.optimizer.zero_grad(set_to_none=True)
+
+
+@contextmanager
+def _module_paths(recorder: Recorder, module: nn.Module) -> Iterator[None]:
+    """Keep the recorder's module path while the module runs."""
+    paths = {id(child): path for path, child in module.named_modules()}
+    outer: list[str] = []
+
+    def enter(child: nn.Module, args: Any) -> None:
+        path = paths.get(id(child))
+        if path is not None:
+            outer.append(recorder.module_path)
+            recorder.module_path = path
+
+    def leave(child: nn.Module, args: Any, output: Any) -> None:
+        if id(child) in paths and outer:
+            recorder.module_path = outer.pop()
+
+    before = register_module_forward_pre_hook(enter)
+    after = register_module_forward_hook(leave, always_call=True)
+    try:
+        yield
+    finally:
+        before.remove()
+        after.remove()
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+    if isinstance(error, NotImplementedError) or "meta" in text.lower():
+        return (
+            "The step needs the values of tensors, which are unknown while it is captured by "
+            f"shape: {type(error).__name__}: {text}"
+        )
+    return f"The step failed while it was captured by shape: {type(error).__name__}: {text}"
