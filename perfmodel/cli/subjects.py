@@ -1,0 +1,173 @@
+"""What a user names on the command line: a model, a config file, an ONNX file or a graph file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.graph.ir import Graph
+
+#: Larger JSON files are no configs, requests or graphs.
+_MAX_JSON_BYTES = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One MODEL argument, read but not yet captured.
+
+    Parameters
+    ----------
+    reference : mapping
+        The part of a job that names the model: ``{"model": ...}`` or ``{"hf_config": ...}``;
+        empty for an ONNX file, a graph and a whole request.
+    onnx : Path or None
+        An ONNX file.
+    graph : Graph or None
+        A graph that ``perfmodel capture`` wrote.
+    request : mapping or None
+        A whole request with its job and placement.
+    """
+
+    reference: Mapping[str, Any]
+    onnx: Path | None = None
+    graph: Graph | None = None
+    request: Mapping[str, Any] | None = None
+
+
+def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
+    """Find out what a MODEL argument names.
+
+    Parameters
+    ----------
+    text : str
+        ``timm/<name>``, ``zoo/<name>``, a ``.json`` file (transformers config, captured graph
+        or request) or an ``.onnx`` file.
+    model_kwargs : sequence of str
+        ``NAME=VALUE`` pairs for a named model.
+
+    Returns
+    -------
+    Subject
+
+    Raises
+    ------
+    InvalidInputError
+        A file that is not there or is none of these.
+    """
+    path = Path(text)
+    if path.suffix == ".onnx":
+        return Subject(reference={}, onnx=_existing(path))
+    if path.suffix == ".json":
+        return _read_json_subject(_existing(path))
+    reference: dict[str, Any] = {"model": text}
+    if model_kwargs:
+        reference["model_kwargs"] = parse_pairs(model_kwargs, option="--model-kwarg")
+    return Subject(reference=reference)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises
+    ------
+    InvalidInputError
+        Not JSON (NaN included), or too large.
+    """
+    if path.stat().st_size > _MAX_JSON_BYTES:
+        raise InvalidInputError(f"{path} is larger than {_MAX_JSON_BYTES} bytes.")
+    return parse_json(path.read_bytes(), source=str(path))
+
+
+def parse_json(text: bytes | str, *, source: str) -> Any:
+    """Decode JSON strictly: no NaN, no trailing text.
+
+    Parameters
+    ----------
+    text : bytes or str
+    source : str
+        Where it comes from, for the message.
+
+    Raises
+    ------
+    InvalidInputError
+        With the place where it breaks.
+
+    Examples
+    --------
+    >>> parse_json('{"batch_size": 64}', source="line 1")
+    {'batch_size': 64}
+    """
+    import orjson
+
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError(f"{source} is not JSON: {error}.") from None
+
+
+def parse_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` pairs; a value that is no JSON is a text.
+
+    Parameters
+    ----------
+    pairs : sequence of str
+        As given on the command line.
+    option : str
+        The option they were given to, for the message.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    InvalidInputError
+        A pair without ``=``, or a name twice.
+
+    Examples
+    --------
+    >>> parse_pairs(["img_size=192", "act_layer=gelu"], option="--model-kwarg")
+    {'img_size': 192, 'act_layer': 'gelu'}
+    """
+    import orjson
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInputError(f"{option} takes NAME=VALUE; got {pair!r}.")
+        if name in found:
+            raise InvalidInputError(f"{option} gives {name!r} twice.")
+        try:
+            found[name] = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file {str(path)!r}.")
+    return path
+
+
+def _read_json_subject(path: Path) -> Subject:
+    value = read_json(path)
+    if isinstance(value, Mapping):
+        if "nodes" in value and "tensors" in value:
+            from perfmodel.graph.serialize import graph_from_dict
+
+            return Subject(reference={}, graph=graph_from_dict(value))
+        if "job" in value:
+            return Subject(reference={}, request=value)
+        if "model_type" in value or "architectures" in value:
+            return Subject(reference={"hf_config": value})
+    raise InvalidInputError(
+        f"{path} is neither a request (it has no 'job'), nor a transformers config (no "
+        "'model_type'), nor a captured graph (no 'nodes')."
+    )
