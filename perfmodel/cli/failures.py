@@ -62,8 +62,8 @@ def problem(error: Exception) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``title``, ``detail``, ``exit_code``; for bad input also ``errors`` with pointers, and
-        ``did_you_mean`` where a name is close.
+        ``type``, ``title``, ``detail``, ``exit_code``; for bad input also ``errors`` with
+        pointers, and ``did_you_mean`` where a name is close.
 
     Examples
     --------
@@ -71,8 +71,10 @@ def problem(error: Exception) -> dict[str, Any]:
     [{'pointer': '/job/batch_size', 'detail': 'Too small.'}]
     """
     detail = message_of(error)
+    kind = _kind(error)
     found: dict[str, Any] = {
-        "title": _title(error),
+        "type": f"urn:perfmodel:problem:{kind}",
+        "title": kind.replace("-", " ").capitalize(),
         "detail": detail,
         "exit_code": exit_code_of(error),
     }
@@ -123,7 +125,7 @@ def report(error: Exception, *, as_json: bool) -> None:
         click.echo(f"Try: {context.command_path} --help", err=True)
 
 
-def _title(error: Exception) -> str:
-    """Turn the class name into words: ``UnknownModelError`` becomes ``Unknown model``."""
-    words = re.sub(r"(?<!^)([A-Z])", r" \1", type(error).__name__.removesuffix("Error"))
-    return words.capitalize()
+def _kind(error: Exception) -> str:
+    """Turn the class name into words: ``UnknownModelError`` becomes ``unknown-model``."""
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

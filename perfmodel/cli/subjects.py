@@ -11,6 +11,7 @@ from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
+    from perfmodel.graph.job import Job
 
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
@@ -68,6 +69,31 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
     if model_kwargs:
         reference["model_kwargs"] = parse_pairs(model_kwargs, option="--model-kwarg")
     return Subject(reference=reference)
+
+
+def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
+    """Return the job that a model reference and the options of a command make.
+
+    Parameters
+    ----------
+    reference : mapping
+        As :attr:`Subject.reference`.
+    settings : mapping
+        What :func:`perfmodel.cli.options.job_options` collected; None means the default.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`perfmodel.requests.parse_job`.
+    """
+    from perfmodel.requests import parse_job
+
+    given = {name: value for name, value in settings.items() if name != "model_kwargs"}
+    return parse_job({**reference, **given})
 
 
 def read_json(path: Path) -> Any:
