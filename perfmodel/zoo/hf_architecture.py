@@ -106,7 +106,7 @@ def make_config(fields: Mapping[str, Any]) -> Any:
     try:
         config = transformers.AutoConfig.for_model(model_type, **kept)
     except ImportError as error:
-        raise MissingExtraError(f"The config of {model_type!r} ({error})", extra="train") from error
+        raise MissingExtraError(f"Reading this config ({error})", extra="train") from error
     except Exception as error:
         raise InvalidInputError(
             f"transformers refuses the config of {model_type!r}: {_one_line(error)}",

@@ -20,6 +20,11 @@ from perfmodel.zoo.losses import FeatureLoss, OwnLoss
 DEFAULT_SEQUENCE_LENGTH = 512
 _DEFAULT_IMAGE_SIZE = 224
 
+#: Model types whose code walks over the sequence position by position where no special kernel is
+#: installed, and the length they get by default: each position adds operators to the graph.
+_SEQUENTIAL_TYPES = frozenset({"mamba", "falcon_mamba", "jamba", "rwkv"})
+SEQUENTIAL_LENGTH = 64
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInputs:
@@ -51,7 +56,8 @@ def make_inputs(
         Samples, >= 1.
     sequence_length : int or None
         Text positions of each sample, in the encoder and in the decoder; None means the shorter
-        of 512 and what the position embeddings hold.
+        of 512 (64 for a model that walks position by position) and what the position embeddings
+        hold.
     training : bool
         Whether labels are wanted.
 
@@ -176,7 +182,9 @@ def _labels(module: Any, inputs: _MainInputs, takes: Mapping[str, Any]) -> dict[
 def _text_length(module: Any, sequence_length: int | None) -> int:
     most = _longest(module)
     if sequence_length is None:
-        return min(DEFAULT_SEQUENCE_LENGTH, most or DEFAULT_SEQUENCE_LENGTH)
+        sequential = module.config.model_type in _SEQUENTIAL_TYPES
+        usual = SEQUENTIAL_LENGTH if sequential else DEFAULT_SEQUENCE_LENGTH
+        return min(usual, most or usual)
     learned = _learned_positions(module)
     if learned is not None and sequence_length > learned:
         raise InvalidInputError(

@@ -111,18 +111,24 @@ def program_of(bundle: ModelBundle, job: Job) -> Program:
     """
     from perfmodel.capture.program import make_program
 
-    return make_program(
-        bundle.module,
-        bundle.args,
-        dict(bundle.kwargs),
-        mode=job.mode,
-        loss=bundle.loss,
-        optimizer=job.optimizer,
-        accumulation_steps=job.accumulation_steps,
-        precision=job.precision,
-        memory_format=job.memory_format,
-        activation_checkpointing=job.activation_checkpointing,
-    )
+    try:
+        return make_program(
+            bundle.module,
+            bundle.args,
+            dict(bundle.kwargs),
+            mode=job.mode,
+            loss=bundle.loss,
+            optimizer=job.optimizer,
+            accumulation_steps=job.accumulation_steps,
+            precision=job.precision,
+            memory_format=job.memory_format,
+            activation_checkpointing=job.activation_checkpointing,
+        )
+    except InvalidInputError as error:
+        # The program knows its own arguments only; here they are fields of the job.
+        if error.pointer and not error.pointer.startswith("/job"):
+            error.pointer = f"/job{error.pointer}"
+        raise
 
 
 def capture_job(job: Job) -> Graph:
