@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perfmodel.errors import InvalidInputError, InvalidPlacementError, nearest_names
+from perfmodel.errors import InvalidPlacementError, UnknownFieldError
 
 
 class Fields:
@@ -20,29 +20,21 @@ class Fields:
         JSON pointer to it.
     what : str
         What it is called in messages.
-    error : type
-        Class of every refusal.
 
     Raises
     ------
-    InvalidInputError
-        ``error``, here and in every method: not what the field may hold.
+    InvalidPlacementError
+        Here and in every method: not what the field may hold.
     """
 
-    def __init__(
-        self,
-        value: Any,
-        pointer: str,
-        *,
-        what: str,
-        error: type[InvalidInputError] = InvalidPlacementError,
-    ) -> None:
+    def __init__(self, value: Any, pointer: str, *, what: str) -> None:
         self.pointer = pointer
         self._what = what
-        self._error = error
         self._taken: list[str] = []
         if value is not None and not isinstance(value, Mapping):
-            raise error(f"{what} must be an object, got {type(value).__name__}.", pointer=pointer)
+            raise InvalidPlacementError(
+                f"{what} must be an object, got {type(value).__name__}.", pointer=pointer
+            )
         self._value: Mapping[str, Any] = value or {}
 
     def __bool__(self) -> bool:
@@ -54,7 +46,7 @@ class Fields:
 
     def child(self, name: str) -> Fields:
         """Take an object."""
-        return Fields(self._take(name), f"{self.pointer}/{name}", what=name, error=self._error)
+        return Fields(self._take(name), f"{self.pointer}/{name}", what=name)
 
     def items(self, name: str) -> Iterator[tuple[Any, str]]:
         """Take a list; yields each item with its pointer."""
@@ -72,7 +64,7 @@ class Fields:
         found = list(self.items(name))
         for item, pointer in found:
             if not isinstance(item, str):
-                raise self._error(
+                raise InvalidPlacementError(
                     f"{name} holds texts, got {type(item).__name__}.", pointer=pointer
                 )
         return tuple(item for item, _ in found)
@@ -122,20 +114,16 @@ class Fields:
         """Refuse the fields that nobody took."""
         for name in self._value:
             if name not in self._taken:
-                close = nearest_names(str(name), self._taken, limit=1)
-                guess = f" Did you mean {close[0]!r}?" if close else ""
-                raise self._error(
-                    f"Unknown field {name!r} of {self._what}.{guess}",
-                    pointer=f"{self.pointer}/{name}",
-                    allowed=tuple(self._taken),
+                raise UnknownFieldError(
+                    str(name), known=self._taken, pointer=f"{self.pointer}/{name}"
                 )
 
     def _take(self, name: str) -> Any:
         self._taken.append(name)
         return self._value.get(name)
 
-    def _refusal(self, name: str, wanted: str, value: Any) -> InvalidInputError:
-        return self._error(
+    def _refusal(self, name: str, wanted: str, value: Any) -> InvalidPlacementError:
+        return InvalidPlacementError(
             f"{name} must be {wanted}; got {'nothing' if value is None else repr(value)[:80]}.",
             pointer=f"{self.pointer}/{name}",
         )

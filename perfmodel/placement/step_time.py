@@ -125,42 +125,47 @@ def placement_warnings(placement: Placement) -> tuple[str, ...]:
 
 
 def combine(
-    times_s: Sequence[FloatArray], counts: Sequence[int], *, mode: Mode, samples: FloatArray
+    times_s: Sequence[FloatArray],
+    counts: Sequence[FloatArray],
+    *,
+    mode: Mode,
+    samples: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return step time and throughput of replicas on one or several kinds of accelerator.
+
+    All arrays broadcast against each other: jobs along the first axis, placements along the last.
 
     Parameters
     ----------
     times_s : sequence of ndarray
-        Step time of one replica on each kind, seconds, one element a job.
-    counts : sequence of int
+        Step time of one replica on each kind, seconds.
+    counts : sequence of ndarray
         Replicas on each kind, >= 1.
     mode : Mode
         Of all the jobs.
     samples : ndarray
-        Samples of one replica and step, one element a job.
+        Samples of one replica and step.
 
     Returns
     -------
     tuple of ndarray
-        Step time in seconds and samples per second, one element a job.
+        Step time in seconds and samples per second.
 
     Examples
     --------
     Two accelerators that need 0.1 s and one that needs 0.2 s, for 8 samples each: a training step
     takes 0.2 s for 24 samples; serving gives 2 * 80 + 40 samples/s.
 
-    >>> times, eight = [np.array([0.1]), np.array([0.2])], np.array([8.0])
-    >>> [a.tolist() for a in combine(times, [2, 1], mode=Mode.TRAINING, samples=eight)]
+    >>> times, counts = [np.array([0.1]), np.array([0.2])], [np.array([2.0]), np.array([1.0])]
+    >>> eight = np.array([8.0])
+    >>> [a.tolist() for a in combine(times, counts, mode=Mode.TRAINING, samples=eight)]
     [[0.2], [120.0]]
-    >>> [a.tolist() for a in combine(times, [2, 1], mode=Mode.INFERENCE, samples=eight)]
+    >>> [a.tolist() for a in combine(times, counts, mode=Mode.INFERENCE, samples=eight)]
     [[0.2], [200.0]]
     """
-    step_time_s = np.maximum.reduce(list(times_s))
+    step_time_s = np.asarray(np.maximum.reduce(list(times_s)))
     if mode is Mode.TRAINING:
-        return step_time_s, sum(counts) * samples / step_time_s
-    rate = sum(
-        (count * samples / time for count, time in zip(counts, times_s, strict=True)),
-        start=np.zeros_like(step_time_s),
-    )
-    return step_time_s, rate
+        replicas = np.asarray(np.add.reduce(list(counts)))
+        return step_time_s, np.asarray(replicas * samples / step_time_s)
+    rates = [count * samples / time for count, time in zip(counts, times_s, strict=True)]
+    return step_time_s, np.asarray(np.add.reduce(rates))

@@ -1,0 +1,56 @@
+"""The model that is always there: roofline over a typical efficiency, nothing learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfmodel.graph.workload import Workload
+from perfmodel.predictors.roofline import RooflinePredictor
+from perfmodel.types import Basis
+
+#: Share of the roofline that whole steps typically reach, and the shares between which nine in
+#: ten lie. Stated from experience with eager steps of common networks on data-centre GPUs and
+#: server CPUs, not fitted; a trained model replaces them by learned ones.
+TYPICAL_EFFICIENCY = 0.4
+EFFICIENCY_RANGE = (0.1, 0.85)
+
+#: Time that one operator call costs besides its work: dispatch on the host and launch.
+LAUNCH_S = 5e-6
+
+WARNING = (
+    "No trained model is loaded: the time is the roofline of the operators over a typical "
+    f"efficiency of {TYPICAL_EFFICIENCY}."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalyticalPrediction:
+    """A step time that rests on the specification of the accelerator alone."""
+
+    time_s: float
+    low_s: float
+    high_s: float
+    coverage: float = 0.9
+    basis: Basis = Basis.ANALYTICAL
+    out_of_distribution: bool = True
+    nearest: tuple[str, ...] = ()
+    model_version: str = "roofline"
+    warnings: tuple[str, ...] = (WARNING,)
+
+
+class AnalyticalModel:
+    """Answers ``roofline / efficiency`` for any workload on any accelerator."""
+
+    def __init__(self) -> None:
+        self._roofline = RooflinePredictor(launch_s=LAUNCH_S)
+
+    def predict(self, workloads: Sequence[Workload]) -> list[AnalyticalPrediction]:
+        """Return one prediction for each workload, in order."""
+        worst, best = EFFICIENCY_RANGE
+        return [
+            AnalyticalPrediction(
+                time_s=time_s / TYPICAL_EFFICIENCY, low_s=time_s / best, high_s=time_s / worst
+            )
+            for time_s in self._roofline.predict(workloads).tolist()
+        ]

@@ -1,0 +1,197 @@
+"""The Estimator: joins jobs, graphs, a model and placements into answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.estimator.answer import ResolvedPlacement, compose
+from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.matrix import MatrixEstimate, fill_matrix
+from perfmodel.estimator.model import StepModel, StepPrediction
+from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
+from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.step_time import placement_warnings, replicas_of
+from perfmodel.placement.topology import Placement
+
+
+class Accelerators(Protocol):
+    """Looks up accelerators by name or alias."""
+
+    def get(self, name: str) -> AcceleratorSpec:
+        """Return an accelerator, or raise UnknownAcceleratorError."""
+
+
+class Estimator:
+    """Answers what throughput a job will reach on a placement.
+
+    The same question always gets the same answer; every method may be called from any thread.
+
+    Parameters
+    ----------
+    accelerators : Accelerators
+        The catalogue.
+    model : StepModel
+        Predicts step times.
+    graphs : GraphSource
+        Turns jobs into graphs.
+    job_capacity, prediction_capacity : int
+        How many captured jobs and single-accelerator predictions are kept in memory.
+    problems : sequence of str
+        What is wrong with this installation (a damaged model, say), for people.
+
+    Examples
+    --------
+    >>> from perfmodel import Job
+    >>> estimator = Estimator.from_folder("models")  # doctest: +SKIP
+    >>> estimator.estimate(job, placement).throughput.samples_per_second  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        accelerators: Accelerators,
+        model: StepModel,
+        graphs: GraphSource,
+        job_capacity: int = 512,
+        prediction_capacity: int = 200_000,
+        problems: Sequence[str] = (),
+    ) -> None:
+        self.accelerators = accelerators
+        self.model = model
+        self.graphs = graphs
+        self.problems = tuple(problems)
+        self._jobs: LruCache[str, PreparedJob] = LruCache(job_capacity)
+        self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
+        self._predictions: LruCache[tuple[str, str], StepPrediction] = LruCache(prediction_capacity)
+
+    def estimate(self, job: Job, placement: Placement) -> Estimate:
+        """Answer one question.
+
+        Parameters
+        ----------
+        job : Job
+        placement : Placement
+
+        Returns
+        -------
+        Estimate
+
+        Raises
+        ------
+        InvalidInputError
+            An unknown model, graph or accelerator, a model that cannot be captured, a placement
+            that has no model yet.
+        """
+        resolved = self.resolve(placement)
+        return self.answer(self.prepare(job), resolved)
+
+    def matrix(self, jobs: Sequence[Job], placements: Sequence[Placement]) -> MatrixEstimate:
+        """Answer every pair of a job and a placement; a bad one fails alone.
+
+        Parameters
+        ----------
+        jobs, placements : sequence
+
+        Returns
+        -------
+        MatrixEstimate
+            Cell by cell equal to :meth:`estimate`.
+        """
+        return fill_matrix(self, jobs, placements)
+
+    def prepare(self, job: Job) -> PreparedJob:
+        """Return a job with its captured step; takes seconds where the job is new."""
+        key = job_key(job)
+        known = self._jobs.get(key)
+        if known is None:
+            known = PreparedJob(job=job, key=key, step=self.graphs.step(job))
+            self._jobs.put(key, known)
+        return known
+
+    def prepared(self, job: Job) -> PreparedJob | None:
+        """Return a job with its captured step if it is in memory; never waits."""
+        return self._jobs.get(job_key(job))
+
+    def resolve(self, placement: Placement, *, pointer: str = "/placement") -> ResolvedPlacement:
+        """Look up the accelerators of a placement.
+
+        Parameters
+        ----------
+        placement : Placement
+        pointer : str
+            JSON pointer to it in the request.
+
+        Raises
+        ------
+        UnknownAcceleratorError
+            A name that the catalogue does not hold.
+        InvalidPlacementError
+            As :func:`perfmodel.placement.step_time.replicas_of`.
+        """
+        known = self._placements.get(placement)
+        if known is None:
+            known = self._resolve(placement, pointer)
+            self._placements.put(placement, known)
+        return known
+
+    def answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Estimate:
+        """Answer one question about a prepared job."""
+        predictions = self.predictions([(prepared, a) for a in placement.accelerators])
+        return compose(prepared, placement, predictions)
+
+    def known_answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Estimate | None:
+        """Answer from what is in memory, or return None; never runs the model."""
+        found = [self._predictions.get((prepared.key, a.name)) for a in placement.accelerators]
+        predictions = [prediction for prediction in found if prediction is not None]
+        if len(predictions) < len(found):
+            return None
+        return compose(prepared, placement, predictions)
+
+    def predictions(
+        self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]
+    ) -> list[StepPrediction]:
+        """Return the prediction of each job on one accelerator; each pair is predicted once.
+
+        All that are not in memory go to the model in a single call.
+        """
+        keys = [(prepared.key, accelerator.name) for prepared, accelerator in pairs]
+        found = {key: self._predictions.get(key) for key in keys}
+        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if found[key] is None}
+        if missing:
+            workloads = [prepared.on(accelerator) for prepared, accelerator in missing.values()]
+            for key, prediction in zip(missing, self.model.predict(workloads), strict=True):
+                _check(prediction)
+                found[key] = prediction
+                self._predictions.put(key, prediction)
+        return [prediction for key in keys if (prediction := found[key]) is not None]
+
+    def _resolve(self, placement: Placement, pointer: str) -> ResolvedPlacement:
+        specs: dict[str, AcceleratorSpec] = {}
+        counts: dict[str, int] = {}
+        for replicas in replicas_of(placement, pointer=pointer):
+            try:
+                spec = self.accelerators.get(replicas.accelerator)
+            except UnknownAcceleratorError as error:
+                error.pointer = replicas.pointer
+                raise
+            specs[spec.name] = spec
+            counts[spec.name] = counts.get(spec.name, 0) + replicas.count
+        return ResolvedPlacement(
+            accelerators=tuple(specs.values()),
+            counts=tuple(counts.values()),
+            warnings=placement_warnings(placement),
+        )
+
+
+def _check(prediction: StepPrediction) -> None:
+    numbers = (prediction.low_s, prediction.time_s, prediction.high_s)
+    if not (all(map(math.isfinite, numbers)) and 0 < numbers[0] <= numbers[1] <= numbers[2]):
+        raise ArithmeticError(
+            f"{prediction.model_version} predicted the interval {numbers}; it must be finite, "
+            "positive and in order."
+        )

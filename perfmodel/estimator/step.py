@@ -1,0 +1,130 @@
+"""A job's step, captured: its graph and what every answer about it needs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+import orjson
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
+from perfmodel.graph.workload import Workload
+from perfmodel.placement.memory import peak_tensor_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedStep:
+    """The graph of one step of a job.
+
+    Parameters
+    ----------
+    graph : Graph
+    tokens_per_sample : int or None
+        Where a sample is a sequence.
+    warnings : tuple of str
+        What the capture left out.
+    """
+
+    graph: Graph
+    tokens_per_sample: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def peak_tensor_bytes(self) -> float:
+        """Most bytes that the tensors of the step occupy at one time."""
+        return peak_tensor_bytes(self.graph)
+
+    @cached_property
+    def unpriced_operators(self) -> Mapping[str, int]:
+        """Operators without a cost formula and how often they occur."""
+        from perfmodel.graph.cost import cost_table
+
+        return MappingProxyType(dict(sorted(cost_table(self.graph).unpriced.items())))
+
+
+class GraphSource(Protocol):
+    """Where the graphs of jobs come from."""
+
+    def step(self, job: Job) -> CapturedStep:
+        """Return the captured step of a job; may take seconds.
+
+        Raises
+        ------
+        InvalidInputError
+            No such model or graph, or one that cannot be captured.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedJob:
+    """A job with its captured step: everything about it that no placement changes.
+
+    Parameters
+    ----------
+    job : Job
+    key : str
+        From :func:`job_key`.
+    step : CapturedStep
+    """
+
+    job: Job
+    key: str
+    step: CapturedStep
+    warnings: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        unpriced = self.step.unpriced_operators
+        missing = (
+            (
+                f"{sum(unpriced.values())} calls of {len(unpriced)} operators have no cost "
+                "formula; their time is not in the analytical part of the answer.",
+            )
+            if unpriced
+            else ()
+        )
+        object.__setattr__(self, "warnings", (*self.step.warnings, *missing))
+
+    @property
+    def samples(self) -> int:
+        """Samples of one replica in one step, all micro-batches."""
+        return self.job.batch_size * self.job.accumulation_steps
+
+    def on(self, accelerator: AcceleratorSpec) -> Workload:
+        """Return the step on an accelerator."""
+        job = self.job
+        return Workload(
+            graph=self.step.graph,
+            accelerator=accelerator,
+            mode=job.mode,
+            batch_size=self.samples,
+            precision=job.precision,
+            memory_format=job.memory_format,
+            compiler=job.compiler,
+            software=job.software,
+            threads=accelerator.core_count if accelerator.kind == "cpu" else None,
+        )
+
+
+def job_key(job: Job) -> str:
+    """Return a hash that equal jobs share and no other does.
+
+    Parameters
+    ----------
+    job : Job
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    fields = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in vars(job).items()
+    }
+    return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]

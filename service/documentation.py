@@ -1,0 +1,73 @@
+"""OpenAPI of bodies that are read by hand: schemas, examples, and the problem they may get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from service.errors import PROBLEM_MEDIA_TYPE
+from service.schemas import MatrixRequest, PredictRequest, Problem
+
+_BODIES: tuple[type[BaseModel], ...] = (PredictRequest, MatrixRequest, Problem)
+_TEMPLATE = "#/components/schemas/{model}"
+
+
+def json_body(model: type[BaseModel], examples: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a JSON body that a route reads itself.
+
+    Parameters
+    ----------
+    model : type
+        One of the request models.
+    examples : mapping of str to object
+        Bodies that are answered, by a short name.
+    """
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": _TEMPLATE.format(model=model.__name__)},
+                    "examples": {name: {"value": value} for name, value in examples.items()},
+                }
+            },
+        }
+    }
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the problems that a route may answer with."""
+    content = {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": _TEMPLATE.format(model="Problem")}}}
+    words = {
+        400: "Not JSON", 413: "Too large", 415: "Not a content type that is read",
+        422: "Cannot be answered", 501: "An optional library is missing", 503: "Try again later",
+    }  # fmt: skip
+    return {status: {"description": words[status], "content": content} for status in statuses}
+
+
+def install(app: FastAPI) -> None:
+    """Add the schemas of bodies that are read by hand to an app's OpenAPI."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            described = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                routes=app.routes,
+            )
+            _, definitions = models_json_schema(
+                [(model, "validation") for model in _BODIES], ref_template=_TEMPLATE
+            )
+            schemas = described.setdefault("components", {}).setdefault("schemas", {})
+            for name, schema in definitions["$defs"].items():
+                schemas.setdefault(name, schema)
+            app.openapi_schema = described
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
