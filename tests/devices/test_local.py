@@ -1,0 +1,133 @@
+"""The local CPU: really measured, at small sizes, and cached by what changes the figures."""
+
+import json
+
+import pytest
+
+from perfmodel.devices import cpu_bench
+from perfmodel.devices.cpu_bench import CpuRates, Effort, best_time_s, measure_cpu
+from perfmodel.devices.cpu_facts import CpuFacts
+from perfmodel.devices.local import LocalCpu, cache_folder, spec_of
+
+QUICK = Effort(gemm_size=256, gemm_budget_s=0.02, stream_bytes=2**24, stream_budget_s=0.02)
+FACTS = CpuFacts(
+    model="Toy(R) T-1000+ 8-Core Processor",
+    vendor="Toy",
+    machine="x86_64",
+    core_count=8,
+    thread_count=16,
+    cache_bytes_by_level=((1, 2**18), (2, 2**22), (3, 2**25)),
+    memory_bytes=2**35,
+    clock_hz=3e9,
+    flags=("avx2",),
+)
+
+
+class CountedMeasure:
+    """A real measurement at small sizes that counts how often it was asked."""
+
+    calls = 0
+
+    def __call__(self, effort):
+        self.calls += 1
+        return measure_cpu(effort)
+
+
+def test_this_machine_is_measured_and_described(tmp_path):
+    spec = LocalCpu(cache=tmp_path, effort=QUICK).describe()
+    assert spec.kind == "cpu"
+    assert spec.name.startswith("cpu-") and spec.name.endswith(f"-{spec.core_count}c")
+    # Any CPU that runs this does between 0.1 GFLOP/s and 1 PFLOP/s.
+    assert 1e8 < spec.peak_flops["fp32"] < 1e15
+    assert 1e8 < spec.bandwidth_bytes_per_s < 1e13
+    assert spec.memory_bytes > 2**28
+    assert spec.sources["peak_flops"].startswith("measured")
+
+
+def test_the_description_is_cached_and_refreshed_on_demand(tmp_path):
+    measure = CountedMeasure()
+    local = LocalCpu(cache=tmp_path, effort=QUICK, measure=measure)
+    assert local.cached() is None
+    first = local.describe()
+    assert local.describe() == first == local.cached()
+    assert LocalCpu(cache=tmp_path, effort=QUICK, measure=measure).describe() == first
+    assert measure.calls == 1
+    local.describe(refresh=True)
+    assert measure.calls == 2
+
+
+def test_another_effort_is_another_measurement(tmp_path):
+    LocalCpu(cache=tmp_path, effort=QUICK).describe()
+    other = Effort(gemm_size=128, gemm_budget_s=0.01, stream_bytes=2**22, stream_budget_s=0.01)
+    assert LocalCpu(cache=tmp_path, effort=other).cached() is None
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": 1}', "null"])
+def test_a_damaged_cache_is_measured_again(tmp_path, damage):
+    measure = CountedMeasure()
+    local = LocalCpu(cache=tmp_path, effort=QUICK, measure=measure)
+    local.describe()
+    (stored,) = tmp_path.glob("devices/*.json")
+    stored.write_text(damage)
+    assert local.describe().kind == "cpu"
+    assert measure.calls == 2
+    assert json.loads(stored.read_text())["spec"]["kind"] == "cpu"
+
+
+def test_a_cached_nonsense_number_is_not_believed(tmp_path):
+    local = LocalCpu(cache=tmp_path, effort=QUICK)
+    local.describe()
+    (stored,) = tmp_path.glob("devices/*.json")
+    content = json.loads(stored.read_text())
+    content["spec"]["bandwidth_bytes_per_s"] = -1
+    stored.write_text(json.dumps(content))
+    assert local.cached() is None
+
+
+def test_a_cache_that_cannot_be_written_costs_no_answer(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    assert LocalCpu(cache=blocked, effort=QUICK).describe().kind == "cpu"
+
+
+def test_no_draft_is_left_behind(tmp_path):
+    LocalCpu(cache=tmp_path, effort=QUICK).describe()
+    assert [path.suffix for path in (tmp_path / "devices").iterdir()] == [".json"]
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("PERFMODEL_CACHE", raising=False)
+    assert cache_folder() == tmp_path / "xdg" / "perfmodel"
+    monkeypatch.setenv("PERFMODEL_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+
+
+def test_a_type_slower_than_fp32_is_left_out_and_named():
+    rates = CpuRates(
+        gemm_flops_per_s={"fp32": 2e11, "bf16": 4e11, "fp16": 3e9, "fp64": 1e11},
+        bandwidth_bytes_per_s=4e10,
+        engine="toy",
+    )
+    spec = spec_of(FACTS, rates)
+    # fp64 stays although slower: it cannot be computed in fp32.
+    assert dict(spec.peak_flops) == {"fp32": 2e11, "bf16": 4e11, "fp64": 1e11}
+    assert "fp16 3e9" in spec.notes or "fp16 3.0e9" in spec.notes
+    assert spec.name == "cpu-toy-t-1000-plus-8c"
+    assert spec.cache_bytes == 2**25
+
+
+def test_numpy_measures_where_torch_is_absent():
+    rates = cpu_bench._measure_numpy(QUICK)
+    assert set(rates.gemm_flops_per_s) == {"fp32", "fp64"}
+    assert rates.bandwidth_bytes_per_s > 1e8
+    assert rates.engine.startswith("numpy")
+
+
+def test_best_time_repeats_short_calls_and_not_long_ones():
+    calls = []
+    best_time_s(lambda: calls.append(1), budget_s=0.0)
+    assert len(calls) == 1  # the warm-up alone was over the budget
+    calls.clear()
+    assert 0 <= best_time_s(lambda: calls.append(1), budget_s=0.005) < 0.005
+    assert len(calls) >= 4  # warm-up and three repeats
