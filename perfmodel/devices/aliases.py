@@ -4,7 +4,8 @@ Three steps, first hit wins:
 
 1. the name as written, without case and separators, is a canonical name or an alias;
 2. the same after vendor words and decorations are dropped
-   (``"NVIDIA-GeForce-RTX-3090-SHARED"`` -> ``"rtx3090"``);
+   (``"NVIDIA-GeForce-RTX-3090-SHARED"`` -> ``"rtx3090"``) and the memory size is put last
+   (``"A100 40GB PCIe"`` -> ``"a100pcie40gb"``);
 3. nothing: the name is unknown.
 
 A MIG slice is never the whole accelerator that its name begins with: :func:`mig_profile` finds it.
@@ -27,6 +28,8 @@ _DECORATIONS = frozenset(
 )
 _TRADEMARK = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _PROCESSOR_TAIL = re.compile(r"\b\d+-core\b|@\s*[\d.]+\s*ghz", re.IGNORECASE)
+_POWER_LIMIT = re.compile(r"\(\s*\d+\s*w\s*\)", re.IGNORECASE)
+_MEMORY_SIZE = re.compile(r"\d+gb", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s_\-/:,()]+")
 _NOT_ALPHANUMERIC = re.compile(r"[^0-9a-z]")
 _MIG = re.compile(
@@ -48,7 +51,7 @@ def fold(name: str) -> str:
 
 
 def strip_decorations(name: str) -> str:
-    """Return a name without the words that do not say which device it is.
+    """Return a name without the words that do not say which device it is, memory size last.
 
     Examples
     --------
@@ -56,10 +59,15 @@ def strip_decorations(name: str) -> str:
     'RTX 3090'
     >>> strip_decorations("Intel(R) Core(TM) i9-10940X CPU @ 3.30GHz")
     'Core i9 10940X'
+    >>> strip_decorations("NVIDIA A100 80GB PCIe (300W)")
+    'A100 PCIe 80GB'
     """
-    bare = _PROCESSOR_TAIL.sub(" ", _TRADEMARK.sub(" ", name))
-    words = _SEPARATORS.split(bare)
-    return " ".join(word for word in words if word and fold(word) not in _DECORATIONS)
+    for decoration in (_TRADEMARK, _PROCESSOR_TAIL, _POWER_LIMIT):
+        name = decoration.sub(" ", name)
+    words = [word for word in _SEPARATORS.split(name) if word and fold(word) not in _DECORATIONS]
+    # Stable: only memory sizes move.
+    words.sort(key=lambda word: _MEMORY_SIZE.fullmatch(word) is not None)
+    return " ".join(words)
 
 
 def mig_profile(name: str) -> tuple[str, str] | None:

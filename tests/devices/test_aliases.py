@@ -69,6 +69,11 @@ WRITTEN = {
     "NVIDIA RTX PRO 6000 Blackwell Server Edition": "RTX-PRO-6000-Server",
     "AMD Instinct MI250X": "MI250X-GCD",
     "AMD Instinct MI210": "MI210",
+    # Tables and result sheets
+    "A100 40GB PCIe": "A100-PCIe-40GB",
+    "NVIDIA A100-SXM4-80GB (400W)": "A100-SXM4-80GB",
+    "V100 32GB SXM2": "V100-SXM2-32GB",
+    "H100 80GB SXM5": "H100-SXM5-80GB",
     # /proc/cpuinfo
     "Intel(R) Xeon(R) Platinum 8480+": "Xeon-Platinum-8480-Plus",
     "Intel(R) Core(TM) i9-10940X CPU @ 3.30GHz": "Core-i9-10940X",
