@@ -107,6 +107,35 @@ def parse_job(value: object, *, pointer: str = "/job") -> Job:
     return job
 
 
+def job_to_dict(job: Job) -> dict[str, Any]:
+    """Return a job as plain JSON values; :func:`parse_job` reads it back as an equal job.
+
+    Parameters
+    ----------
+    job : Job
+
+    Returns
+    -------
+    dict
+        Every field but unset model references and empty mappings.
+
+    Examples
+    --------
+    >>> job = parse_job({"graph": "ab", "mode": "training", "batch_size": 2})
+    >>> parse_job(job_to_dict(job)) == job
+    True
+    """
+    plain: dict[str, Any] = {}
+    for name in _JOB_FIELDS:
+        value = getattr(job, name)
+        if (name in _REFERENCES and value is None) or value == {}:
+            continue
+        if isinstance(value, Mapping):
+            value = dict(value)
+        plain[name] = value.value if isinstance(value, StrEnum) else value
+    return plain
+
+
 def _spread_reference(fields: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
     """Move ``{"model": {"graph": ...}}`` up to ``{"graph": ...}``."""
     model = fields.get("model")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.profilers.wire import job_to_dict
-from perfmodel.requests import parse_job, parse_request
+from perfmodel.profilers import wire
+from perfmodel.requests import job_to_dict, parse_job, parse_request
 from perfmodel.types import Mode, Precision
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -40,6 +40,7 @@ def test_a_reference_may_stand_inside_model_or_beside_it(reference: dict[str, An
 )
 def test_a_job_written_down_for_a_record_reads_back_equal(job: dict[str, Any]) -> None:
     assert parse_job(job_to_dict(parse_job(job))) == parse_job(job)
+    assert parse_job(wire.job_to_dict(parse_job(job))) == parse_job(job)  # as records keep it
 
 
 @pytest.mark.parametrize(
