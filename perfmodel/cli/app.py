@@ -57,7 +57,9 @@ class LazyGroup(click.Group):
 
             close = nearest_names(args[0], list(COMMANDS), limit=1)
             if close:
-                error.message = f"No such command {args[0]!r}. Did you mean {close[0]!r}?"
+                raise click.UsageError(
+                    f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx
+                ) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -29,16 +30,42 @@ def job_options(command: _Command) -> _Command:
     return command
 
 
+def models_option(command: _Command) -> _Command:
+    """Add ``--models`` (as a path) to a command."""
+    return click.option(
+        "--models",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar="PERFMODEL_MODELS",
+        default=default_models,
+        help="Folder of trained models. [default: models; environment: PERFMODEL_MODELS]",
+    )(command)
+
+
+def default_models() -> Path:
+    """Return the folder of trained models: here, or else beside the source of this package."""
+    here, shipped = Path("models"), Path(__file__).parents[2] / "models"
+    return shipped if shipped.is_dir() and not here.is_dir() else here
+
+
+def dims_option(command: _Command) -> _Command:
+    """Add ``--dim NAME=VALUE`` (as ``dims``), which binds dynamic dimensions of ONNX files."""
+    return click.option(
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
+    )(command)
+
+
 def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:
     return f"[{'|'.join(word.value for word in kind)}]"
 
 
 # Words are checked by the reader of requests, not by click: one wording for all ways to ask.
 _JOB_OPTIONS = (
-    click.option("--batch-size", type=int, default=1, show_default=True, help="Samples per step."),
-    click.option(
-        "--mode", default="inference", show_default=True, metavar=_words(Mode), help="One step is."
-    ),
+    click.option("--batch-size", type=int, help="Samples per step and replica. [default: 1]"),
+    click.option("--mode", metavar=_words(Mode), help="What a step does. [default: inference]"),
     click.option("--precision", metavar=_words(Precision), help="Arithmetic. [default: fp32]"),
     click.option(
         "--optimizer",

@@ -79,7 +79,8 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     reference : mapping
         As :attr:`Subject.reference`.
     settings : mapping
-        What :func:`perfmodel.cli.options.job_options` collected; None means the default.
+        What :func:`perfmodel.cli.options.job_options` collected; None means the default, which
+        for the mode is inference and for the batch size 1.
 
     Returns
     -------
@@ -92,8 +93,34 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     """
     from perfmodel.requests import parse_job
 
-    given = {name: value for name, value in settings.items() if name != "model_kwargs"}
-    return parse_job({**reference, **given})
+    given = {
+        name: value
+        for name, value in settings.items()
+        if name != "model_kwargs" and value is not None
+    }
+    return parse_job({"mode": "inference", "batch_size": 1, **reference, **given})
+
+
+def describe_job(job: Job) -> str:
+    """Return a job in one line, for people.
+
+    Parameters
+    ----------
+    job : Job
+
+    Examples
+    --------
+    >>> describe_job(job_of({"model": "timm/resnet50"}, {"batch_size": 64, "mode": "training"}))
+    'timm/resnet50, training, batch 64, fp32, sgd, eager'
+    """
+    words = [job.label, str(job.mode), f"batch {job.batch_size}", str(job.precision)]
+    if job.accumulation_steps > 1:
+        words.append(f"{job.accumulation_steps} micro-batches")
+    if job.sequence_length is not None:
+        words.append(f"{job.sequence_length} tokens")
+    if job.mode == "training":
+        words.append(job.optimizer)
+    return ", ".join([*words, str(job.compiler)])
 
 
 def read_json(path: Path) -> Any:
@@ -186,9 +213,9 @@ def _read_json_subject(path: Path) -> Subject:
     value = read_json(path)
     if isinstance(value, Mapping):
         if "nodes" in value and "tensors" in value:
-            from perfmodel.graph.serialize import graph_from_dict
+            from perfmodel.graph.canonical import from_json
 
-            return Subject(reference={}, graph=graph_from_dict(value))
+            return Subject(reference={}, graph=from_json(path.read_text(encoding="utf-8")))
         if "job" in value:
             return Subject(reference={}, request=value)
         if "model_type" in value or "architectures" in value:

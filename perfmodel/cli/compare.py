@@ -1,0 +1,129 @@
+"""``perfmodel compare``: accelerators ranked for a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfmodel.cli.options import dims_option, job_options, models_option, output_options
+
+if TYPE_CHECKING:
+    from perfmodel.estimator import Estimator
+    from perfmodel.graph.job import Job
+
+
+@click.command()
+@click.argument("subject", metavar="MODEL")
+@click.option("--on", "on", multiple=True, metavar="PLACEMENT", help="A candidate. Repeatable.")
+@click.option(
+    "--kind",
+    type=click.Choice(["gpu", "cpu", "tpu", "npu", "all"]),
+    default="gpu",
+    show_default=True,
+    help="Without --on: every accelerator of this kind.",
+)
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Of each kind.")
+@click.option("--top", type=click.IntRange(1), help="Show so many.")
+@job_options
+@dims_option
+@models_option
+@output_options
+def command(
+    subject: str,
+    on: tuple[str, ...],
+    kind: str,
+    count: int,
+    top: int | None,
+    dims: tuple[str, ...],
+    models: Path,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Rank accelerators by the throughput that a job will reach on them.
+
+    MODEL is as for `perfmodel capture`. What the job does not fit into comes last.
+    """
+    from perfmodel.cli.questions import prepare_question
+    from perfmodel.cli.subjects import read_subject
+    from perfmodel.errors import InvalidInputError
+    from perfmodel.estimator import Estimator
+
+    read = read_subject(subject, settings["model_kwargs"])
+    if read.request is not None:
+        raise InvalidInputError("compare takes a model, not a request; use perfmodel predict.")
+    job, estimator = prepare_question(Estimator.from_folder(models), read, settings, dims)
+    candidates = on or _catalogue(kind, count)
+    rows = _rank(estimator, job, candidates)
+    if as_json:
+        from perfmodel.cli.output import print_json
+
+        print_json(rows[:top])
+    else:
+        _print(job, rows[:top], shown_of=len(rows))
+    _exit_if_any_failed(rows)
+
+
+def _catalogue(kind: str, count: int) -> tuple[str, ...]:
+    from perfmodel.devices.catalog import Catalog
+
+    names = [spec.name for spec in Catalog.default() if kind in ("all", spec.kind)]
+    return tuple(f"{count}x{name}" if count > 1 else name for name in names)
+
+
+def _rank(estimator: Estimator, job: Job, candidates: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return one row a candidate: fitting ones by throughput, then the others, then errors."""
+    from perfmodel.cli.failures import problem
+    from perfmodel.errors import PerfModelError
+    from perfmodel.placement.parse import parse_placement
+
+    prepared = estimator.prepare(job)
+    rows: list[dict[str, Any]] = []
+    for text in candidates:
+        try:
+            found = estimator.answer(prepared, estimator.resolve(parse_placement(text)))
+            rows.append({"placement": text, **found.to_dict()})
+        except PerfModelError as error:
+            rows.append({"placement": text, "error": problem(error)})
+    return sorted(rows, key=_order)
+
+
+def _order(row: dict[str, Any]) -> tuple[bool, bool, float]:
+    if "error" in row:
+        return (True, True, 0.0)
+    return (False, not row["memory"]["fits"], -row["throughput"]["samples_per_second"])
+
+
+def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
+    from perfmodel.cli.numbers import count, duration, memory
+    from perfmodel.cli.output import print_table
+    from perfmodel.cli.subjects import describe_job
+
+    cells = []
+    for place, row in enumerate(rows, start=1):
+        if "error" in row:
+            cells.append(["-", row["placement"], row["error"]["detail"], "", "", "", ""])
+            continue
+        rate, room = row["throughput"], row["memory"]
+        fits = memory(room["peak_bytes"]) if room["fits"] else "does not fit"
+        interval = f"{count(rate['low'])} to {count(rate['high'])}"
+        cells.append(
+            [str(place), row["placement"], count(rate["samples_per_second"]), interval]
+            + [duration(row["step_time_s"]), fits, row["basis"]]
+        )
+    columns = ["", "placement", "samples/s", "interval", "step time", "memory", "basis"]
+    print_table(columns, cells, title=describe_job(job), right="rlrrrrl")
+    if len(rows) < shown_of:
+        print(f"{len(rows)} of {shown_of} shown.")
+    for text in dict.fromkeys(text for row in rows for text in row.get("warnings", ())):
+        print(f"Warning: {text}")
+
+
+def _exit_if_any_failed(rows: list[dict[str, Any]]) -> None:
+    from perfmodel.cli.failures import EXIT_INPUT, EXIT_SOME_FAILED
+
+    failed = sum("error" in row for row in rows)
+    if failed:
+        everything = failed == len(rows)
+        click.get_current_context().exit(EXIT_INPUT if everything else EXIT_SOME_FAILED)

@@ -1,0 +1,162 @@
+"""``perfmodel predict``: what throughput a job will reach on a placement."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfmodel.cli.options import dims_option, job_options, models_option, output_options
+
+if TYPE_CHECKING:
+    from perfmodel.estimator import Estimator
+    from perfmodel.graph.job import Job
+    from perfmodel.placement.estimate import Estimate
+
+
+@click.command()
+@click.argument("subject", metavar="MODEL|FILE|-")
+@click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
+@click.option("--jsonl", is_flag=True, help="FILE holds a request a line; so does the answer.")
+@job_options
+@dims_option
+@models_option
+@output_options
+def command(
+    subject: str,
+    placement: str | None,
+    jsonl: bool,
+    dims: tuple[str, ...],
+    models: Path,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Predict the throughput of a job on a placement.
+
+    In plain words, with a model as for `perfmodel capture`:
+
+        perfmodel predict timm/resnet50 --batch-size 64 --mode training --on 8xA100-SXM4-80GB
+
+    Or with the JSON that the service takes: a .json FILE, or - for standard input. With --jsonl
+    each line is a request; answers come a line each, in order, and an error object stands in the
+    place of a line that cannot be answered.
+    """
+    from perfmodel.estimator import Estimator
+
+    estimator = Estimator.from_folder(models)
+    if jsonl:
+        _answer_lines(estimator, subject)
+        return
+    job, found = _answer_one(estimator, subject, placement, dims, settings)
+    if as_json:
+        from perfmodel.cli.output import print_json
+
+        print_json(found.to_dict())
+    else:
+        _print(job, found, estimator.problems)
+
+
+def _answer_one(
+    estimator: Estimator,
+    subject: str,
+    placement: str | None,
+    dims: tuple[str, ...],
+    settings: dict[str, Any],
+) -> tuple[Job, Estimate]:
+    from perfmodel.cli.questions import prepare_question
+    from perfmodel.cli.subjects import parse_json, read_subject
+    from perfmodel.errors import InvalidInputError
+    from perfmodel.placement.parse import parse_placement
+    from perfmodel.requests import parse_request
+
+    request: Any = None
+    if subject == "-":
+        request = parse_json(sys.stdin.buffer.read(), source="Standard input")
+    else:
+        read = read_subject(subject, settings["model_kwargs"])
+        request = read.request
+    if request is not None:
+        if placement is not None:
+            raise InvalidInputError("The request names its placement; leave --on out.")
+        job, where = parse_request(request)
+        return job, estimator.estimate(job, where)
+    if placement is None:
+        raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
+    job, estimator = prepare_question(estimator, read, settings, dims)
+    return job, estimator.estimate(job, parse_placement(placement))
+
+
+def _answer_lines(estimator: Estimator, subject: str) -> None:
+    """Answer one request a line; exit with 1 if any failed."""
+    from perfmodel.cli.failures import EXIT_SOME_FAILED
+    from perfmodel.cli.output import print_json
+    from perfmodel.errors import InvalidInputError
+
+    if subject != "-" and not Path(subject).is_file():
+        raise InvalidInputError(f"There is no file {subject!r}.")
+    failed = False
+    with click.open_file(subject, "rb") as lines:
+        for answer, good in _answers(estimator, lines):
+            failed = failed or not good
+            print_json(answer, one_line=True)
+    if failed:
+        click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _answers(estimator: Estimator, lines: Iterable[bytes]) -> Iterable[tuple[dict[str, Any], bool]]:
+    """Yield each answer and whether it is one; blank lines are passed over."""
+    from perfmodel.cli.failures import problem
+    from perfmodel.cli.subjects import parse_json
+    from perfmodel.errors import PerfModelError
+    from perfmodel.requests import parse_request
+
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            job, placement = parse_request(parse_json(line, source=f"Line {number}"))
+            yield estimator.estimate(job, placement).to_dict(), True
+        except PerfModelError as error:
+            yield {**problem(error), "line": number}, False
+
+
+def _print(job: Job, found: Estimate, problems: Iterable[str]) -> None:
+    from perfmodel.cli.numbers import count, duration, memory, percent
+    from perfmodel.cli.output import print_facts
+    from perfmodel.cli.subjects import describe_job
+
+    rate = found.throughput
+    facts = [
+        ("job", describe_job(job)),
+        ("throughput", f"{count(rate.samples_per_second)} samples/s"),
+        (
+            "interval",
+            f"{count(rate.low)} to {count(rate.high)} samples/s ({percent(rate.coverage)})",
+        ),
+    ]
+    if rate.tokens_per_second is not None:
+        facts.append(("tokens", f"{count(rate.tokens_per_second)} tokens/s"))
+    parts = {
+        "compute": found.breakdown.compute_s,
+        "exposed communication": found.breakdown.exposed_communication_s,
+        "input stall": found.breakdown.input_stall_s,
+        "overhead": found.breakdown.overhead_s,
+    }
+    spent = ", ".join(f"{name} {duration(time)}" for name, time in parts.items() if time > 0)
+    need, room = memory(found.memory.peak_bytes), memory(found.memory.capacity_bytes)
+    facts += [
+        ("step time", f"{duration(found.step_time_s)}: {spent}"),
+        ("memory", f"{need} of {room}: {'fits' if found.memory.fits else 'DOES NOT FIT'}"),
+        ("basis", found.basis.value + (", unlike anything measured" * found.out_of_distribution)),
+        ("model", found.model_version),
+    ]
+    if found.nearest:
+        facts.append(("nearest", "\n".join(found.nearest)))
+    if found.unpriced_operators:
+        named = ", ".join(f"{op} x{n}" for op, n in found.unpriced_operators.items())
+        facts.append(("unpriced", named))
+    facts += [("warning", text) for text in (*found.warnings, *problems)]
+    print_facts(facts)

@@ -1,0 +1,140 @@
+"""Bring what a user named to the estimator: named models, ONNX files and captured graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.cli.subjects import Subject, job_of, parse_pairs
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.estimator import CapturedStep, Estimator, GraphSource
+    from perfmodel.graph.ir import Graph
+    from perfmodel.graph.job import Job
+
+
+class GivenGraph:
+    """A source of graphs that knows one more than another source: the one from a file.
+
+    Parameters
+    ----------
+    graph : Graph
+        From an ONNX file or from ``perfmodel capture``.
+    others : GraphSource
+        Asked for every other job.
+    """
+
+    def __init__(self, graph: Graph, others: GraphSource) -> None:
+        self._graph = graph
+        self._others = others
+
+    def step(self, job: Job) -> CapturedStep:
+        """Return the captured step of a job."""
+        from perfmodel.estimator import CapturedStep
+
+        if job.graph == self._graph.content_hash:
+            return CapturedStep(graph=self._graph)
+        return self._others.step(job)
+
+
+def prepare_question(
+    estimator: Estimator, subject: Subject, settings: Mapping[str, Any], dims: Sequence[str] = ()
+) -> tuple[Job, Estimator]:
+    """Return the job that a user asks about, and an estimator that knows its graph.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    subject : Subject
+        Anything but a whole request.
+    settings : mapping
+        As for :func:`perfmodel.cli.subjects.job_of`.
+    dims : sequence of str
+        ``NAME=VALUE`` for the dynamic dimensions of an ONNX file.
+
+    Returns
+    -------
+    job : Job
+    estimator : Estimator
+        The given one, unless the subject is a file with a graph.
+    """
+    if subject.reference:
+        refuse_dims(dims)
+        return job_of(subject.reference, settings), estimator
+    from perfmodel.estimator import Estimator
+
+    graph = subject.graph or capture_file(subject, settings, dims)
+    job = job_of({"graph": graph.content_hash, **settings_of(graph)}, settings)
+    return job, Estimator(
+        accelerators=estimator.accelerators,
+        model=estimator.model,
+        graphs=GivenGraph(graph, estimator.graphs),
+        problems=estimator.problems,
+    )
+
+
+def capture_file(subject: Subject, settings: Mapping[str, Any], dims: Sequence[str] = ()) -> Graph:
+    """Capture an ONNX file with the options of a command.
+
+    Raises
+    ------
+    UnsupportedOnnxError
+        As :func:`perfmodel.capture.onnx.capture_onnx`.
+    InvalidInputError
+        An option that does not apply to a file, or a dimension that is no whole number.
+    """
+    from perfmodel.capture.onnx import capture_onnx
+
+    assert subject.onnx is not None
+    job = job_of({"graph": "file"}, settings)
+    return capture_onnx(
+        subject.onnx,
+        dimensions=read_dims(dims),
+        batch_size=settings.get("batch_size"),
+        mode=job.mode,
+        optimizer=job.optimizer,
+        precision=job.precision if settings.get("precision") else None,
+    )
+
+
+def settings_of(graph: Graph) -> dict[str, Any]:
+    """Return the settings that a captured graph states about itself.
+
+    Parameters
+    ----------
+    graph : Graph
+        From ``perfmodel capture``, which notes mode, batch size and precision in its source.
+    """
+    noted: dict[str, Any] = {
+        name: graph.source[name] for name in ("mode", "precision") if name in graph.source
+    }
+    if graph.source.get("batch_size", "").isdecimal():
+        noted["batch_size"] = int(graph.source["batch_size"])
+    return noted
+
+
+def read_dims(dims: Sequence[str]) -> dict[str, int]:
+    """Read ``NAME=VALUE`` pairs of dynamic dimensions.
+
+    Raises
+    ------
+    InvalidInputError
+        A value that is no whole number >= 1.
+
+    Examples
+    --------
+    >>> read_dims(["seq=128"])
+    {'seq': 128}
+    """
+    pairs = parse_pairs(dims, option="--dim")
+    for name, value in pairs.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidInputError(f"--dim {name} must be a whole number >= 1; got {value!r}.")
+    return pairs
+
+
+def refuse_dims(dims: Sequence[str]) -> None:
+    """Refuse ``--dim`` where there is no ONNX file."""
+    if dims:
+        raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
