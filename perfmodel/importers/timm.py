@@ -46,7 +46,7 @@ DEVICES: Mapping[str, str] = MappingProxyType(
         "rtx3090": "RTX-3090",
         "rtx4090": "RTX-4090",
         "4090": "RTX-4090",
-        "pro6000maxq": "RTX-PRO-6000-MaxQ",
+        "pro6000maxq": "RTX-PRO-6000-Max-Q",
         "i9_10940x": "Core-i9-10940X",
     }
 )
