@@ -39,7 +39,7 @@ def command(
     if output is not None:
         from perfmodel.graph.canonical import to_json
 
-        output.write_text(to_json(graph), encoding="utf-8")
+        output.write_bytes(to_json(graph))
         totals["output"] = str(output)
     if as_json:
         from perfmodel.cli.output import print_json

@@ -215,7 +215,7 @@ def _read_json_subject(path: Path) -> Subject:
         if "nodes" in value and "tensors" in value:
             from perfmodel.graph.canonical import from_json
 
-            return Subject(reference={}, graph=from_json(path.read_text(encoding="utf-8")))
+            return Subject(reference={}, graph=from_json(path.read_bytes()))
         if "job" in value:
             return Subject(reference={}, request=value)
         if "model_type" in value or "architectures" in value:
