@@ -139,13 +139,9 @@ def build_architecture(config: Any, architectures: Any) -> torch.nn.Module:
     InvalidInputError
         An unknown class, or sizes that do not fit together.
     """
-    transformers = import_transformers()
-    factory = _architecture(transformers, config, architectures)
+    architecture = _architecture(config, architectures)
     try:
-        if hasattr(factory, "from_config"):
-            module = factory.from_config(config, dtype=torch.float32)
-        else:
-            module = factory._from_config(config, dtype=torch.float32)
+        module = architecture._from_config(config, dtype=torch.float32)
     except ImportError as error:
         raise MissingExtraError(
             f"Building {config.model_type!r} ({error})", extra="train"
@@ -157,37 +153,39 @@ def build_architecture(config: Any, architectures: Any) -> torch.nn.Module:
             pointer="/job/hf_config",
         ) from error
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"{factory.__name__} returned {type(module).__name__}.")
+        raise TypeError(f"{architecture.__name__} returned {type(module).__name__}.")
     return module
 
 
-def _architecture(transformers: Any, config: Any, architectures: Any) -> Any:
+def _architecture(config: Any, architectures: Any) -> Any:
+    known = _architectures_of(config)
     if architectures:
         name = architectures[0] if isinstance(architectures, (list, tuple)) else architectures
-        factory = getattr(transformers, str(name), None)
-        if getattr(factory, "config_class", None) is None:
+        named = getattr(import_transformers(), str(name), None)
+        if getattr(named, "config_class", None) is None:
             raise UnknownModelError(
                 str(name),
-                known=_architectures_of(transformers, config),
+                known=[architecture.__name__ for architecture in known],
                 pointer="/job/hf_config/architectures",
                 hint="Leave architectures out to take the usual head of the model type.",
             )
-        return factory
-    for head in HEADS:
-        factory = getattr(transformers, head, None)
-        if factory is not None and type(config) in factory._model_mapping:
-            return factory
-    raise InvalidInputError(
-        f"transformers has no model class for the type {config.model_type!r}; name one in "
-        "architectures.",
-        pointer="/job/hf_config/model_type",
-    )
+        return named
+    if not known:
+        raise InvalidInputError(
+            f"transformers has no model class for the type {config.model_type!r}; name one in "
+            "architectures.",
+            pointer="/job/hf_config/model_type",
+        )
+    return known[0]
 
 
-def _architectures_of(transformers: Any, config: Any) -> list[str]:
+def _architectures_of(config: Any) -> list[Any]:
+    transformers = import_transformers()
     heads = (getattr(transformers, name, None) for name in HEADS)
     mappings = [head._model_mapping for head in heads if head is not None]
-    return [mapping[type(config)].__name__ for mapping in mappings if type(config) in mapping]
+    found = [mapping[type(config)] for mapping in mappings if type(config) in mapping]
+    # A few types list several classes for one head, the plain one first.
+    return [classes[0] if isinstance(classes, tuple) else classes for classes in found]
 
 
 def _model_type(fields: Mapping[str, Any]) -> str:

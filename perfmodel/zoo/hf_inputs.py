@@ -75,6 +75,9 @@ def make_inputs(
     inputs = _MainInputs(module, batch_size, sequence_length, takes)
     kwargs = inputs.make(training)
     labels = _labels(module, inputs, takes) if training else None
+    if inputs.is_encoder_decoder and labels is None:
+        # Labels shifted by one are what the decoder reads otherwise.
+        kwargs["decoder_input_ids"] = inputs.token_ids()
     if "use_cache" in takes:
         kwargs["use_cache"] = False
     tokens = inputs.tokens_per_sample
@@ -119,8 +122,6 @@ class _MainInputs:
             )
         if self.is_encoder_decoder:
             self.tokens_per_sample = (self.tokens_per_sample or 0) + self.length
-            if not training:
-                kwargs["decoder_input_ids"] = self.token_ids()
         return kwargs
 
     def token_ids(self) -> torch.Tensor:
@@ -173,7 +174,7 @@ def _labels(module: Any, inputs: _MainInputs, takes: Mapping[str, Any]) -> dict[
         return {"labels": inputs.token_ids(), "next_sentence_label": torch.randint(2, (batch,))}
     if name.endswith("ForSemanticSegmentation"):
         return {"labels": torch.randint(classes, (batch, *inputs.images().shape[2:]))}
-    language = ("LM", "LMHeadModel", "ForConditionalGeneration")
+    language = ("LM", "LMHeadModel", "MTModel", "ForConditionalGeneration")
     if name.endswith(language) and "labels" in takes and inputs.tokens_per_sample is not None:
         return {"labels": inputs.token_ids()}
     return None

@@ -32,6 +32,60 @@ class ClassificationLoss:
 
 
 @dataclass(frozen=True)
+class TokenLoss:
+    """Cross-entropy of the scores of every position of every sequence.
+
+    Parameters
+    ----------
+    target : torch.Tensor
+        Token numbers, shape (B, S), int64.
+    """
+
+    target: torch.Tensor
+
+    def __call__(self, output: torch.Tensor) -> torch.Tensor:
+        """Return the mean loss over positions, from scores of shape (B, S, V)."""
+        return functional.cross_entropy(output.flatten(0, 1), self.target.flatten())
+
+
+@dataclass(frozen=True)
+class SpanLoss:
+    """Mean of two cross-entropies over positions: where a span starts and where it ends.
+
+    Parameters
+    ----------
+    start, end : torch.Tensor
+        Positions, shape (B,), int64.
+    """
+
+    start: torch.Tensor
+    end: torch.Tensor
+
+    def __call__(self, output: torch.Tensor) -> torch.Tensor:
+        """Return the loss from scores of shape (B, S, 2)."""
+        starts, ends = output.unbind(2)
+        first = functional.cross_entropy(starts, self.start)
+        return (first + functional.cross_entropy(ends, self.end)) / 2
+
+
+@dataclass(frozen=True)
+class BinaryLoss:
+    """Binary cross-entropy of one score for each sample.
+
+    Parameters
+    ----------
+    target : torch.Tensor
+        0 or 1, shape (B,), float.
+    """
+
+    target: torch.Tensor
+
+    def __call__(self, output: torch.Tensor) -> torch.Tensor:
+        """Return the mean loss from scores of shape (B,)."""
+        return functional.binary_cross_entropy_with_logits(output, self.target.to(output.dtype))
+
+
+@dataclass(frozen=True)
 class FeatureLoss:
     """Mean square of every output: a stand-in where a model has no head to train."""
 

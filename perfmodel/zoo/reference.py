@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -32,9 +32,29 @@ class Batch:
     size: int
     sequence_length: int | None = None
 
-    def tokens(self, default: int) -> int:
-        """Return the sequence length, or a default where none was asked for."""
-        return self.sequence_length if self.sequence_length is not None else default
+    def tokens(self, default: int, *, most: int | None = None) -> int:
+        """Return the sequence length, or a default where none was asked for.
+
+        Parameters
+        ----------
+        default : int
+            Positions.
+        most : int or None
+            Positions that the model has embeddings for.
+
+        Raises
+        ------
+        InvalidInputError
+            A sequence longer than that.
+        """
+        if self.sequence_length is None:
+            return default
+        if most is not None and self.sequence_length > most:
+            raise InvalidInputError(
+                f"sequence_length is {self.sequence_length}, but the model has {most} positions.",
+                pointer="/job/sequence_length",
+            )
+        return self.sequence_length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +76,7 @@ class Parts:
     module: torch.nn.Module
     args: tuple[Any, ...]
     loss: Callable[[Any], torch.Tensor]
-    kwargs: Mapping[str, Any] = MappingProxyType({})
+    kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     tokens_per_sample: int | None = None
 
 
@@ -83,7 +103,23 @@ class ReferenceWorkload:
 
 
 #: Every reference workload. A new one is a function and a line here.
-REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType({})
+REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
+    {
+        "bert-base-squad": ReferenceWorkload(family="bert", location="bert:bert_base_squad"),
+        "bert-large-squad": ReferenceWorkload(family="bert", location="bert:bert_large_squad"),
+        "lstm-lm": ReferenceWorkload(family="lstm", location="recurrent:lstm_lm"),
+        "megatron-gpt": ReferenceWorkload(family="gpt2", location="gpt:megatron_gpt"),
+        "mlp": ReferenceWorkload(family="mlp", location="perceptron:mlp"),
+        "ncf": ReferenceWorkload(family="ncf", location="recommendation:ncf"),
+        "resnet18-cifar": ReferenceWorkload(family="resnet", location="residual:resnet18_cifar"),
+        "resnet50-v1.5": ReferenceWorkload(family="resnet", location="residual:resnet50_v1_5"),
+        "transformer-translation": ReferenceWorkload(
+            family="transformer", location="translation:transformer_translation"
+        ),
+    }
+)
+
+_MOST_LAYERS = 2000
 
 
 def reference_names() -> list[str]:
@@ -170,11 +206,19 @@ def _workload(name: str) -> ReferenceWorkload:
 def _check_arguments(
     name: str, function: Callable[..., Parts], model_kwargs: Mapping[str, Any]
 ) -> None:
-    takes = list(inspect.signature(function).parameters)[1:]
-    for key in model_kwargs:
+    takes = dict(list(inspect.signature(function).parameters.items())[1:])
+    for key, value in model_kwargs.items():
+        pointer = f"/job/model_kwargs/{key}"
         if key not in takes:
             raise InvalidInputError(
                 f"zoo/{name} takes no argument {key!r}; it takes {', '.join(takes) or 'none'}.",
-                pointer=f"/job/model_kwargs/{key}",
-                allowed=takes,
+                pointer=pointer,
+                allowed=list(takes),
             )
+        if isinstance(takes[key].default, int):
+            most = _MOST_LAYERS if key.endswith("layers") else 2**31
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+                raise InvalidInputError(
+                    f"{key} of zoo/{name} must be a whole number from 1 to {most}, got {value!r}.",
+                    pointer=pointer,
+                )
