@@ -7,7 +7,7 @@ parameters inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -76,9 +76,7 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_add_(root, group["eps"])
         update = torch._foreach_div(torch._foreach_div(first, 1 - beta1 ** group["steps"]), root)
         torch._foreach_add_(update, params, alpha=group["weight_decay"])
-        ratio = torch._foreach_div(torch._foreach_norm(params), torch._foreach_norm(update))
-        ratio = [torch.nan_to_num(r, nan=1.0, posinf=1.0).clamp_(max=10.0) for r in ratio]
-        torch._foreach_mul_(update, ratio)
+        torch._foreach_mul_(update, _trust_ratios(params, update))
         torch._foreach_add_(params, update, alpha=-group["lr"])
 
     def _moments(self, params: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -91,6 +89,17 @@ class Lamb(torch.optim.Optimizer):
             [self.state[p]["exp_avg"] for p in params],
             [self.state[p]["exp_avg_sq"] for p in params],
         )
+
+
+def _trust_ratios(
+    params: Sequence[torch.Tensor], update: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Return ``|w| / |u|`` per parameter; 1 where either is zero, 10 at most."""
+    weight = torch.stack(torch._foreach_norm(params))
+    change = torch.stack(torch._foreach_norm(update))
+    usable = (weight > 0) & (change > 0)
+    ratio = torch.where(usable, weight / change, torch.ones_like(weight))
+    return list(ratio.clamp_(max=10.0).unbind())
 
 
 #: Optimizers by name.

@@ -27,6 +27,9 @@ LARGEST_CONSTANT = 1 << 16
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _META = torch.device("meta")
 
+#: Operators that bring a value to the host.
+VALUE_READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
+
 
 class Recorder(TorchDispatchMode):
     """Records operators, tensors and phases of one step.
@@ -54,9 +57,12 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         """Record one operator call and answer with shapes."""
         kwargs = kwargs or {}
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)
         signature = signature_of(func)
         read, written, attrs = signature.bind(args, kwargs)
-        if signature.is_transparent:
+        if signature.is_transparent or (signature.op in VALUE_READS and not _any_meta(read)):
+            # A rename for autograd, or the host reading its own constant.
             return self._propagate(func, signature, args, kwargs, read, attrs)
         inputs = tuple([self.table.read(tensor) for tensor in read])
         result = self._propagate(func, signature, args, kwargs, read, attrs)
@@ -89,22 +95,26 @@ class Recorder(TorchDispatchMode):
         rule = SHAPE_RULES.get(signature.op)
         if rule is not None:
             return rule(*args, **kwargs)
-        on_meta = [tensor.is_meta for tensor in read]
-        if not any(on_meta):
+        if not _any_meta(read):
             return func(*args, **_relocated(attrs, kwargs) if not read else kwargs)
-        if not all(on_meta):
+        if not all(tensor.is_meta for tensor in read):
             return self._propagate_mixed(func, args, kwargs)
-        if signature.op in ("_local_scalar_dense", "is_nonzero", "equal"):
-            raise CaptureError(
-                "The program asks for the value of a tensor (.item(), bool() or a branch on "
-                "data), which is unknown while a step is captured by shape. Make the value a "
-                "Python number or remove the branch."
-            )
+        if signature.op in VALUE_READS:
+            return self._value(read[0])
         if signature.op == "_to_copy" and "device" in kwargs:
             kwargs = {**kwargs, "device": _META}
         if signature.is_functional:
             return remembered_shapes(func, args, kwargs, read, attrs)
         return func(*args, **kwargs)
+
+    def _value(self, tensor: torch.Tensor) -> Any:
+        if self.phase is Phase.OPTIMIZER:
+            return placeholder(tensor)
+        raise CaptureError(
+            "The program asks for the value of a tensor (.item(), bool() or a branch on data), "
+            "which is unknown while a step is captured by shape. Make the value a Python number "
+            "or remove the branch."
+        )
 
     def _propagate_mixed(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -155,6 +165,33 @@ class Recorder(TorchDispatchMode):
         if running is None:
             return ""
         return self._name_of_sequence.get(running._sequence_nr(), "")
+
+
+class PlaceholderValues(TorchDispatchMode):
+    """Answers the optimizer's questions for values while its state is made."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run the operator, or answer with a placeholder."""
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
+            return placeholder(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def placeholder(tensor: torch.Tensor) -> bool | int | float:
+    """Return a value for a number that decides coefficients, never which operators run."""
+    if tensor.dtype is torch.bool:
+        return True
+    return 1.0 if tensor.is_floating_point() else 1
+
+
+def _any_meta(tensors: list[torch.Tensor]) -> bool:
+    return any(tensor.is_meta for tensor in tensors)
 
 
 def _recurrent_name(op: str, attrs: Mapping[str, AttrValue]) -> str:

@@ -17,7 +17,7 @@ from perfmodel.capture.autocast import AutocastPolicy
 from perfmodel.capture.interposition import interposed
 from perfmodel.capture.meta_copy import meta_copy, on_meta
 from perfmodel.capture.program import Program, make_program, tensors_in
-from perfmodel.capture.recorder import Recorder
+from perfmodel.capture.recorder import PlaceholderValues, Recorder
 from perfmodel.errors import CaptureError, PerfModelError
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Mode, Phase, Role
@@ -127,7 +127,8 @@ def _warm_up_optimizer(program: Program) -> None:
     params = [p for group in program.optimizer.param_groups for p in group["params"]]
     for param in params:
         param.grad = torch.empty_like(param)
-    program.optimizer.step()
+    with PlaceholderValues():
+        program.optimizer.step()
     _drop_gradients(program)
 
 
