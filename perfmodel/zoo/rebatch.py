@@ -1,0 +1,280 @@
+r"""One capture for every batch size.
+
+A step at batch size B is the same program with other extents, and nearly every extent and
+integer attribute is affine in B: :math:`v(B) = v_0 + v_1 B` (a batch of images has B in its
+first extent, tokens of a flattened batch S B). Three captures decide it: two give the line, the
+third checks it. Where the line fails, or the structure differs, the answer is a real capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
+from perfmodel.graph.job import Job
+from perfmodel.zoo.resolve import capture_job
+
+#: Batch sizes of the captures: two for the line, one to check it. One sample alone is not among
+#: them, since broadcasting and contiguity are special there.
+PROBES = (2, 3, 8)
+
+_KEPT_CAPTURES = 16
+
+
+class NotAffineError(Exception):
+    """The captures do not lie on one line; never leaves this module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A number that is affine in the batch size."""
+
+    base: int
+    slope: int
+
+    def at(self, batch_size: int) -> int:
+        """Return base + slope * batch_size."""
+        return self.base + self.slope * batch_size
+
+
+#: A value of which some parts vary: scalars stay, a Line is evaluated, tuples are walked.
+Template: TypeAlias = "AttrValue | Line | FloatLine | tuple[Template, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLine:
+    """A line whose values the graph holds as floats, such as the divisor of a mean."""
+
+    line: Line
+
+    def at(self, batch_size: int) -> float:
+        """Return the value as a float."""
+        return float(self.line.at(batch_size))
+
+
+class BatchFamily:
+    """The graphs of one job at every batch size.
+
+    Parameters
+    ----------
+    job : Job
+        Its own batch size does not matter.
+    capture : callable
+        From a job to its graph.
+    """
+
+    def __init__(self, job: Job, *, capture: Callable[[Job], Graph] = capture_job) -> None:
+        self.job = job
+        self.capture = capture
+        self._captured: dict[int, Graph] = {}
+        self._stencil: Stencil | None = None
+        self._is_probed = False
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether batch sizes from 2 up need no capture of their own."""
+        self._probe()
+        return self._stencil is not None
+
+    def at(self, batch_size: int) -> Graph:
+        """Return the graph at a batch size, equal to a true capture there.
+
+        Parameters
+        ----------
+        batch_size : int
+            Samples, >= 1.
+
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        InvalidInputError
+            A batch size below 1.
+        CaptureError
+            The job cannot be captured.
+        """
+        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+            raise InvalidInputError(
+                f"batch_size must be a whole number of samples >= 1, got {batch_size!r}.",
+                pointer="/job/batch_size",
+            )
+        if batch_size in self._captured or batch_size < min(PROBES):
+            return self._capture(batch_size)
+        self._probe()
+        if self._stencil is None:
+            return self._capture(batch_size)
+        return self._stencil.at(batch_size)
+
+    def _probe(self) -> None:
+        if self._is_probed:
+            return
+        try:
+            graphs = [self._capture(size) for size in PROBES]
+            self._stencil = fit_stencil(graphs, PROBES)
+        except NotAffineError:
+            self._stencil = None
+        self._is_probed = True
+
+    def _capture(self, batch_size: int) -> Graph:
+        if batch_size not in self._captured:
+            graph = self.capture(replace(self.job, batch_size=batch_size))
+            while len(self._captured) >= _KEPT_CAPTURES:
+                del self._captured[next(iter(self._captured))]
+            self._captured[batch_size] = graph
+        return self._captured[batch_size]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stencil:
+    """A graph with lines in the place of the numbers that depend on the batch size.
+
+    Parameters
+    ----------
+    graph : Graph
+        One of the captures; what does not vary is taken from it.
+    shapes : mapping of int to tuple
+        Templates of the shapes that vary, by position of the tensor.
+    attrs : mapping of int to mapping
+        Templates of the attributes that vary, by position of the node.
+    """
+
+    graph: Graph
+    shapes: Mapping[int, tuple[int | Line, ...]]
+    attrs: Mapping[int, Mapping[str, Template]]
+
+    def at(self, batch_size: int) -> Graph:
+        """Evaluate every line.
+
+        Parameters
+        ----------
+        batch_size : int
+            Samples, >= 1.
+        """
+        tensors = list(self.graph.tensors)
+        for position, shape in self.shapes.items():
+            old = tensors[position]
+            tensors[position] = Tensor(
+                shape=tuple(e.at(batch_size) if isinstance(e, Line) else e for e in shape),
+                dtype=old.dtype,
+                role=old.role,
+                storage=old.storage,
+            )
+        nodes = list(self.graph.nodes)
+        for position, attrs in self.attrs.items():
+            node = nodes[position]
+            varying = {key: _evaluate(value, batch_size) for key, value in attrs.items()}
+            nodes[position] = Node(
+                op=node.op,
+                phase=node.phase,
+                inputs=node.inputs,
+                outputs=node.outputs,
+                attrs=MappingProxyType({**node.attrs, **varying}),
+                name=node.name,
+            )
+        return Graph(nodes=tuple(nodes), tensors=tuple(tensors), source=self.graph.source)
+
+
+def fit_stencil(graphs: Sequence[Graph], batch_sizes: Sequence[int]) -> Stencil:
+    """Find the lines through the numbers of several captures of one job.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        At least three, of equal structure.
+    batch_sizes : sequence of int
+        Where they were captured, all different.
+
+    Returns
+    -------
+    Stencil
+
+    Raises
+    ------
+    NotAffineError
+        The structures differ, or a number does not lie on a line.
+    """
+    _check_structure(graphs)
+    shapes: dict[int, tuple[int | Line, ...]] = {}
+    for position, tensors in enumerate(zip(*(g.tensors for g in graphs), strict=True)):
+        found = [t.shape for t in tensors]
+        if any(shape != found[0] for shape in found):
+            shapes[position] = tuple(
+                _fit_extent(extents, batch_sizes) for extents in zip(*found, strict=True)
+            )
+    attrs: dict[int, dict[str, Template]] = {}
+    for position, nodes in enumerate(zip(*(g.nodes for g in graphs), strict=True)):
+        if any(node.attrs != nodes[0].attrs for node in nodes):
+            attrs[position] = {
+                key: _fit([node.attrs[key] for node in nodes], batch_sizes)
+                for key in nodes[0].attrs
+                if any(node.attrs[key] != nodes[0].attrs[key] for node in nodes)
+            }
+    return Stencil(graph=graphs[0], shapes=shapes, attrs=attrs)
+
+
+def _check_structure(graphs: Sequence[Graph]) -> None:
+    first = graphs[0]
+    for other in graphs[1:]:
+        if len(other.nodes) != len(first.nodes) or len(other.tensors) != len(first.tensors):
+            raise NotAffineError
+        if any(_kind(a) != _kind(b) for a, b in zip(first.tensors, other.tensors, strict=True)):
+            raise NotAffineError
+        if any(_place(a) != _place(b) for a, b in zip(first.nodes, other.nodes, strict=True)):
+            raise NotAffineError
+
+
+def _kind(tensor: Tensor) -> tuple[object, ...]:
+    return (len(tensor.shape), tensor.dtype, tensor.role, tensor.storage)
+
+
+def _place(node: Node) -> tuple[object, ...]:
+    return (node.op, node.phase, node.inputs, node.outputs, node.attrs.keys())
+
+
+def _fit_extent(values: Sequence[int], batch_sizes: Sequence[int]) -> int | Line:
+    line = _fit_line(values, batch_sizes)
+    if isinstance(line, Line) and line.slope < 0:
+        raise NotAffineError  # an extent that shrinks cannot go on for ever
+    return line
+
+
+def _fit(values: Sequence[AttrValue], batch_sizes: Sequence[int]) -> Template:
+    if all(value == values[0] and type(value) is type(values[0]) for value in values):
+        return values[0]
+    if all(isinstance(value, tuple) for value in values):
+        rows = [value for value in values if isinstance(value, tuple)]
+        if len({len(row) for row in rows}) != 1:
+            raise NotAffineError
+        return tuple(_fit(column, batch_sizes) for column in zip(*rows, strict=True))
+    whole = [v for v in values if type(v) is int]
+    if len(whole) == len(values):
+        return _fit_line(whole, batch_sizes)
+    floats = [int(v) for v in values if isinstance(v, float) and v.is_integer()]
+    if len(floats) == len(values):
+        line = _fit_line(floats, batch_sizes)
+        return FloatLine(line) if isinstance(line, Line) else float(line)
+    raise NotAffineError
+
+
+def _fit_line(values: Sequence[int], batch_sizes: Sequence[int]) -> int | Line:
+    rise, run = values[1] - values[0], batch_sizes[1] - batch_sizes[0]
+    if rise % run:
+        raise NotAffineError
+    line = Line(values[0] - rise // run * batch_sizes[0], rise // run)
+    if any(line.at(b) != value for value, b in zip(values, batch_sizes, strict=True)):
+        raise NotAffineError
+    return line if line.slope else values[0]
+
+
+def _evaluate(template: Template, batch_size: int) -> AttrValue:
+    if isinstance(template, (Line, FloatLine)):
+        return template.at(batch_size)
+    if isinstance(template, tuple):
+        return tuple(_evaluate(part, batch_size) for part in template)
+    return template
