@@ -78,10 +78,6 @@ class LazyGroup(click.Group):
         except (KeyboardInterrupt, click.Abort):
             click.echo("Interrupted.", err=True)
             sys.exit(EXIT_INTERRUPTED)
-        except BrokenPipeError:
-            # The reader of a pipe went away (`perfmodel devices | head`): nobody to tell.
-            sys.stderr.close()
-            sys.exit(0)
         except Exception as error:
             if "--debug" in argv:
                 raise

@@ -1,0 +1,60 @@
+"""What a MODEL argument may be, and what is said of everything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli.subjects import job_of, parse_json, parse_pairs, read_subject
+from perfmodel.errors import InvalidInputError
+from perfmodel.types import Mode
+
+
+def test_a_name_is_a_reference() -> None:
+    subject = read_subject("timm/vit_base_patch16_224", ["img_size=192"])
+    job = job_of(subject.reference, {"batch_size": 4, "mode": None})
+    assert (job.model, job.model_kwargs) == ("timm/vit_base_patch16_224", {"img_size": 192})
+    assert (job.mode, job.batch_size) == (Mode.INFERENCE, 4)
+
+
+def test_json_files_are_told_apart_by_content(tmp_path: Path) -> None:
+    config = tmp_path / "bert.json"
+    config.write_text('{"model_type": "bert", "hidden_size": 128}')
+    assert read_subject(str(config)).reference["hf_config"]["hidden_size"] == 128
+    request = tmp_path / "request.json"
+    request.write_text('{"job": {}, "placement": "V100"}')
+    assert read_subject(str(request)).request == {"job": {}, "placement": "V100"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("other.json", '{"a": 1}', "neither a request"),
+        ("list.json", "[1]", "neither a request"),
+        ("nan.json", '{"job": NaN}', "is not JSON"),
+        ("cut.json", '{"job": {', "is not JSON"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, name: str, content: str, words: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(InvalidInputError, match=words):
+        read_subject(str(path))
+
+
+@pytest.mark.parametrize("name", ["absent.json", "absent.onnx"])
+def test_a_missing_file_is_named(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"no file '{name}'"):
+        read_subject(name)
+
+
+@pytest.mark.parametrize("pairs", [["img_size"], ["=3"], ["a=1", "a=2"]])
+def test_bad_pairs_are_refused(pairs: list[str]) -> None:
+    with pytest.raises(InvalidInputError, match="--model-kwarg"):
+        parse_pairs(pairs, option="--model-kwarg")
+
+
+def test_json_refuses_what_follows_it() -> None:
+    with pytest.raises(InvalidInputError, match="Line 3 is not JSON"):
+        parse_json('{"a": 1} 2', source="Line 3")
