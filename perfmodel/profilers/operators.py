@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +11,14 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.graph.ir import Graph
-from perfmodel.profilers.alignment import Call, align
+from perfmodel.profilers.alignment import Call, absorb_attention, align
 from perfmodel.records import OperatorRecord
+
+#: Events that are operators, as opposed to annotations and nodes of autograd.
+_OPERATOR = re.compile(r"(?!profiler::|torch::)\w+::\w+")
+
+#: A composite that is one node in a graph, whatever it is made of on a device.
+_ATTENTION = "aten::scaled_dot_product_attention"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,13 +135,9 @@ def join_operators(graph: Graph, series: Sequence[Sequence[OperatorEvent]]) -> J
     times_s: dict[int, list[float]] = {}
     unjoined_s: dict[str, list[float]] = {}
     for events in series:
-        matched = dict(align([Call(op=e.op, shapes=e.shapes) for e in events], nodes))
-        lost_s: dict[str, float] = {}
-        for position, event in enumerate(events):
-            if position in matched:
-                times_s.setdefault(matched[position], []).append(event.time_s)
-            else:
-                lost_s[event.op] = lost_s.get(event.op, 0.0) + event.time_s
+        node_s, lost_s = _joined_step(events, nodes)
+        for position, value_s in node_s.items():
+            times_s.setdefault(position, []).append(value_s)
         for op, value_s in lost_s.items():
             unjoined_s.setdefault(op, []).append(value_s)
     all_s = sum(event.time_s for events in series for event in events)
@@ -148,6 +151,24 @@ def join_operators(graph: Graph, series: Sequence[Sequence[OperatorEvent]]) -> J
     )
 
 
+def _joined_step(
+    events: Sequence[OperatorEvent], nodes: Sequence[Call]
+) -> tuple[dict[int, float], dict[str, float]]:
+    """Return the seconds of one step by node, and those of no node by operator."""
+    calls = [Call(op=event.op, shapes=event.shapes) for event in events]
+    pairs = align(calls, nodes)
+    node_of = dict([*pairs, *absorb_attention(pairs, calls, nodes)])
+    node_s: dict[int, float] = {}
+    lost_s: dict[str, float] = {}
+    for position, event in enumerate(events):
+        if position in node_of:
+            node = node_of[position]
+            node_s[node] = node_s.get(node, 0.0) + event.time_s
+        else:
+            lost_s[event.op] = lost_s.get(event.op, 0.0) + event.time_s
+    return node_s, lost_s
+
+
 def _median_s(values: Sequence[float]) -> float:
     # The profiler counts whole nanoseconds, and so does the store.
     return round(statistics.median(values) * 1e9) / 1e9
@@ -158,7 +179,7 @@ def _dispatched(events: Iterable[Any]) -> Iterable[OperatorEvent]:
     ends_ns: dict[int, int] = {}
     for event in events:
         name = event.name()
-        if "::" not in name or is_composite(name):
+        if not _OPERATOR.fullmatch(name) or (is_composite(name) and name != _ATTENTION):
             continue
         start_ns, thread = event.start_ns(), event.start_thread_id()
         if start_ns < ends_ns.get(thread, 0):

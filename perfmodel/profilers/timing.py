@@ -50,7 +50,7 @@ class TimingPolicy:
     max_samples: int = 50
     spread_limit: float = 0.1
     other_load_limit: float = 0.05
-    budget_s: float = 5.0
+    budget_s: float = 3.0
     attempts: int = 2
 
 

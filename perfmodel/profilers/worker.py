@@ -156,7 +156,10 @@ def _result(
     except Exception as error:  # a model's own code may raise anything
         tail = traceback.format_exc()[-_TAIL_CHARACTERS:]
         return {"failed": f"{type(error).__name__}: {error}\n{tail}"}
-    return {"measurement": measurement_to_json(measurement).decode(), "graph": to_json(graph)}
+    return {
+        "measurement": measurement_to_json(measurement).decode(),
+        "graph": to_json(graph).decode(),
+    }
 
 
 def _silence() -> None:

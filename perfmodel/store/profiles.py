@@ -62,7 +62,7 @@ class ProfileStore:
         graph : Graph or str
             Its graph, or the canonical JSON of it.
         """
-        text = graph if isinstance(graph, str) else to_json(graph)
+        text = graph if isinstance(graph, str) else to_json(graph).decode()
         device = self._device(measurement.step.accelerator)
         write_entry(device / "journal", measurement, text)
         (device / "failures" / f"{key_of(measurement.step)}.json").unlink(missing_ok=True)

@@ -1,0 +1,261 @@
+"""Trained models on disk: ``models/<name>/<version>/`` with a manifest that vouches for all.
+
+``manifest.json`` holds the SHA-256 and the size of every other file, and its own digest over
+everything else it says. A version appears under its name only when all its files are safely on
+disk. Files are JSON or safetensors; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import DamagedArtifactError, StoreError, UnknownPredictorError
+from perfmodel.store.durable import write_whole
+
+MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+#: No file of an artefact is larger; a manifest that says otherwise is damaged.
+_LARGEST_FILE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """One version of a trained model.
+
+    Parameters
+    ----------
+    folder : Path
+    manifest : mapping
+        What training wrote about it.
+    damaged : mapping of str to str
+        Files whose content is not what was written, by their path in the folder, with the
+        reason; empty for a sound artefact.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    damaged: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Name and version, ``"<name>/<version>"``."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    def check(self, prefix: str) -> None:
+        """Refuse damaged files under a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            A file, or a folder with a trailing slash; ``""`` for all.
+
+        Raises
+        ------
+        DamagedArtifactError
+            Names the file and the reason.
+        """
+        for path, reason in self.damaged.items():
+            if path.startswith(prefix):
+                raise DamagedArtifactError(
+                    f"The file {path} of the model {self.name} is damaged: {reason}. Restore it "
+                    "or train the model again."
+                )
+
+
+def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Path:
+    """Write a version of a model; it is there in full or not at all.
+
+    Parameters
+    ----------
+    folder : Path
+        ``models/<name>/<version>``; must not exist.
+    files : mapping of str to bytes
+        Contents by path inside the folder.
+    manifest : mapping
+        JSON-able facts: data digest, columns, scores, versions, devices, licence.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    StoreError
+        A version of that name exists, or the disk refuses.
+    """
+    if folder.exists():
+        raise StoreError(f"The model version {folder} exists already; versions never change.")
+    for path in files:
+        if path == MANIFEST or not all(_SAFE_NAME.fullmatch(part) for part in path.split("/")):
+            raise StoreError(f"{path!r} cannot be the name of a file of an artefact.")
+    entries = {
+        path: {"sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+        for path, content in sorted(files.items())
+    }
+    body = {**manifest, "format_version": FORMAT_VERSION, "files": entries}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            for path, content in files.items():
+                write_whole(partial / path, content)
+            write_whole(partial / MANIFEST, _manifest_bytes(body))
+            partial.chmod(0o755)
+            os.rename(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise StoreError(f"The model version {folder} could not be written: {error}.") from error
+    return folder
+
+
+def read_artifact(folder: Path) -> Artifact:
+    """Read the manifest of a version and compare every file with it.
+
+    Parameters
+    ----------
+    folder : Path
+        ``models/<name>/<version>``.
+
+    Returns
+    -------
+    Artifact
+        Files that are damaged or missing are listed, not raised: one bad member need not take
+        the others down.
+
+    Raises
+    ------
+    DamagedArtifactError
+        The manifest itself is missing or not what was written.
+    """
+    manifest = _read_manifest(folder / MANIFEST)
+    damaged = {}
+    for path, entry in manifest["files"].items():
+        reason = _compare(folder / path, entry)
+        if reason:
+            damaged[path] = reason
+    return Artifact(folder=folder, manifest=manifest, damaged=damaged)
+
+
+def versions(models: Path, name: str) -> list[Path]:
+    """Return the version folders of a model, newest first.
+
+    Raises
+    ------
+    UnknownPredictorError
+        There is no model of that name.
+    """
+    folder = models / name
+    found: Sequence[Path] = ()
+    if _SAFE_NAME.fullmatch(name) and folder.is_dir():
+        found = [p for p in folder.iterdir() if p.is_dir() and _SAFE_NAME.fullmatch(p.name)]
+    if not found:
+        raise UnknownPredictorError(
+            name, known=names(models), hint=f"No trained model lies in {folder}; run training."
+        )
+    return sorted(found, key=_version_key, reverse=True)
+
+
+def names(models: Path) -> list[str]:
+    """Return the names of all models of a folder."""
+    if not models.is_dir():
+        return []
+    return sorted(p.name for p in models.iterdir() if p.is_dir() and _SAFE_NAME.fullmatch(p.name))
+
+
+def latest(models: Path, name: str) -> Artifact:
+    """Return the newest sound version of a model; failing that, the newest readable one.
+
+    Parameters
+    ----------
+    models : Path
+        The folder that holds ``<name>/<version>``.
+    name : str
+
+    Returns
+    -------
+    Artifact
+
+    Raises
+    ------
+    UnknownPredictorError
+        There is no model of that name.
+    DamagedArtifactError
+        The manifest of every version is damaged.
+    """
+    readable: list[Artifact] = []
+    reasons: list[str] = []
+    for folder in versions(models, name):
+        try:
+            artifact = read_artifact(folder)
+        except DamagedArtifactError as error:
+            reasons.append(error.message)
+            continue
+        if not artifact.damaged:
+            return artifact
+        readable.append(artifact)
+    if readable:
+        return readable[0]
+    raise DamagedArtifactError(f"Every version of the model {name!r} is damaged: {reasons[0]}")
+
+
+def _version_key(folder: Path) -> tuple[tuple[int, int | str], ...]:
+    """Order versions by their numbers: ``2026.10`` comes after ``2026.9``."""
+    parts = re.findall(r"\d+|[^\d]+", folder.name)
+    return tuple((1, int(p)) if p.isdigit() else (0, p) for p in parts)
+
+
+def _manifest_bytes(body: Mapping[str, Any]) -> bytes:
+    plain = {key: value for key, value in body.items() if key != "digest"}
+    text = json.dumps(plain, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    full = json.dumps({**plain, "digest": digest}, sort_keys=True, allow_nan=False, indent=1)
+    return (full + "\n").encode()
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        body = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedArtifactError(f"The manifest {path} cannot be read: {error}.") from error
+    try:
+        sound = isinstance(body, dict) and _manifest_bytes(body) == content
+    except ValueError:
+        sound = False
+    if not sound:
+        raise DamagedArtifactError(
+            f"The manifest {path} is not what was written: its digest does not match. Restore "
+            "it or train the model again."
+        )
+    if body.get("format_version") != FORMAT_VERSION or not isinstance(body.get("files"), dict):
+        raise DamagedArtifactError(
+            f"The manifest {path} has the format {body.get('format_version')!r}; this version "
+            f"reads {FORMAT_VERSION}. Train the model again."
+        )
+    return dict(body)
+
+
+def _compare(path: Path, entry: Mapping[str, Any]) -> str:
+    """Say how a file differs from its entry; nothing when it does not."""
+    try:
+        size = path.stat().st_size
+        if size != entry["size_bytes"] or size > _LARGEST_FILE_BYTES:
+            return f"it has {size} bytes instead of {entry['size_bytes']}"
+        if hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
+            return "its SHA-256 does not match the manifest"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    return ""
