@@ -149,8 +149,6 @@ class GraphBuilder:
         *,
         name: str = "",
         view: bool = False,
-        role: Role | None = None,
-        in_place: bool = False,
     ) -> list[Value]:
         """Add a node.
 
@@ -163,11 +161,7 @@ class GraphBuilder:
         attrs : mapping
         name : str
         view : bool
-            Outputs share the first input's storage.
-        role : Role, optional
-            Of the outputs; by default activation, or gradient in the backward phase.
-        in_place : bool
-            The first output is the first input after the update: storage and role are its.
+            Outputs share the first input's storage and role.
 
         Returns
         -------
@@ -176,14 +170,44 @@ class GraphBuilder:
         placed = [self.placed(v) for v in inputs if v is not None]
         if self.phase is Phase.FORWARD and not view:
             placed = self._autocast(op, placed, name)
-        if role is None:
-            role = Role.ACTIVATION if self.phase is Phase.FORWARD else Role.GRADIENT
-        if in_place or view:
-            role = self.tensors[placed[0].index].role if placed else role
-        shares = placed[0].index if (view or in_place) and placed else None
+        shares = placed[0].index if view and placed else None
+        role = Role.ACTIVATION if shares is None else self.tensors[shares].role
         results = [self.tensor(s, d, role, view_of=shares) for s, d in outputs]
         self._append(op, placed, results, attrs or {}, name)
         return results
+
+    def emit_each(
+        self, op: str, inputs: Sequence[Value], outputs: Sequence[Spec], attrs: Mapping[str, AttrValue]
+    ) -> list[Value]:
+        """Add an operator over a list of tensors; ``_`` at the end of its name updates them.
+
+        Parameters
+        ----------
+        op : str
+        inputs : sequence of Value
+            The list, then further lists, one after the other.
+        outputs : sequence of (shape, dtype)
+            One for each tensor of the first list.
+        attrs : mapping
+
+        Returns
+        -------
+        list of Value
+        """
+        results = []
+        for value, (shape, dtype) in zip(inputs, outputs, strict=False):
+            if op.endswith("_"):
+                role = self.tensors[value.index].role
+                results.append(self.tensor(shape, dtype, role, view_of=value.index))
+            else:
+                results.append(self.tensor(shape, dtype, Role.ACTIVATION))
+        self._append(op, inputs, results, attrs, f"optimizer{NAME_MARK}{op}")
+        return results
+
+    def value(self, index: int) -> Value:
+        """Return a tensor of the Graph as a value."""
+        tensor = self.tensors[index]
+        return Value(tensor.shape, tensor.dtype, index)
 
     def float_dtype(self, op: str, inputs: Sequence[Value | None], otherwise: str) -> str:
         """Return the dtype in which an operator answers, autocast included."""
