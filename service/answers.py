@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 from fastapi.responses import Response
 
@@ -33,15 +35,24 @@ def matrix_to_dict(matrix: MatrixEstimate) -> dict[str, Any]:
         "coverage": matrix.coverage,
         "step_time_s": matrix.step_time_s,
         "peak_bytes": matrix.peak_bytes,
-        "fits": matrix.fits,
+        "fits": _or_null(matrix.fits, matrix.answered),
         "basis": basis_names(matrix.basis),
-        "out_of_distribution": matrix.out_of_distribution,
+        "out_of_distribution": _or_null(matrix.out_of_distribution, matrix.answered),
         "status": [["ok" if cell else "error" for cell in row] for row in matrix.answered.tolist()],
         "errors": [_cell_error(error) for error in matrix.errors],
         "unpriced_operators": matrix.unpriced_operators,
         "model_version": matrix.model_version,
         "warnings": matrix.warnings,
     }
+
+
+def _or_null(
+    flags: npt.NDArray[np.bool_], answered: npt.NDArray[np.bool_]
+) -> list[list[bool | None]]:
+    filled = flags.astype(object)
+    filled[~answered] = None
+    rows: list[list[bool | None]] = filled.tolist()
+    return rows
 
 
 def _cell_error(cell: CellError) -> dict[str, Any]:

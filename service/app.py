@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -10,12 +10,18 @@ from fastapi import FastAPI
 import perfmodel
 from perfmodel.estimator import Estimator
 from service import documentation, errors
+from service.body_limit import BodyLimit
 from service.desk import Desk
-from service.routes import health, predict
+from service.routes import accelerators, graphs, health, models, predict
 from service.settings import Settings
 
 
-def create_app(estimator: Estimator, settings: Settings | None = None) -> FastAPI:
+def create_app(
+    estimator: Estimator,
+    settings: Settings | None = None,
+    *,
+    on_close: Callable[[], None] | None = None,
+) -> FastAPI:
     """Build the service.
 
     Parameters
@@ -24,6 +30,8 @@ def create_app(estimator: Estimator, settings: Settings | None = None) -> FastAP
         Answers.
     settings : Settings or None
         Limits; None reads them from the environment.
+    on_close : callable or None
+        Called when the application ends.
 
     Returns
     -------
@@ -37,18 +45,24 @@ def create_app(estimator: Estimator, settings: Settings | None = None) -> FastAP
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         desk.close()
+        if on_close is not None:
+            on_close()
 
     app = FastAPI(
         title="perfmodel",
         version=perfmodel.__version__,
         description="What throughput will a deep-learning job reach on a placement?",
         lifespan=lifespan,
-        max_body_size=settings.max_body_bytes,
     )
     app.state.desk = desk
     app.state.settings = settings
-    for routes in (predict, health):
+    for routes in (predict, graphs, accelerators, models, health):
         app.include_router(routes.router)
+    app.add_middleware(
+        BodyLimit,
+        limit_bytes=settings.max_body_bytes,
+        limits_bytes={"/v1/graphs": settings.max_upload_bytes},
+    )
     errors.install(app)
     documentation.install(app)
     return app

@@ -57,7 +57,9 @@ class Desk:
         """
         question = read_json(body)
         known = self._from_memory(question)
-        return known or await self.in_thread(self._predict, question)
+        if known is not None:
+            return known
+        return await self.in_thread(self._predict, question)
 
     async def matrix(self, body: bytes) -> MatrixEstimate:
         """Answer every pair of ``jobs`` and ``placements``."""
@@ -96,16 +98,23 @@ class Desk:
         key = _key(question["placement"])
         placement = self._placements.get(key)
         if placement is None:
-            placement = self.estimator.resolve(parse_placement(question["placement"]))
+            placement = self._resolve(question["placement"])
             self._placements.put(key, placement)
         return self.estimator.known_answer(prepared, placement)
 
     def _predict(self, question: Any) -> Estimate:
-        job, placement = parse_request(question)
-        resolved = self.estimator.resolve(placement)
+        job, _ = parse_request(question)
+        resolved = self._resolve(question["placement"])
         prepared = self.estimator.prepare(job)
         self._jobs.put(_key(question["job"]), prepared)
         return self.estimator.answer(prepared, resolved)
+
+    def _resolve(self, written: Any) -> ResolvedPlacement:
+        try:
+            return self.estimator.resolve(parse_placement(written))
+        except InvalidInputError as error:
+            _point_at_text(error, written)
+            raise
 
     def _matrix(self, question: Any) -> MatrixEstimate:
         jobs, placements = _lists(question)
@@ -115,10 +124,14 @@ class Desk:
                 f"{len(jobs)} jobs x {len(placements)} placements are {cells} cells; at most "
                 f"{self._settings.max_cells} are answered at a time. Send fewer."
             )
-        return self.estimator.matrix(
+        answer = self.estimator.matrix(
             [_attempt(parse_job, job, f"/jobs/{i}") for i, job in enumerate(jobs)],
             [_attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(placements)],
         )
+        for cell in answer.errors:
+            if cell.placement is not None and isinstance(cell.error, InvalidInputError):
+                _point_at_text(cell.error, placements[cell.placement])
+        return answer
 
 
 def read_json(body: bytes) -> Any:
@@ -135,6 +148,12 @@ def read_json(body: bytes) -> Any:
         raise MalformedBodyError(
             f"The body is not valid JSON: {error}. NaN and infinities are not JSON numbers."
         ) from error
+
+
+def _point_at_text(error: InvalidInputError, written: Any) -> None:
+    """Let an error in a placement's short form point at the text: it has no parts in JSON."""
+    if isinstance(written, str) and error.pointer.startswith("/placement/"):
+        error.pointer = "/placement"
 
 
 def _key(part: Any) -> bytes:

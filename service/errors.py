@@ -139,9 +139,22 @@ def problem_response(
     )
 
 
+def body_too_large(limit_bytes: int) -> dict[str, Any]:
+    """Return the problem of a body above a limit."""
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return problem(
+        status,
+        kind=_dashed(status.phrase.title().replace(" ", "")),
+        title=status.phrase,
+        detail=f"The body is larger than {limit_bytes} bytes. Send less at a time.",
+    )
+
+
 async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PerfModelError)
-    return problem_response(problem_of(error))
+    # An error that a child process described comes with its problem.
+    content = getattr(error, "content", None)
+    return problem_response(content or problem_of(error))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -161,8 +174,6 @@ def _http_detail(request: Request, status: HTTPStatus, detail: str) -> str:
         return f"There is nothing at {request.url.path}. /docs lists every route."
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         return f"{request.url.path} does not take {request.method}."
-    if status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return "The body is larger than this service accepts. Send fewer cells at a time."
     return detail
 
 

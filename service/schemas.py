@@ -200,9 +200,9 @@ class MatrixAnswer(BaseModel):
     coverage: float | None
     step_time_s: list[list[float | None]]
     peak_bytes: list[list[float | None]]
-    fits: list[list[bool]]
+    fits: list[list[bool | None]]
     basis: list[list[str | None]]
-    out_of_distribution: list[list[bool]]
+    out_of_distribution: list[list[bool | None]]
     status: list[list[Literal["ok", "error"]]]
     errors: list[CellProblem]
     unpriced_operators: list[dict[str, int] | None]

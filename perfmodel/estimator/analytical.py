@@ -42,6 +42,8 @@ class AnalyticalPrediction:
 class AnalyticalModel:
     """Answers ``roofline / efficiency`` for any workload on any accelerator."""
 
+    version = "roofline"
+
     def __init__(self) -> None:
         self._roofline = RooflinePredictor(launch_s=LAUNCH_S)
 

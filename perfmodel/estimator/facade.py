@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.errors import PerfModelError, UnknownAcceleratorError
 from perfmodel.estimator.answer import ResolvedPlacement, compose
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.matrix import MatrixEstimate, fill_matrix
 from perfmodel.estimator.model import StepModel, StepPrediction
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
+from perfmodel.graph.workload import Workload
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.step_time import placement_warnings, replicas_of
 from perfmodel.placement.topology import Placement
-
-
-class Accelerators(Protocol):
-    """Looks up accelerators by name or alias."""
-
-    def get(self, name: str) -> AcceleratorSpec:
-        """Return an accelerator, or raise UnknownAcceleratorError."""
 
 
 class Estimator:
@@ -33,7 +29,7 @@ class Estimator:
 
     Parameters
     ----------
-    accelerators : Accelerators
+    accelerators : Catalog
         The catalogue.
     model : StepModel
         Predicts step times.
@@ -41,6 +37,8 @@ class Estimator:
         Turns jobs into graphs.
     job_capacity, prediction_capacity : int
         How many captured jobs and single-accelerator predictions are kept in memory.
+    models : sequence of mapping
+        Facts of the trained models that are installed, for people.
     problems : sequence of str
         What is wrong with this installation (a damaged model, say), for people.
 
@@ -54,20 +52,64 @@ class Estimator:
     def __init__(
         self,
         *,
-        accelerators: Accelerators,
+        accelerators: Catalog,
         model: StepModel,
         graphs: GraphSource,
         job_capacity: int = 512,
         prediction_capacity: int = 200_000,
+        models: Sequence[Mapping[str, Any]] = (),
         problems: Sequence[str] = (),
     ) -> None:
         self.accelerators = accelerators
         self.model = model
         self.graphs = graphs
+        self.models = tuple(models)
         self.problems = tuple(problems)
         self._jobs: LruCache[str, PreparedJob] = LruCache(job_capacity)
         self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
         self._predictions: LruCache[tuple[str, str], StepPrediction] = LruCache(prediction_capacity)
+
+    @classmethod
+    def from_folder(
+        cls,
+        models: str | Path,
+        *,
+        catalog: Catalog | None = None,
+        graphs: GraphSource | None = None,
+    ) -> Self:
+        """Build an estimator from a folder of trained models.
+
+        Parameters
+        ----------
+        models : path
+            Holds ``<name>/<version>/``; may be missing or empty, then the analytical model
+            answers. A damaged version is passed over and named in :attr:`problems`.
+        catalog : Catalog or None
+            Accelerators; None means the shipped ones and the local CPU.
+        graphs : GraphSource or None
+            None captures in this process and keeps nothing on disk.
+
+        Returns
+        -------
+        Estimator
+        """
+        from perfmodel.estimator.capture import capture_in_process
+        from perfmodel.estimator.graphs import GraphLibrary
+        from perfmodel.estimator.loading import load_model
+
+        loaded = load_model(Path(models))
+        return cls(
+            accelerators=catalog or Catalog.default(),
+            model=loaded.model,
+            graphs=graphs or GraphLibrary(capture=capture_in_process),
+            models=loaded.models,
+            problems=loaded.problems,
+        )
+
+    @property
+    def model_version(self) -> str:
+        """Which model answers."""
+        return self.model.version
 
     def estimate(self, job: Job, placement: Placement) -> Estimate:
         """Answer one question.
@@ -90,12 +132,17 @@ class Estimator:
         resolved = self.resolve(placement)
         return self.answer(self.prepare(job), resolved)
 
-    def matrix(self, jobs: Sequence[Job], placements: Sequence[Placement]) -> MatrixEstimate:
+    def matrix(
+        self,
+        jobs: Sequence[Job | PerfModelError],
+        placements: Sequence[Placement | PerfModelError],
+    ) -> MatrixEstimate:
         """Answer every pair of a job and a placement; a bad one fails alone.
 
         Parameters
         ----------
         jobs, placements : sequence
+            An error in place of a job or a placement is carried into the answer.
 
         Returns
         -------
@@ -160,15 +207,21 @@ class Estimator:
         All that are not in memory go to the model in a single call.
         """
         keys = [(prepared.key, accelerator.name) for prepared, accelerator in pairs]
-        found = {key: self._predictions.get(key) for key in keys}
-        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if found[key] is None}
+        found: dict[tuple[str, str], StepPrediction] = {}
+        missing: dict[tuple[str, str], Workload] = {}
+        for key, (prepared, accelerator) in zip(keys, pairs, strict=True):
+            known = self._predictions.get(key)
+            if known is not None:
+                found[key] = known
+            elif key not in missing:
+                missing[key] = prepared.on(accelerator)
         if missing:
-            workloads = [prepared.on(accelerator) for prepared, accelerator in missing.values()]
-            for key, prediction in zip(missing, self.model.predict(workloads), strict=True):
+            answers = self.model.predict(list(missing.values()))
+            for key, prediction in zip(missing, answers, strict=True):
                 _check(prediction)
                 found[key] = prediction
                 self._predictions.put(key, prediction)
-        return [prediction for key in keys if (prediction := found[key]) is not None]
+        return [found[key] for key in keys]
 
     def _resolve(self, placement: Placement, pointer: str) -> ResolvedPlacement:
         specs: dict[str, AcceleratorSpec] = {}

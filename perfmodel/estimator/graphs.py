@@ -89,7 +89,7 @@ class GraphLibrary:
         """
         if self.database is None:
             raise StoreError("Graphs cannot be registered: there is no database to keep them.")
-        self.database.put_graph(graph.content_hash, to_json(graph).encode())
+        self.database.put_graph(graph.content_hash, to_json(graph))
         return self.database.register(
             Registration(
                 graph_hash=graph.content_hash,
@@ -113,7 +113,7 @@ class GraphLibrary:
             )
         _check_agreement(job, registration)
         return CapturedStep(
-            graph=from_json(canonical.decode()), tokens_per_sample=registration.tokens_per_sample
+            graph=from_json(canonical), tokens_per_sample=registration.tokens_per_sample
         )
 
     def _kept(self, key: str) -> CapturedStep | None:
@@ -126,13 +126,13 @@ class GraphLibrary:
             return None  # a capture can be made again; a broken database must not stop answers
         if found is None or canonical is None:
             return None
-        return CapturedStep(graph=from_json(canonical.decode()), tokens_per_sample=found[1])
+        return CapturedStep(graph=from_json(canonical), tokens_per_sample=found[1])
 
     def _keep(self, key: str, step: CapturedStep) -> None:
         if self.database is None:
             return
         try:
-            self.database.put_graph(step.graph.content_hash, to_json(step.graph).encode())
+            self.database.put_graph(step.graph.content_hash, to_json(step.graph))
             self.database.put_capture(key, step.graph.content_hash, step.tokens_per_sample)
         except StoreError:
             return  # as in _kept

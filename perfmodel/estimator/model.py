@@ -52,5 +52,9 @@ class StepPrediction(Protocol):
 class StepModel(Protocol):
     """Predicts step times; every answer of one call comes from one model version."""
 
+    @property
+    def version(self) -> str:
+        """``"<name>/<version>"``, as answers cite it."""
+
     def predict(self, workloads: Sequence[Workload]) -> Sequence[StepPrediction]:
         """Return one prediction for each workload, in order."""

@@ -1,0 +1,176 @@
+"""``POST /v1/graphs``: register a captured graph or an ONNX file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+
+from perfmodel.errors import InvalidGraphError, InvalidInputError, MissingExtraError
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.step import CapturedStep
+from perfmodel.graph.canonical import from_json
+from perfmodel.graph.cost import cost_table
+from perfmodel.graph.ir import Graph
+from perfmodel.requests import MAX_COUNT
+from perfmodel.types import Mode, Precision
+from service.answers import json_response
+from service.desk import Desk
+from service.documentation import problems
+from service.errors import UnsupportedMediaError
+from service.onnx_upload import read_onnx
+from service.routes.requests import desk_of, media_type
+from service.schemas import GraphAnswer
+
+router = APIRouter(tags=["graphs"])
+
+ONNX_MEDIA_TYPES = ("application/octet-stream", "application/onnx", "application/x-onnx")
+_MEDIA_TYPES = ("application/json", *ONNX_MEDIA_TYPES)
+
+GRAPH_EXAMPLE: dict[str, Any] = {
+    "format": 1,
+    "nodes": [["mm", "forward", [0, 1], [2], {}, "head"]],
+    "source": {"model": "one matrix product"},
+    "tensors": [
+        [[8, 512], "float32", "input", 0],
+        [[512, 1000], "float32", "parameter", 1],
+        [[8, 1000], "float32", "activation", 2],
+    ],
+}
+
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"type": "object", "description": "As `perfmodel capture` writes it."},
+                "examples": {"one product": {"value": GRAPH_EXAMPLE}},
+            },
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary", "description": "An ONNX file."}
+            },
+        },
+    }
+}
+
+
+@router.post(
+    "/v1/graphs",
+    summary="Register a captured graph or an ONNX file",
+    status_code=201,
+    responses={
+        200: {"model": GraphAnswer, "description": "Registered before"},
+        201: {"model": GraphAnswer},
+        **problems(400, 413, 415, 422, 501, 503),
+    },
+    openapi_extra=_BODY,
+)
+async def register(
+    request: Request,
+    batch_size: Annotated[
+        int | None,
+        Query(ge=1, le=MAX_COUNT, description="Samples of the step; a captured graph may say it."),
+    ] = None,
+    mode: Annotated[
+        Mode | None, Query(description="What the step does; a captured graph may say it.")
+    ] = None,
+    optimizer: Annotated[str, Query(description="ONNX training only.")] = "sgd",
+    precision: Annotated[Precision | None, Query(description="ONNX only.")] = None,
+    dimensions: Annotated[
+        str | None,
+        Query(description='Extents of dynamic ONNX dimensions: `{"sequence": 128}`.'),
+    ] = None,
+    tokens_per_sample: Annotated[int | None, Query(ge=1, le=MAX_COUNT)] = None,
+) -> Response:
+    """Keep a graph; jobs then refer to it by its content hash.
+
+    A captured graph is sent as JSON, an ONNX file as it is. The file is read in a process of its
+    own under bounds, its weights are ignored, data outside it is never followed and nothing in it
+    is executed.
+    """
+    desk = desk_of(request)
+    kind = media_type(request)
+    if kind not in _MEDIA_TYPES:
+        raise UnsupportedMediaError(
+            f"The body is {kind or 'of no stated type'!r}; send a captured graph as "
+            "application/json or an ONNX file as application/octet-stream.",
+            allowed=_MEDIA_TYPES,
+        )
+    body = await request.body()
+    if kind in ONNX_MEDIA_TYPES:
+        capture = {
+            "batch_size": batch_size,
+            "mode": (mode or Mode.INFERENCE).value,
+            "optimizer": optimizer,
+            "precision": precision.value if precision else None,
+            "dimensions": _dimensions(dimensions),
+        }
+        body = await read_onnx(body, capture, request.app.state.settings)
+    answer = await desk.in_thread(_register, desk, body, mode, batch_size, tokens_per_sample)
+    return json_response(answer, 201 if answer["created"] else 200)
+
+
+def _register(
+    desk: Desk,
+    canonical: bytes,
+    mode: Mode | None,
+    batch_size: int | None,
+    tokens_per_sample: int | None,
+) -> dict[str, Any]:
+    library = desk.estimator.graphs
+    if not isinstance(library, GraphLibrary):
+        raise MissingExtraError("Registering graphs", extra="serve")
+    graph = from_json(canonical)
+    if not graph.nodes:
+        raise InvalidGraphError("The graph has no operators.", pointer="/nodes")
+    mode = mode or _stated_mode(graph)
+    batch_size = batch_size or _stated_batch_size(graph)
+    created = library.register(
+        graph, mode=mode, batch_size=batch_size, tokens_per_sample=tokens_per_sample
+    )
+    return {
+        "graph": graph.content_hash,
+        "node_count": len(graph.nodes),
+        "parameter_count": graph.parameter_count,
+        "flops": float(cost_table(graph).flops.sum()),
+        "unpriced_operators": CapturedStep(graph=graph).unpriced_operators,
+        "mode": mode.value,
+        "batch_size": batch_size,
+        "created": created,
+    }
+
+
+def _stated_mode(graph: Graph) -> Mode:
+    stated = graph.source.get("mode")
+    return Mode(stated) if stated in tuple(Mode) else Mode.INFERENCE
+
+
+def _stated_batch_size(graph: Graph) -> int:
+    stated = graph.source.get("batch_size", "")
+    if not (stated.isascii() and stated.isdigit() and 1 <= int(stated[:9]) <= MAX_COUNT):
+        raise InvalidInputError(
+            "batch_size is missing: say how many samples the step was captured with, "
+            "as in POST /v1/graphs?batch_size=8.",
+            pointer="/query/batch_size",
+        )
+    return int(stated)
+
+
+def _dimensions(text: str | None) -> dict[str, int]:
+    if text is None:
+        return {}
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError(
+            f"dimensions is not JSON: {error}.", pointer="/query/dimensions"
+        ) from error
+    if not isinstance(value, dict) or not all(
+        type(extent) is int and 1 <= extent <= MAX_COUNT for extent in value.values()
+    ):
+        raise InvalidInputError(
+            'dimensions must be an object of whole numbers >= 1, such as {"sequence": 128}.',
+            pointer="/query/dimensions",
+        )
+    return value

@@ -1,0 +1,113 @@
+"""Start the service."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.capture import CaptureChild
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.store.database import Database
+from service.app import create_app
+from service.settings import Settings
+
+
+def app_from_settings(settings: Settings | None = None) -> FastAPI:
+    """Build the application that settings describe.
+
+    Parameters
+    ----------
+    settings : Settings or None
+        None reads them from the environment.
+
+    Returns
+    -------
+    FastAPI
+    """
+    settings = settings or Settings()
+    capture = CaptureChild(timeout_s=settings.capture_timeout_s)
+    graphs = GraphLibrary(capture=capture, database=Database(settings.database))
+    estimator = Estimator.from_folder(settings.models, graphs=graphs)
+    return create_app(estimator, settings, on_close=capture.close)
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    models: str | Path = "models",
+    database: str = "sqlite:///perfmodel.db",
+    workers: int = 1,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Answer over HTTP until interrupted.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+        0 takes a free one.
+    models : path
+        Folder of trained models.
+    database : str
+        SQLAlchemy URL.
+    workers : int
+        Processes that answer, >= 1.
+    on_ready : callable or None
+        Called with the URL as soon as questions are answered; one worker only. None prints a
+        line.
+    """
+    os.environ["PERFMODEL_MODELS"] = str(models)
+    os.environ["PERFMODEL_DATABASE"] = database
+    config = uvicorn.Config(
+        "service.serve:app_from_settings",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # The compiled loop and parser where they are installed (they are not on every platform).
+        loop="auto",
+        http="auto",
+    )
+    if workers > 1:
+        uvicorn.run(
+            config.app,
+            factory=True,
+            host=host,
+            port=port,
+            workers=workers,
+            log_level="info",
+            access_log=False,
+            server_header=False,
+        )
+    else:
+        _Server(config, on_ready or _announce).run()
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start listening, then say so."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            bound = self.servers[0].sockets[0].getsockname()
+            host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+            self._on_ready(f"http://{host}:{bound[1]}")
+
+
+def _announce(url: str) -> None:
+    print(f"perfmodel answers on {url} (docs: {url}/docs). Ctrl-C ends it.", flush=True)
