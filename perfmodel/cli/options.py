@@ -15,11 +15,15 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def output_options(command: _Command) -> _Command:
     """Add ``--json`` (as ``as_json``) and ``--debug`` to a command."""
-    command = click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
-    )(command)
     return click.option(
         "--json", "as_json", is_flag=True, help="Print JSON and nothing else on standard output."
+    )(debug_option(command))
+
+
+def debug_option(command: _Command) -> _Command:
+    """Add ``--debug`` to a command; the group reads it from the command line itself."""
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
     )(command)
 
 

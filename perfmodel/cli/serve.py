@@ -1,0 +1,117 @@
+"""``perfmodel serve``: answer over HTTP."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from perfmodel.cli.options import debug_option, models_option
+
+#: What ``--example`` asks.
+EXAMPLE = {
+    "job": {"model": "timm/resnet50", "mode": "training", "batch_size": 64},
+    "placement": "8xA100-SXM4-80GB",
+}
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)  # fmt: skip
+@click.option(
+    "--database",
+    default="sqlite:///perfmodel.db",
+    show_default=True,
+    envvar="PERFMODEL_DATABASE",
+    help="SQLAlchemy URL, or the file of an SQLite database.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that answer."
+)
+@click.option("--example", is_flag=True, help="Ask one question when ready and print its answer.")
+@models_option
+@debug_option
+def command(host: str, port: int, database: str, workers: int, example: bool, models: Path) -> None:
+    """Answer over HTTP until Ctrl-C.
+
+    The routes are described in docs/http.md and, once it runs, at /docs.
+    """
+    from perfmodel.errors import MissingExtraError
+
+    if example and workers > 1:
+        raise click.UsageError("--example goes with one worker; leave --workers out.")
+    try:
+        from service.serve import serve
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Answering over HTTP", extra="serve") from error
+    _check_free(host, port)
+    if "://" not in database:
+        database = f"sqlite:///{database}"
+    on_ready: Callable[[str], None] = _ask_example if example else _announce
+    try:
+        serve(
+            host=host,
+            port=port,
+            models=models,
+            database=database,
+            workers=workers,
+            on_ready=on_ready,
+        )
+    except KeyboardInterrupt:
+        click.echo("Stopped.", err=True)
+
+
+def _check_free(host: str, port: int) -> None:
+    """Refuse an address that cannot be listened on before anything is loaded.
+
+    Raises
+    ------
+    InvalidInputError
+        With the reason of the operating system.
+    """
+    from perfmodel.errors import InvalidInputError
+
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InvalidInputError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. Give another --port."
+        ) from error
+
+
+def _announce(url: str) -> None:
+    print(f"perfmodel answers on {url}; its routes are at {url}/docs. Ctrl-C stops it.", flush=True)
+
+
+def _ask_example(url: str) -> None:
+    # In a thread: the server that is to answer runs in this one.
+    threading.Thread(target=_print_example, args=(url,), daemon=True).start()
+
+
+def _print_example(url: str) -> None:
+    import json
+    import urllib.request
+
+    body = json.dumps(EXAMPLE)
+    request = urllib.request.Request(
+        f"{url}/v1/predict", data=body.encode(), headers={"Content-Type": "application/json"}
+    )
+    print(f"\ncurl -s {url}/v1/predict -H 'Content-Type: application/json' \\\n  -d '{body}'\n")
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            print(json.dumps(json.load(answer), indent=2))
+    except OSError as error:  # what urllib raises; also when the server is stopped meanwhile
+        print(f"The example was not answered: {error}")
+    print()
+    _announce(url)
