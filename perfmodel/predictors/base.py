@@ -40,6 +40,8 @@ class Sample:
         Relative weight of the sample, > 0.
     model : str
         Model reference, for reports.
+    spread : float
+        Relative width of the repeated timings, (90 % quantile - 10 % quantile) / median.
     """
 
     workload: Workload
@@ -48,6 +50,7 @@ class Sample:
     node_times_s: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     weight: float = 1.0
     model: str = ""
+    spread: float = 0.0
 
 
 class Predictor(ABC):

@@ -1,0 +1,180 @@
+"""The roofline of every node of a workload, and the columns that depend on the device.
+
+For a node with F FLOPs and B bytes of compulsory traffic::
+
+    compute_s  = F / peak(engine, dtype)
+    memory_s   = B / bandwidth
+    roofline_s = max(compute_s, memory_s)
+
+``roofline_s`` is what efficiencies refer to. It is not a lower bound on real time: operands
+that were just written may come from the cache. The bound that no prediction goes below grants
+every node the whole cache C at ``CACHE_SPEEDUP`` times the memory bandwidth::
+
+    bound_s = max(compute_s, (max(B - C, 0) + min(B, C) / CACHE_SPEEDUP) / bandwidth)
+
+Only priced nodes enter the bound; a node without a formula has no FLOPs, and its ``roofline_s``
+is its operands and results over the bandwidth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
+from perfmodel.graph.workload import Workload
+from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
+
+FloatArray = npt.NDArray[np.float64]
+
+#: How much faster than memory the last-level cache is taken to be in the lower bound. Measured
+#: ratios on CPUs and GPUs lie between 2 and 6; a bound must err on the fast side.
+CACHE_SPEEDUP = 10.0
+
+_WIDE_ITEM_BYTES = 4.0
+#: Smallest time that enters a logarithm.
+_TICK_S = 1e-9
+
+DEVICE_COLUMNS: tuple[str, ...] = (
+    "log_compute_s", "log_memory_s", "log_roofline_s", "log_compute_to_memory",
+    "log_traffic_to_cache", "log_output_per_core", "log_parameters_to_cache",
+)  # fmt: skip
+SETTING_COLUMNS: tuple[str, ...] = (
+    "training", "channels_last", "low_precision", "autocast",
+    *(f"compiler_{compiler.value}" for compiler in Compiler),
+    "device_gpu", "device_cpu", "log_peak_flops", "log_vector_flops", "log_bandwidth",
+    "log_cache", "log_cores",
+)  # fmt: skip
+#: Every column of :func:`node_features`, in order.
+NODE_COLUMNS: tuple[str, ...] = (*STATIC_COLUMNS, *DEVICE_COLUMNS, *SETTING_COLUMNS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRoofline:
+    """Times of each node at the peaks of the device, in seconds, shape (nodes,) each."""
+
+    compute_s: FloatArray
+    memory_s: FloatArray
+    roofline_s: FloatArray
+    bound_s: FloatArray
+
+
+def device_share(workload: Workload) -> float:
+    """Return the share of a device's cores that a workload may use, in (0, 1]."""
+    cores = workload.accelerator.core_count
+    if workload.threads is None or workload.accelerator.kind != "cpu" or not cores:
+        return 1.0
+    return min(1.0, max(1, workload.threads) / cores)
+
+
+def node_roofline(workload: Workload) -> NodeRoofline:
+    """Return the roofline of every node.
+
+    Parameters
+    ----------
+    workload : Workload
+
+    Returns
+    -------
+    NodeRoofline
+    """
+    table = node_table(workload.graph)
+    spec, cost = workload.accelerator, table.cost
+    compute = np.asarray(cost.flops) / (_peaks(workload, table) * device_share(workload))
+    moved, bandwidth = table.traffic_bytes, spec.bandwidth_bytes_per_s
+    memory = moved / bandwidth
+    cached = np.minimum(moved, spec.cache_bytes or 0.0)
+    fastest = (moved - cached + cached / CACHE_SPEEDUP) / bandwidth
+    return NodeRoofline(
+        compute_s=compute,
+        memory_s=memory,
+        roofline_s=np.maximum(compute, memory),
+        bound_s=np.where(np.asarray(cost.priced), np.maximum(compute, fastest), 0.0),
+    )
+
+
+def step_bound_s(workload: Workload) -> float:
+    """Return the time that no step of a workload can beat: the bound of its priced nodes."""
+    return float(node_roofline(workload).bound_s.sum())
+
+
+def _peaks(workload: Workload, table: NodeTable) -> FloatArray:
+    """FLOP/s of each node: matrix work on 4-byte operands never runs at a 2-byte rate."""
+    spec, precision = workload.accelerator, workload.precision
+    vector = spec.flops_per_s(Precision.FP32, Engine.VECTOR)
+    narrow = spec.flops_per_s(precision, Engine.MATRIX)
+    wide = narrow
+    if precision not in (Precision.FP32, Precision.TF32):
+        wide = spec.flops_per_s(Precision.FP32, Engine.MATRIX)
+    is_wide = table.column("input_item_bytes") >= _WIDE_ITEM_BYTES
+    matrix = np.where(is_wide, wide, narrow)
+    return np.where(np.asarray(table.cost.engine_is_matrix), matrix, vector)
+
+
+def node_features(workload: Workload, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Return the feature rows of some nodes of a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    rows : ndarray of int64, shape (rows,)
+        Positions of nodes.
+
+    Returns
+    -------
+    ndarray of float32, shape (rows, len(NODE_COLUMNS))
+        Finite.
+    """
+    table, roofline = node_table(workload.graph), node_roofline(workload)
+    static = table.static[rows]
+    features = np.empty((len(rows), len(NODE_COLUMNS)), dtype=np.float32)
+    features[:, : static.shape[1]] = static
+    device = _device_columns(workload, table, roofline)
+    for offset, values in enumerate(device, start=static.shape[1]):
+        features[:, offset] = values[rows]
+    features[:, static.shape[1] + len(device) :] = settings(workload)
+    return features
+
+
+def _device_columns(
+    workload: Workload, table: NodeTable, roofline: NodeRoofline
+) -> list[FloatArray]:
+    cache = np.log2(1.0 + (workload.accelerator.cache_bytes or 0.0))
+    cores = np.log2(workload.accelerator.core_count or 1)
+    compute = np.log2(roofline.compute_s + _TICK_S)
+    memory = np.log2(roofline.memory_s + _TICK_S)
+    return [
+        compute,
+        memory,
+        np.log2(roofline.roofline_s + _TICK_S),
+        compute - memory,
+        np.log2(1.0 + table.traffic_bytes) - cache,
+        table.column("log_output") - cores,
+        table.column("log_parameter_bytes") - cache,
+    ]
+
+
+def settings(workload: Workload) -> FloatArray:
+    """Return the columns that all nodes of a workload share, see ``SETTING_COLUMNS``."""
+    spec, precision = workload.accelerator, workload.precision
+    share = device_share(workload)
+    cores = workload.threads if share < 1.0 and workload.threads else spec.core_count
+    return np.array(
+        [
+            workload.mode is Mode.TRAINING,
+            workload.memory_format is MemoryFormat.CHANNELS_LAST,
+            precision not in (Precision.FP32, Precision.TF32),
+            precision.value.startswith("amp_"),
+            *(workload.compiler is compiler for compiler in Compiler),
+            spec.kind == "gpu",
+            spec.kind == "cpu",
+            np.log2(spec.flops_per_s(precision) * share),
+            np.log2(spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share),
+            np.log2(spec.bandwidth_bytes_per_s),
+            np.log2(1.0 + (spec.cache_bytes or 0.0)),
+            np.log2(cores or 1),
+        ],
+        dtype=np.float64,
+    )

@@ -1,0 +1,196 @@
+"""Gradient-boosted trees: train, answer, and go to disk as JSON beside golden rows.
+
+The one file that touches XGBoost. Boosters are stored as JSON (a damaged binary booster can
+take the process down, a damaged JSON one is refused), each with a few feature rows and the
+answers given at training time; a booster that answers differently after loading is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import DamagedArtifactError, MissingExtraError
+
+FloatArray = npt.NDArray[np.float64]
+
+_GOLDEN_ROWS = 16
+_GOLDEN_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoosterSettings:
+    """How to grow the trees.
+
+    Parameters
+    ----------
+    rounds, depth : int
+    learning_rate, min_child_weight, row_share, column_share, l2 : float
+    seed, threads : int
+    """
+
+    rounds: int = 300
+    depth: int = 7
+    learning_rate: float = 0.08
+    min_child_weight: float = 1.0
+    row_share: float = 0.8
+    column_share: float = 0.6
+    l2: float = 1.0
+    seed: int = 0
+    threads: int = 2
+
+
+class Booster:
+    """A trained booster with its column names.
+
+    Parameters
+    ----------
+    model : xgboost.Booster
+    columns : sequence of str
+        Names of the feature columns, in order.
+    golden : ndarray of float32
+        A few training rows; kept to check a loaded copy.
+    """
+
+    def __init__(self, model: Any, columns: Sequence[str], golden: npt.NDArray[np.float32]) -> None:
+        self.model = model
+        self.columns = tuple(columns)
+        self.golden = golden
+
+    @classmethod
+    def train(
+        cls,
+        features: npt.NDArray[np.float32],
+        target: FloatArray,
+        weight: FloatArray,
+        columns: Sequence[str],
+        settings: BoosterSettings,
+    ) -> Booster:
+        """Grow trees that minimise the weighted squared error.
+
+        Parameters
+        ----------
+        features : ndarray of float32, shape (rows, columns)
+        target, weight : ndarray, shape (rows,)
+        columns : sequence of str
+        settings : BoosterSettings
+
+        Returns
+        -------
+        Booster
+        """
+        xgboost = _xgboost()
+        data = xgboost.DMatrix(
+            features, label=target, weight=weight / weight.mean(), nthread=settings.threads
+        )
+        parameters = {
+            "objective": "reg:squarederror",
+            "tree_method": "hist",
+            "max_depth": settings.depth,
+            "eta": settings.learning_rate,
+            "min_child_weight": settings.min_child_weight,
+            "subsample": settings.row_share,
+            "colsample_bytree": settings.column_share,
+            "lambda": settings.l2,
+            "seed": settings.seed,
+            "nthread": settings.threads,
+            "base_score": float(np.average(target, weights=weight)),
+            "verbosity": 0,
+        }
+        model = xgboost.train(parameters, data, num_boost_round=settings.rounds)
+        step = max(1, len(features) // _GOLDEN_ROWS)
+        return cls(model, columns, features[::step][:_GOLDEN_ROWS].copy())
+
+    def predict(self, features: npt.NDArray[np.float32]) -> FloatArray:
+        """Return the answer of each row; one call for all rows, one row costs as much as many."""
+        if not len(features):
+            return np.zeros(0)
+        answers = self.model.inplace_predict(np.ascontiguousarray(features, dtype=np.float32))
+        return np.asarray(answers, dtype=np.float64)
+
+    def use_threads(self, threads: int) -> None:
+        """Set how many threads answers may use."""
+        self.model.set_param({"nthread": threads})
+
+    def save(self, folder: Path, stem: str) -> None:
+        """Write ``<stem>.json`` and ``<stem>.golden.json``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_model(str(folder / f"{stem}.json"))
+        golden = {
+            "columns": self.columns,
+            "rows": self.golden.tolist(),
+            "answers": self.predict(self.golden).tolist(),
+        }
+        (folder / f"{stem}.golden.json").write_text(json.dumps(golden, allow_nan=False))
+
+    @classmethod
+    def load(cls, folder: Path, stem: str, columns: Sequence[str]) -> Booster:
+        """Read a booster and check it against its golden rows.
+
+        Parameters
+        ----------
+        folder : Path
+        stem : str
+        columns : sequence of str
+            The columns that the code computes today; must be those of training.
+
+        Returns
+        -------
+        Booster
+            Answers on one thread until :meth:`use_threads`.
+
+        Raises
+        ------
+        DamagedArtifactError
+            A file that cannot be read, other columns, or other answers.
+        """
+        xgboost = _xgboost()
+        path = folder / f"{stem}.json"
+        try:
+            golden = json.loads((folder / f"{stem}.golden.json").read_text())
+            rows = np.array(golden["rows"], dtype=np.float32).reshape(-1, len(columns))
+            expected = np.array(golden["answers"], dtype=np.float64)
+            stored = tuple(golden["columns"])
+            model = xgboost.Booster()
+            model.load_model(bytearray(path.read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, xgboost.core.XGBoostError) as error:
+            raise DamagedArtifactError(
+                f"The booster {path} cannot be read: {error}. Train the model again."
+            ) from error
+        if stored != tuple(columns):
+            raise DamagedArtifactError(
+                f"The booster {path} was trained on other feature columns than this version "
+                "computes. Train the model again with this version."
+            )
+        booster = cls(model, columns, rows)
+        booster.use_threads(1)
+        booster._check(expected, path)
+        return booster
+
+    def _check(self, expected: FloatArray, path: Path) -> None:
+        xgboost = _xgboost()
+        try:
+            answers = self.predict(self.golden)
+        except (ValueError, xgboost.core.XGBoostError) as error:
+            raise DamagedArtifactError(f"The booster {path} cannot answer: {error}.") from error
+        if answers.shape != expected.shape or not np.allclose(
+            answers, expected, rtol=_GOLDEN_TOLERANCE, atol=_GOLDEN_TOLERANCE
+        ):
+            raise DamagedArtifactError(
+                f"The booster {path} answers its golden rows differently than when it was "
+                "written. Restore the file or train the model again."
+            )
+
+
+def _xgboost() -> Any:
+    try:
+        import xgboost
+    except ImportError as error:
+        raise MissingExtraError("Answering from boosted trees", extra="serve") from error
+    return xgboost

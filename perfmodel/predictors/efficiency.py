@@ -1,0 +1,172 @@
+"""The roofline with a typical efficiency per operator class: the answer for unseen devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.nodes import OP_CLASSES, node_table
+from perfmodel.features.roofline import node_roofline
+from perfmodel.graph.workload import Workload
+from perfmodel.predictors.base import FloatArray, Predictor, Sample
+from perfmodel.predictors.checks import (
+    check_samples,
+    finite,
+    not_below_bound,
+    read_json,
+    unfitted,
+    write_json,
+)
+from perfmodel.predictors.step_calibration import non_negative_least_squares
+
+#: Assumed shares of the stated peak for kinds of device without any training data. They are
+#: an assumption, not a measurement: large products reach 50 to 70 % of a data-sheet peak and
+#: streaming operators 70 to 85 % of the data-sheet bandwidth.
+ASSUMED_EFFICIENCY: Mapping[str, float] = MappingProxyType(
+    {
+        "matmul": 0.55, "convolution": 0.45, "attention": 0.40, "recurrent": 0.20,
+        "normalization": 0.50, "softmax": 0.60, "pooling": 0.50, "elementwise": 0.75,
+        "reduction": 0.60, "movement": 0.65, "indexing": 0.30, "resampling": 0.30,
+        "creation": 0.75, "optimizer": 0.70, "view": 1.0, "other": 0.40,
+    }
+)  # fmt: skip
+#: Assumed time between two launches of an eager framework on a device without training data.
+ASSUMED_LAUNCH_S = 6e-6
+
+_EFFICIENCY_LIMITS = (0.005, 1.0)
+_PRIOR_SHARE = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypicalEfficiency:
+    """What one kind of device reaches.
+
+    Parameters
+    ----------
+    by_class : mapping of str to float
+        Share of the roofline rate that operators of a class reach, in (0, 1].
+    launch_s : float
+        Overhead of one node, in seconds.
+    """
+
+    by_class: Mapping[str, float]
+    launch_s: float
+
+
+ASSUMED = TypicalEfficiency(by_class=ASSUMED_EFFICIENCY, launch_s=ASSUMED_LAUNCH_S)
+
+
+@final
+class EfficiencyPredictor(Predictor):
+    """Divides the roofline of each class of operators by its typical efficiency.
+
+    ``T = sum_c roofline_c / efficiency_c + launch_s * nodes``, with one constant per operator
+    class and kind of device, fitted to whole steps by weighted non-negative least squares. A
+    kind of device that was never measured gets :data:`ASSUMED_EFFICIENCY`; there a launch runs
+    beside the device, and a node takes the longer of the two.
+    """
+
+    name: ClassVar[str] = "efficiency"
+
+    def __init__(self) -> None:
+        self.by_kind_: dict[str, TypicalEfficiency] | None = None
+
+    def fit(self, samples: Sequence[Sample]) -> Self:
+        """Fit the constants of every kind of device in the samples."""
+        check_samples(samples, least=1)
+        kinds = sorted({sample.workload.accelerator.kind for sample in samples})
+        self.by_kind_ = {
+            kind: _fit([s for s in samples if s.workload.accelerator.kind == kind])
+            for kind in kinds
+        }
+        return self
+
+    def knows(self, kind: str) -> bool:
+        """Tell whether the constants of a kind of device were learned."""
+        return self.by_kind_ is not None and kind in self.by_kind_
+
+    def predict(self, workloads: Sequence[Workload]) -> FloatArray:
+        """Return the sum of node times of each workload."""
+        times = np.array([self.predict_nodes(w).sum() for w in workloads], dtype=np.float64)
+        return not_below_bound(times, workloads)
+
+    def predict_nodes(self, workload: Workload) -> FloatArray:
+        """Return roofline over efficiency plus launch of each node."""
+        if self.by_kind_ is None:
+            raise unfitted(self.name)
+        kind = workload.accelerator.kind
+        typical = self.by_kind_.get(kind, ASSUMED)
+        table = node_table(workload.graph)
+        shares = np.array([typical.by_class[c.value] for c in OP_CLASSES])
+        work = node_roofline(workload).roofline_s / shares[np.asarray(table.cost.op_class)]
+        if kind in self.by_kind_:
+            return work + typical.launch_s
+        return np.where(table.is_view, 0.0, np.maximum(work, typical.launch_s))
+
+    def save(self, folder: Path) -> Mapping[str, Any]:
+        """Write the constants."""
+        if self.by_kind_ is None:
+            raise unfitted(self.name)
+        stored = {
+            kind: {"by_class": dict(t.by_class), "launch_s": t.launch_s}
+            for kind, t in self.by_kind_.items()
+        }
+        write_json(folder / "efficiency.json", stored)
+        return {"kinds": sorted(stored)}
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read the constants."""
+        path = folder / "efficiency.json"
+        predictor = cls()
+        predictor.by_kind_ = {kind: _read(value, path) for kind, value in read_json(path).items()}
+        return predictor
+
+
+def _read(value: Any, path: Path) -> TypicalEfficiency:
+    by_class = value.get("by_class") if isinstance(value, dict) else None
+    if not isinstance(by_class, dict) or set(by_class) != {c.value for c in OP_CLASSES}:
+        raise DamagedArtifactError(f"{path} does not hold one efficiency per operator class.")
+    low, high = _EFFICIENCY_LIMITS
+    return TypicalEfficiency(
+        by_class={name: finite(e, path, low=low, high=high) for name, e in by_class.items()},
+        launch_s=finite(value.get("launch_s"), path, low=0.0),
+    )
+
+
+def _fit(samples: Sequence[Sample]) -> TypicalEfficiency:
+    """Fit ``1 / efficiency`` per class to relative errors, drawn weakly to the assumed values."""
+    times = np.array([sample.step_time_s for sample in samples])
+    weights = np.array([sample.weight for sample in samples])
+    design = np.stack([_class_seconds(sample.workload) for sample in samples]) / times[:, None]
+    prior = np.array([1.0 / ASSUMED_EFFICIENCY[c.value] for c in OP_CLASSES] + [ASSUMED_LAUNCH_S])
+    # One row per unknown that says "as assumed", with the weight of a few samples.
+    rows = np.concatenate([design, np.diag(1.0 / prior)])
+    target = np.ones(len(rows))
+    pull = np.full(len(prior), _PRIOR_SHARE * weights.mean())
+    trust = weights
+    solution = prior
+    for _ in range(6):
+        solution = non_negative_least_squares(rows, target, np.concatenate([trust, pull]))
+        trust = weights / np.maximum(np.abs(design @ solution - 1.0), 0.1)
+        trust = trust * weights.sum() / trust.sum()
+    low, high = _EFFICIENCY_LIMITS
+    shares = np.clip(1.0 / np.maximum(solution[:-1], 1e-9), low, high)
+    by_class = dict(zip((c.value for c in OP_CLASSES), shares.tolist(), strict=True))
+    return TypicalEfficiency(by_class=by_class, launch_s=float(solution[-1]))
+
+
+def _class_seconds(workload: Workload) -> FloatArray:
+    """Roofline seconds of each class, and the number of nodes."""
+    table = node_table(workload.graph)
+    classes = np.asarray(table.cost.op_class, dtype=np.int64)
+    seconds = np.bincount(
+        classes, weights=node_roofline(workload).roofline_s, minlength=len(OP_CLASSES)
+    )
+    return np.append(seconds, float(table.node_count))

@@ -1,0 +1,84 @@
+"""The network behind the GNN predictor: message passing, then one time per node.
+
+For every node, from its embedding ``h_i`` after message passing over its producers and its
+consumers::
+
+    efficiency_i = sigmoid(a . h_i)                 in (0, 1)
+    overhead_i   = 1 us * exp(b . h_i)              > 0
+    t_i          = bound_i / efficiency_i + overhead_i
+    step         = exp(c . s) * sum_i count_i * t_i
+
+``bound_i`` is the lower bound of :mod:`perfmodel.features.roofline` and ``s`` the settings of
+the workload, so that only what physics does not say has to be learned.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch_geometric.nn import SAGEConv
+
+_OVERHEAD_UNIT_S = 1e-6
+_LOG_OVERHEAD = (-3.0, 16.0)
+_LOGIT = (-12.0, 12.0)
+
+
+class StepNetwork(nn.Module):
+    """Message passing over operators with an additive read-out.
+
+    Parameters
+    ----------
+    columns : int
+        Width of a node's feature row.
+    settings : int
+        How many of the last columns describe the workload, not the node.
+    hidden : int
+    rounds : int
+        Rounds of message passing.
+    """
+
+    mean: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, columns: int, settings: int, hidden: int, rounds: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.register_buffer("mean", torch.zeros(columns))
+        self.register_buffer("scale", torch.ones(columns))
+        self.encode = nn.Sequential(
+            nn.Linear(columns, hidden), nn.SiLU(), nn.Linear(hidden, hidden)
+        )
+        self.from_producers = nn.ModuleList(SAGEConv(hidden, hidden) for _ in range(rounds))
+        self.from_consumers = nn.ModuleList(SAGEConv(hidden, hidden) for _ in range(rounds))
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(rounds))
+        self.read_out = nn.Sequential(nn.Linear(hidden, hidden), nn.SiLU(), nn.Linear(hidden, 2))
+        self.step_factor = nn.Linear(settings, 1)
+        nn.init.zeros_(self.step_factor.weight)
+        nn.init.zeros_(self.step_factor.bias)
+        with torch.no_grad():
+            self.read_out[2].bias.copy_(torch.tensor([-1.0, 1.0]))
+
+    def node_times(
+        self,
+        x: torch.Tensor,
+        reads: torch.Tensor,
+        read_by: torch.Tensor,
+        bound_s: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the time of each node in seconds, shape (nodes,)."""
+        state = self.encode((x - self.mean) / self.scale)
+        for producers, consumers, norm in zip(
+            self.from_producers, self.from_consumers, self.norms, strict=True
+        ):
+            message = producers(state, reads) + consumers(state, read_by)
+            state = state + nn.functional.silu(norm(message))
+        logit, log_overhead = self.read_out(state).unbind(-1)
+        efficiency = torch.sigmoid(logit.clamp(*_LOGIT))
+        overhead = _OVERHEAD_UNIT_S * torch.exp(log_overhead.clamp(*_LOG_OVERHEAD))
+        return bound_s / efficiency + overhead
+
+    def log_factors(self, settings: torch.Tensor) -> torch.Tensor:
+        """Return the logarithm of step time over node times, shape (steps,)."""
+        count = self.settings
+        scaled = (settings - self.mean[-count:]) / self.scale[-count:]
+        return self.step_factor(scaled).squeeze(-1).clamp(-2.0, 2.0)

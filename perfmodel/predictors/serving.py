@@ -1,0 +1,424 @@
+"""A trained artefact, loaded and ready to answer.
+
+Needs numpy and XGBoost. The GNN member also needs torch; where it, or any other member, is
+absent or damaged, the rest answers with renormalised weights, with the wider interval that the
+rest alone has earned on held-out families, and says so.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.devices.codec import spec_from_dict
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import (
+    DamagedArtifactError,
+    InvalidInputError,
+    MissingExtraError,
+)
+from perfmodel.graph.workload import Workload
+from perfmodel.predictors.base import FloatArray, Predictor
+from perfmodel.predictors.checks import finite, not_below_bound, read_json
+from perfmodel.predictors.distance import Nearness, TrainingDistance
+from perfmodel.predictors.efficiency import EfficiencyPredictor
+from perfmodel.predictors.ensemble import read_weights
+from perfmodel.predictors.intervals import ConformalIntervals, HalfWidth
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.predictors.registry import predictor_class
+from perfmodel.predictors.stacking import mix
+from perfmodel.store.artifacts import Artifact, read_artifact
+from perfmodel.types import Basis
+
+#: Answers that are remembered, by workload.
+_REMEMBERED = 65_536
+#: Relative half-width of the interval around a measured time without a recorded spread.
+_LEAST_MEASURED_SPREAD = 0.02
+
+SERVING = "serving.json"
+MEASURED = "measured.json"
+FALLBACK = "efficiency"
+MEMBERS = "members"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Answers of every member for samples that it had not learned from.
+
+    Parameters
+    ----------
+    devices : tuple of str
+    times_s : ndarray, shape (samples,)
+    answers_s : mapping of str to ndarray
+    coverage : float
+    unseen : ndarray
+        Log residuals on devices that were left out in turn; empty with one device.
+    """
+
+    devices: tuple[str, ...]
+    times_s: FloatArray
+    answers_s: Mapping[str, FloatArray]
+    coverage: float
+    unseen: FloatArray
+
+    def intervals(self, weights: Mapping[str, float]) -> ConformalIntervals:
+        """Return the intervals that a mix of members has earned."""
+        answers = np.stack([self.answers_s[member] for member in weights], axis=1)
+        return ConformalIntervals.fit(
+            self.devices,
+            mix(answers, np.array(list(weights.values()))),
+            self.times_s,
+            coverage=self.coverage,
+            unseen=self.unseen if len(self.unseen) else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "devices": list(self.devices),
+            "times_s": self.times_s.tolist(),
+            "answers_s": {m: a.tolist() for m, a in self.answers_s.items()},
+            "coverage": self.coverage,
+            "unseen": self.unseen.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Any, path: Path) -> HeldOut:
+        """Read the answers back.
+
+        Raises
+        ------
+        DamagedArtifactError
+            Arrays that do not fit together, or times that are not finite and positive.
+        """
+        try:
+            held_out = cls(
+                devices=tuple(str(device) for device in stored["devices"]),
+                times_s=np.array(stored["times_s"], dtype=np.float64),
+                answers_s={
+                    str(m): np.array(a, dtype=np.float64) for m, a in stored["answers_s"].items()
+                },
+                coverage=finite(stored["coverage"], path, low=0.01, high=0.999),
+                unseen=np.array(stored["unseen"], dtype=np.float64),
+            )
+            columns = [held_out.times_s, *held_out.answers_s.values()]
+            for column in columns:
+                if column.shape != (len(held_out.devices),) or not np.all(column > 0):
+                    raise ValueError("its arrays do not fit together")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedArtifactError(f"{path} holds no held-out answers: {error}.") from error
+        return held_out
+
+
+class ServingModel:
+    """Answers step times from a trained artefact.
+
+    Made by :meth:`load`; safe to share between threads that only read.
+
+    Attributes
+    ----------
+    version : str
+        ``"<name>/<version>"``.
+    manifest : mapping
+        What training wrote: scores, data digest, library versions.
+    devices : mapping of str to AcceleratorSpec
+        Devices with training data, as they were measured.
+    absent : mapping of str to str
+        Members that do not answer, with the reason.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: str,
+        manifest: Mapping[str, Any],
+        devices: Mapping[str, AcceleratorSpec],
+        members: Mapping[str, Predictor],
+        weights: Mapping[str, float],
+        absent: Mapping[str, str],
+        held_out: HeldOut,
+        distance: TrainingDistance,
+        fallback: EfficiencyPredictor,
+        measured: Mapping[str, tuple[float, float]],
+    ) -> None:
+        self.version = version
+        self.manifest = manifest
+        self.devices = devices
+        self.absent = absent
+        self._members = members
+        self._all_weights = weights
+        self._weights = _renormalised(weights, tuple(members))
+        self._intervals = held_out.intervals(self._weights) if members else None
+        self._full = held_out.intervals(weights)
+        self._distance = distance
+        self._fallback = fallback
+        self._measured = measured
+        self._remembered: OrderedDict[tuple[Any, ...], Prediction] = OrderedDict()
+
+    @classmethod
+    def load(cls, folder: Path, *, without: Collection[str] = ()) -> ServingModel:
+        """Load a version of a model, leaving out members that are damaged or lack a library.
+
+        Parameters
+        ----------
+        folder : Path
+            ``models/<name>/<version>``.
+        without : collection of str
+            Members not to load (``("gnn",)`` saves importing torch).
+
+        Returns
+        -------
+        ServingModel
+
+        Raises
+        ------
+        DamagedArtifactError
+            The manifest or a file that all members share is damaged, or no member is left.
+        """
+        artifact = read_artifact(Path(folder))
+        for shared in (SERVING, MEASURED, f"{FALLBACK}/"):
+            artifact.check(shared)
+        path = artifact.folder / SERVING
+        state = read_json(path)
+        weights = read_weights(state.get("weights"), path)
+        members, absent = _load_members(artifact, weights, without)
+        if not members:
+            reasons = "; ".join(f"{m}: {reason}" for m, reason in absent.items())
+            raise DamagedArtifactError(f"No member of {artifact.name} can answer ({reasons}).")
+        return cls(
+            version=artifact.name,
+            manifest=artifact.manifest,
+            devices=_read_devices(state.get("devices"), path),
+            members=members,
+            weights=weights,
+            absent=absent,
+            held_out=HeldOut.from_dict(state.get("held_out"), path),
+            distance=TrainingDistance.from_dict(state.get("distance"), path),
+            fallback=EfficiencyPredictor.load(artifact.folder / FALLBACK),
+            measured=_read_measured(artifact.folder / MEASURED),
+        )
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the members that answer."""
+        return tuple(self._members)
+
+    def predict(
+        self, workloads: Sequence[Workload], *, node_times: bool = False
+    ) -> list[Prediction]:
+        """Return the step time of each workload; equal workloads are computed once.
+
+        Parameters
+        ----------
+        workloads : sequence of Workload
+            Answered together: many at once cost little more than one.
+        node_times : bool
+            Also split each answer over the nodes of its graph.
+
+        Returns
+        -------
+        list of Prediction
+            One per workload, in order.
+        """
+        keys = [(*_key(workload), node_times) for workload in workloads]
+        answers: dict[tuple[Any, ...], Prediction] = {}
+        missing: dict[tuple[Any, ...], Workload] = {}
+        for key, workload in zip(keys, workloads, strict=True):
+            known = self._remembered.get(key)
+            if known is None:
+                missing.setdefault(key, workload)
+            else:
+                answers[key] = known
+        if missing:
+            fresh = self._answer(list(missing.values()), node_times)
+            for key, prediction in zip(missing, fresh, strict=True):
+                answers[key] = self._remembered[key] = prediction
+            while len(self._remembered) > _REMEMBERED:
+                self._remembered.popitem(last=False)
+        return [answers[key] for key in keys]
+
+    def _answer(self, workloads: list[Workload], node_times: bool) -> list[Prediction]:
+        known = [self._as_measured(workload) for workload in workloads]
+        results: list[Prediction | None] = [None] * len(known)
+        learned = [i for i, w in enumerate(known) if w.accelerator.name in self.devices]
+        other = [i for i, w in enumerate(known) if w.accelerator.name not in self.devices]
+        for positions, answer in ((learned, self._learned), (other, self._analytical)):
+            chosen = [known[i] for i in positions]
+            if chosen:
+                for position, prediction in zip(positions, answer(chosen), strict=True):
+                    results[position] = prediction
+        found = [prediction for prediction in results if prediction is not None]
+        if node_times:
+            return [self._with_nodes(p, w) for p, w in zip(found, known, strict=True)]
+        return found
+
+    def _as_measured(self, workload: Workload) -> Workload:
+        """Put the device as it was at training time in the place of its namesake."""
+        spec = self.devices.get(workload.accelerator.name)
+        if spec is None or spec is workload.accelerator:
+            return workload
+        return replace(workload, accelerator=spec)
+
+    def _learned(self, workloads: list[Workload]) -> list[Prediction]:
+        answers = np.stack([p.predict(workloads) for p in self._members.values()], axis=1)
+        times = not_below_bound(mix(answers, np.array(list(self._weights.values()))), workloads)
+        places = self._distance.measure(workloads)
+        return [
+            self._one(workload, float(time_s), place)
+            for workload, time_s, place in zip(workloads, times, places, strict=True)
+        ]
+
+    def _one(self, workload: Workload, time_s: float, place: Nearness) -> Prediction:
+        measured = self._measured.get(workload.content_hash)
+        if measured is not None:
+            return self._from_measurement(*measured, place)
+        width = self._half_width(workload.accelerator.name, outside=place.outside)
+        return Prediction(
+            time_s=time_s,
+            low_s=time_s * float(np.exp(-width.log_half)),
+            high_s=time_s * float(np.exp(width.log_half)),
+            coverage=self._full.coverage,
+            basis=Basis.EXTRAPOLATED if place.outside else Basis.INTERPOLATED,
+            out_of_distribution=place.outside,
+            nearest=place.nearest,
+            model_version=self.version,
+            warnings=(*self._absence(), *width.warnings),
+        )
+
+    def _from_measurement(self, time_s: float, spread: float, place: Nearness) -> Prediction:
+        half = max(spread, 2 * _LEAST_MEASURED_SPREAD) / 2
+        return Prediction(
+            time_s=time_s,
+            low_s=time_s / (1.0 + half),
+            high_s=time_s * (1.0 + half),
+            coverage=self._full.coverage,
+            basis=Basis.MEASURED,
+            out_of_distribution=False,
+            nearest=place.nearest,
+            model_version=self.version,
+        )
+
+    def _half_width(self, device: str, *, outside: bool) -> HalfWidth:
+        """Interval of the members that answer, never narrower than that of all of them."""
+        assert self._intervals is not None
+        width = self._intervals.half_width(device, outside=outside)
+        full = self._full.half_width(device, outside=outside)
+        return replace(width, log_half=max(width.log_half, full.log_half))
+
+    def _absence(self) -> tuple[str, ...]:
+        lost = [m for m in self.absent if self._all_weights.get(m, 0.0) > 0]
+        if not lost:
+            return ()
+        listed = ", ".join(f"{member} ({self.absent[member]})" for member in lost)
+        return (f"Members that did not answer: {listed}",)
+
+    def _analytical(self, workloads: list[Workload]) -> list[Prediction]:
+        times = self._fallback.predict(workloads)
+        return [
+            self._one_analytical(workload, float(time_s))
+            for workload, time_s in zip(workloads, times, strict=True)
+        ]
+
+    def _one_analytical(self, workload: Workload, time_s: float) -> Prediction:
+        spec = workload.accelerator
+        width = self._full.half_width(spec.name)
+        learned = self._fallback.knows(spec.kind)
+        rests = (
+            f"efficiencies learned on other {spec.kind} devices"
+            if learned
+            else f"assumed efficiencies, for no {spec.kind} device was measured"
+        )
+        return Prediction(
+            time_s=time_s,
+            low_s=time_s * float(np.exp(-width.log_half)),
+            high_s=time_s * float(np.exp(width.log_half)),
+            coverage=self._full.coverage,
+            basis=Basis.ANALYTICAL,
+            out_of_distribution=True,
+            nearest=(),
+            model_version=self.version,
+            warnings=(f"Answered from the roofline with {rests}.", *width.warnings),
+        )
+
+    def _with_nodes(self, prediction: Prediction, workload: Workload) -> Prediction:
+        """Split an answer as the heaviest member that can would."""
+        predictors: list[Predictor] = [self._fallback]
+        if workload.accelerator.name in self.devices:
+            by_weight = sorted(self._members, key=lambda m: -self._weights[m])
+            predictors = [self._members[m] for m in by_weight] + predictors
+        for predictor in predictors:
+            times = predictor.predict_nodes(workload)
+            if times is not None and times.sum() > 0:
+                scaled = times * (prediction.time_s / times.sum())
+                return replace(prediction, node_times_s=tuple(scaled.tolist()))
+        return prediction
+
+
+def _key(workload: Workload) -> tuple[Any, ...]:
+    """Return everything that an answer depends on."""
+    spec = workload.accelerator
+    return (
+        workload.graph.content_hash,
+        workload.mode,
+        workload.batch_size,
+        workload.precision,
+        workload.memory_format,
+        workload.compiler,
+        workload.threads,
+        spec.name,
+        spec.bandwidth_bytes_per_s,
+        spec.cache_bytes,
+        spec.core_count,
+        tuple(sorted(spec.peak_flops.items())),
+    )
+
+
+def _renormalised(weights: Mapping[str, float], members: tuple[str, ...]) -> dict[str, float]:
+    left = {member: weights.get(member, 0.0) for member in members}
+    total = sum(left.values())
+    if total <= 0:
+        return dict.fromkeys(members, 1.0 / max(1, len(members)))
+    return {member: weight / total for member, weight in left.items()}
+
+
+def _load_members(
+    artifact: Artifact, weights: Mapping[str, float], without: Collection[str]
+) -> tuple[dict[str, Predictor], dict[str, str]]:
+    members: dict[str, Predictor] = {}
+    absent: dict[str, str] = {}
+    for member in weights:
+        if member in without:
+            absent[member] = "left out on request"
+            continue
+        try:
+            artifact.check(f"{MEMBERS}/{member}/")
+            predictor = predictor_class(member).load(artifact.folder / MEMBERS / member)
+        except (DamagedArtifactError, MissingExtraError) as error:
+            absent[member] = error.message
+            continue
+        members[member] = predictor
+    return members, absent
+
+
+def _read_devices(stored: Any, path: Path) -> dict[str, AcceleratorSpec]:
+    if not isinstance(stored, list) or not stored:
+        raise DamagedArtifactError(f"{path} names no devices.")
+    try:
+        specs = [spec_from_dict(plain) for plain in stored]
+    except InvalidInputError as error:
+        raise DamagedArtifactError(f"{path} holds a damaged device: {error}") from error
+    return {spec.name: spec for spec in specs}
+
+
+def _read_measured(path: Path) -> dict[str, tuple[float, float]]:
+    measured = {}
+    for key, pair in read_json(path).items():
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise DamagedArtifactError(f"{path} holds {pair!r} where a measured time belongs.")
+        measured[key] = (finite(pair[0], path, low=1e-12), finite(pair[1], path, low=0.0))
+    return measured

@@ -1,0 +1,203 @@
+"""From samples to an artefact that can be served."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.devices.codec import spec_to_dict
+from perfmodel.features.roofline import NODE_COLUMNS
+from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
+from perfmodel.predictors.base import FloatArray, Predictor, Sample
+from perfmodel.predictors.checks import check_samples, write_json
+from perfmodel.predictors.distance import TrainingDistance
+from perfmodel.predictors.efficiency import EfficiencyPredictor
+from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
+from perfmodel.predictors.folds import CrossFit, Progress, family_folds
+from perfmodel.predictors.registry import new_predictor
+from perfmodel.predictors.serving import FALLBACK, MEASURED, MEMBERS, SERVING, HeldOut
+from perfmodel.predictors.stacking import fit_weights, mix
+from perfmodel.store.artifacts import write_artifact
+from perfmodel.training.samples import data_digest
+from perfmodel.training.scores import score
+from perfmodel.training.splits import FOLDS
+
+_LIBRARIES = ("numpy", "xgboost-cpu", "torch", "torch-geometric", "safetensors")
+
+
+def train(
+    samples: Sequence[Sample],
+    out: Path,
+    *,
+    name: str = "default",
+    seed: int = 0,
+    members: Sequence[str] = DEFAULT_MEMBERS,
+    folds: int = FOLDS,
+    coverage: float = 0.9,
+    progress: Progress | None = None,
+) -> Path:
+    """Train an ensemble and write it as a new version of a model.
+
+    Every member is fitted ``folds`` times without a part of the families, for weights,
+    intervals and scores, and once on everything.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+    out : Path
+        The folder that holds all models.
+    name : str
+        Name of the model.
+    seed : int
+    members : sequence of str
+        Predictors that the ensemble mixes.
+    folds : int
+    coverage : float
+        Coverage of the intervals, in (0, 1).
+    progress : callable or None
+        Receives one line per finished fit.
+
+    Returns
+    -------
+    Path
+        ``out/<name>/<version>``.
+
+    Raises
+    ------
+    TrainingError
+        Too few samples or families.
+    StoreError
+        The artefact could not be written.
+    """
+    check_samples(samples, least=4)
+    cross = CrossFit(
+        samples, family_folds(samples, folds), lambda m: new_predictor(m, seed=seed), progress
+    )
+    answers = {member: cross.out_of_fold(member) for member in members}
+    held_out = _held_out(samples, answers, coverage)
+    stacked = np.stack(list(answers.values()), axis=1)
+    sample_weights = np.array([sample.weight for sample in samples])
+    weights = fit_weights(stacked, held_out.times_s, sample_weights)
+    fitted: dict[str, Predictor] = {}
+    for member in members:
+        fitted[member] = new_predictor(member, seed=seed).fit(samples)
+        if progress is not None:
+            progress(f"fitted {member} on all {len(samples)} samples")
+    by_member = dict(zip(members, weights.tolist(), strict=True))
+    files, facts = _files(samples, fitted, by_member, held_out)
+    scores = {m: score(samples, a).to_dict() for m, a in answers.items()}
+    scores["ensemble"] = score(samples, mix(stacked, weights)).to_dict()
+    manifest = _manifest(samples, name, seed, facts, by_member, scores)
+    return write_artifact(_version_folder(out / name, manifest), files, manifest)
+
+
+def _held_out(
+    samples: Sequence[Sample], answers: Mapping[str, FloatArray], coverage: float
+) -> HeldOut:
+    return HeldOut(
+        devices=tuple(sample.workload.accelerator.name for sample in samples),
+        times_s=np.array([sample.step_time_s for sample in samples]),
+        answers_s=answers,
+        coverage=coverage,
+        unseen=_leave_device_out(samples),
+    )
+
+
+def _leave_device_out(samples: Sequence[Sample]) -> FloatArray:
+    """Log residuals of the typical efficiencies on each device when it is left out."""
+    devices = [sample.workload.accelerator.name for sample in samples]
+    residuals: list[float] = []
+    if len(set(devices)) < 2:
+        return np.zeros(0)
+    for device in sorted(set(devices)):
+        others = [s for s, d in zip(samples, devices, strict=True) if d != device]
+        own = [s for s, d in zip(samples, devices, strict=True) if d == device]
+        answers = EfficiencyPredictor().fit(others).predict([s.workload for s in own])
+        times = np.array([s.step_time_s for s in own])
+        residuals.extend(np.log(answers / times).tolist())
+    return np.array(residuals)
+
+
+def _files(
+    samples: Sequence[Sample],
+    fitted: Mapping[str, Predictor],
+    weights: Mapping[str, float],
+    held_out: HeldOut,
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Write everything into a temporary folder and read it back as bytes."""
+    specs = {s.workload.accelerator.name: s.workload.accelerator for s in samples}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        facts = {m: dict(p.save(folder / MEMBERS / m)) for m, p in fitted.items()}
+        EfficiencyPredictor().fit(samples).save(folder / FALLBACK)
+        serving = {
+            "weights": dict(weights),
+            "devices": [spec_to_dict(spec) for _, spec in sorted(specs.items())],
+            "held_out": held_out.to_dict(),
+            "distance": TrainingDistance.fit(samples).to_dict(),
+        }
+        write_json(folder / SERVING, serving)
+        measured = {s.workload.content_hash: [s.step_time_s, s.spread] for s in samples}
+        write_json(folder / MEASURED, measured)
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    return files, facts
+
+
+def _manifest(
+    samples: Sequence[Sample],
+    name: str,
+    seed: int,
+    facts: Mapping[str, Any],
+    weights: Mapping[str, float],
+    scores: Mapping[str, Any],
+) -> dict[str, Any]:
+    now = datetime.datetime.now(datetime.UTC)
+    return {
+        "name": name,
+        "created_at": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "seed": seed,
+        "licence": "Apache-2.0",
+        "data": {
+            "digest": data_digest(samples),
+            "samples": len(samples),
+            "models": len({sample.model for sample in samples}),
+            "families": sorted({sample.family for sample in samples}),
+        },
+        "devices": sorted({sample.workload.accelerator.name for sample in samples}),
+        "schema": {
+            "version": SCHEMA_VERSION,
+            "workload_columns": list(COLUMNS),
+            "node_columns": list(NODE_COLUMNS),
+        },
+        "weights": dict(weights),
+        "members": {m: {k: v for k, v in f.items() if k != "columns"} for m, f in facts.items()},
+        "scores": {"split": "leave-family-out", "predictors": scores},
+        "libraries": _library_versions(),
+    }
+
+
+def _library_versions() -> dict[str, str]:
+    found = {}
+    for library in _LIBRARIES:
+        try:
+            found[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _version_folder(parent: Path, manifest: Mapping[str, Any]) -> Path:
+    """``<time>-<data digest>``: newest last by name, and tied to what was learned from."""
+    stamp = manifest["created_at"].translate({ord(c): None for c in "-:"})
+    version = f"{stamp}-{manifest['data']['digest'][:8]}"
+    folder, copy = parent / version, 2
+    while folder.exists():
+        folder, copy = parent / f"{version}.{copy}", copy + 1
+    return folder
