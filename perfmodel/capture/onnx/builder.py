@@ -177,7 +177,11 @@ class GraphBuilder:
         return results
 
     def emit_each(
-        self, op: str, inputs: Sequence[Value], outputs: Sequence[Spec], attrs: Mapping[str, AttrValue]
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        outputs: Sequence[Spec],
+        attrs: Mapping[str, AttrValue],
     ) -> list[Value]:
         """Add an operator over a list of tensors; ``_`` at the end of its name updates them.
 
@@ -283,5 +287,7 @@ class GraphBuilder:
     def build(self, source: Mapping[str, str]) -> Graph:
         """Return the Graph collected so far."""
         return Graph(
-            nodes=tuple(self.nodes), tensors=tuple(self.tensors), source=MappingProxyType(dict(source))
+            nodes=tuple(self.nodes),
+            tensors=tuple(self.tensors),
+            source=MappingProxyType(dict(source)),
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from perfmodel.capture.onnx.model import AttributeReference, OnnxNode
 from perfmodel.errors import UnsupportedOnnxError
 from perfmodel.graph.ir import AttrValue
 from perfmodel.types import Mode
+
+_NONE: Mapping[str, AttrValue] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +77,10 @@ class Call:
         """Return an argument on which shapes depend, as a list of integers."""
         values = self.known(position, what)
         if values.ndim > 1 or values.dtype.kind not in "iu":
-            raise self.error(f"takes its {what} from a tensor of shape {list(values.shape)} "
-                             f"{values.dtype}, where a list of integers belongs")
+            raise self.error(
+                f"takes its {what} from a tensor of shape {list(values.shape)} "
+                f"{values.dtype}, where a list of integers belongs"
+            )
         return [int(v) for v in values.reshape(-1)]
 
     def int_attr(self, name: str, default: int | None = None) -> int:
@@ -128,6 +133,7 @@ class Call:
         dtype: str | None = None,
         *,
         mark: str = "",
+        carried: Mapping[str, AttrValue] = _NONE,
         **attrs: AttrValue,
     ) -> Value:
         """Write a node with one result.
@@ -141,10 +147,15 @@ class Call:
             By default the widest float among the inputs, after autocast.
         mark : str
             Names a node that only prepares or finishes the work.
+        carried : mapping
+            Attributes, where they stand in a mapping already.
         **attrs
+            Attributes.
         """
         chosen = dtype or self.result_dtype(op, inputs)
-        return self.emit_many(op, inputs, [(tuple(shape), chosen)], mark=mark, **attrs)[0]
+        return self.emit_many(
+            op, inputs, [(tuple(shape), chosen)], mark=mark, carried=carried, **attrs
+        )[0]
 
     def emit_many(
         self,
@@ -154,11 +165,13 @@ class Call:
         *,
         mark: str = "",
         view: bool = False,
+        carried: Mapping[str, AttrValue] = _NONE,
         **attrs: AttrValue,
     ) -> list[Value]:
         """Write a node with several results."""
         name = f"{self.name}{NAME_MARK}{mark}" if mark else self.name
-        return self.builder.emit(op, inputs, outputs, attrs, name=name, view=view)
+        both = {**carried, **attrs}
+        return self.builder.emit(op, inputs, outputs, both, name=name, view=view)
 
     def view(
         self, op: str, value: Value, shape: Sequence[int], *, mark: str = "", **attrs: AttrValue
@@ -166,7 +179,7 @@ class Call:
         """Write a node whose result shares its input's storage."""
         placed = self.builder.placed(value)
         spec = (tuple(shape), placed.dtype)
-        return self.emit_many(op, [placed], [spec], mark=mark, view=True, **attrs)[0]
+        return self.emit_many(op, [placed], [spec], mark=mark, view=True, carried=attrs)[0]
 
     def cast(self, value: Value, dtype: str, *, mark: str = "") -> Value:
         """Write a copy in another type."""

@@ -35,14 +35,17 @@ def _loop(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
     body = _body(call, "body")
     trips, condition = call.optional(0), call.optional(1)
     if trips is None or trips.known is None or trips.size != 1:
-        raise call.error("runs a number of times that depends on data; make its trip count constant")
-    if condition is not None and condition.known is None:
+        raise call.error(
+            "runs a number of times that depends on data; make its trip count constant"
+        )
+    start = None if condition is None else condition.known
+    if condition is not None and (start is None or start.size != 1):
         raise call.error("starts on a condition that depends on data")
     states = [call.input(p) for p in range(2, len(call.inputs))]
     if len(body.inputs) != len(states) + 2 or len(body.outputs) < len(states) + 1:
         raise call.error("has a body whose inputs and outputs do not fit")
     stacks: list[list[Value]] = [[] for _ in body.outputs[len(states) + 1 :]]
-    running = condition is None or bool(condition.known.reshape(-1)[0])
+    running = start is None or bool(start.reshape(-1)[0])
     for iteration in range(int(trips.known.reshape(-1)[0])):
         if not running:
             break
@@ -50,9 +53,10 @@ def _loop(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
         flag = known_value(np.array(True))
         prefix = f"{call.name}/{iteration}"
         results = tracer.subgraph(body, frame, [step, flag, *states], prefix)
-        if results[0].known is None or results[0].size != 1:
+        flags = results[0].known
+        if flags is None or flags.size != 1:
             raise call.error("stops on a condition that depends on data")
-        running = bool(results[0].known.reshape(-1)[0])
+        running = bool(flags.reshape(-1)[0])
         states = results[1 : len(states) + 1]
         for stack, value in zip(stacks, results[len(states) + 1 :], strict=True):
             stack.append(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from perfmodel.capture.onnx.dtypes import DTYPE_OF_ONNX, NUMPY_OF_DTYPE
 from perfmodel.capture.onnx.model import OnnxTensor
 from perfmodel.types import Role
 
-Fold = Callable[[Call, Sequence[np.ndarray]], "np.ndarray | Sequence[np.ndarray] | None"]
+#: A rule gets the call and its arguments' elements.
+Fold = Callable[[Call, Sequence[np.ndarray]], Any]
 
 FOLDS: dict[str, Fold] = {}
 
@@ -95,7 +97,7 @@ def _folds(*ops: str) -> Callable[[Fold], Fold]:
     return enter
 
 
-_ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Equal": np.equal, "Less": np.less,
     "Greater": np.greater, "LessOrEqual": np.less_equal, "GreaterOrEqual": np.greater_equal,
     "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Not": np.logical_not,
@@ -106,7 +108,7 @@ _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
 
 
 @_folds(*_ELEMENTWISE)
-def _elementwise(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _elementwise(call: Call, args: Sequence[np.ndarray]) -> Any:
     shape = np.broadcast_shapes(*(a.shape for a in args))
     if math.prod(shape) > call.limits.max_constant_elements:
         return None
@@ -122,7 +124,7 @@ def _elementwise(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 @_folds("Div", "Mod", "Pow")
-def _arithmetic(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _arithmetic(call: Call, args: Sequence[np.ndarray]) -> Any:
     left, right = args
     if math.prod(np.broadcast_shapes(left.shape, right.shape)) > call.limits.max_constant_elements:
         return None
@@ -140,18 +142,18 @@ def _arithmetic(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 @_folds("Cast")
-def _cast(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _cast(call: Call, args: Sequence[np.ndarray]) -> Any:
     dtype = NUMPY_OF_DTYPE.get(DTYPE_OF_ONNX.get(call.int_attr("to"), ""))
     return None if dtype is None else args[0].astype(dtype)
 
 
 @_folds("Identity")
-def _identity(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
+def _identity(call: Call, args: Sequence[np.ndarray]) -> Any:
     return args[0]
 
 
 @_folds("Concat")
-def _concat(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _concat(call: Call, args: Sequence[np.ndarray]) -> Any:
     if len(args) < len(call.inputs):
         return None
     if sum(a.size for a in args) > call.limits.max_constant_elements:
@@ -160,7 +162,7 @@ def _concat(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 @_folds("Gather")
-def _gather(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _gather(call: Call, args: Sequence[np.ndarray]) -> Any:
     data, indices = args
     axis = call.int_attr("axis", 0)
     size = indices.size * data.size // max(data.shape[axis], 1)
@@ -170,19 +172,19 @@ def _gather(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 @_folds("Reshape", "Squeeze", "Unsqueeze", "Flatten")
-def _reshape(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
+def _reshape(call: Call, args: Sequence[np.ndarray]) -> Any:
     from perfmodel.capture.onnx.rules.movement import reshaped
 
     return args[0].reshape(reshaped(call))
 
 
 @_folds("Transpose")
-def _transpose(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
+def _transpose(call: Call, args: Sequence[np.ndarray]) -> Any:
     return np.transpose(args[0], call.ints_attr("perm"))
 
 
 @_folds("Slice")
-def _slice(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
+def _slice(call: Call, args: Sequence[np.ndarray]) -> Any:
     from perfmodel.capture.onnx.rules.movement import slices_of
 
     cut = [slice(None)] * args[0].ndim
@@ -192,7 +194,7 @@ def _slice(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
 
 
 @_folds("Split")
-def _split(call: Call, args: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+def _split(call: Call, args: Sequence[np.ndarray]) -> Any:
     from perfmodel.capture.onnx.rules.movement import split_sizes
 
     axis, sizes = split_sizes(call)
@@ -200,7 +202,7 @@ def _split(call: Call, args: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
 
 
 @_folds("Range")
-def _range(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _range(call: Call, args: Sequence[np.ndarray]) -> Any:
     start, limit, delta = (a.reshape(-1)[0] for a in args)
     count = max(0, math.ceil((float(limit) - float(start)) / float(delta)))
     if count > call.limits.max_constant_elements:
@@ -209,7 +211,7 @@ def _range(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 @_folds("ConstantOfShape")
-def _constant_of_shape(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _constant_of_shape(call: Call, args: Sequence[np.ndarray]) -> Any:
     shape = [int(e) for e in args[0]]
     if math.prod(shape) > call.limits.max_constant_elements or len(shape) > call.limits.max_rank:
         return None
@@ -222,7 +224,7 @@ def _constant_of_shape(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | N
 
 
 @_folds("Expand")
-def _expand(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _expand(call: Call, args: Sequence[np.ndarray]) -> Any:
     shape = np.broadcast_shapes(args[0].shape, tuple(int(e) for e in args[1]))
     if math.prod(shape) > call.limits.max_constant_elements:
         return None
@@ -230,7 +232,7 @@ def _expand(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 @_folds("Tile")
-def _tile(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _tile(call: Call, args: Sequence[np.ndarray]) -> Any:
     repeats = [int(r) for r in args[1]]
     if args[0].size * math.prod(repeats) > call.limits.max_constant_elements:
         return None
@@ -238,8 +240,8 @@ def _tile(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 @_folds("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
-def _reduce(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
-    function = {"ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max,
+def _reduce(call: Call, args: Sequence[np.ndarray]) -> Any:
+    function: Any = {"ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max,
                 "ReduceMin": np.min}[call.node.op]  # fmt: skip
     axes = [int(a) for a in args[1]] if len(args) > 1 else call.ints_attr("axes")
     if not axes and call.int_attr("noop_with_empty_axes", 0):
@@ -250,19 +252,19 @@ def _reduce(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
 
 
 @_folds("NonZero")
-def _nonzero(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
+def _nonzero(call: Call, args: Sequence[np.ndarray]) -> Any:
     return np.array(np.nonzero(args[0]), np.int64)
 
 
 @_folds("CumSum")
-def _cumsum(call: Call, args: Sequence[np.ndarray]) -> np.ndarray | None:
+def _cumsum(call: Call, args: Sequence[np.ndarray]) -> Any:
     if call.int_attr("exclusive", 0) or call.int_attr("reverse", 0):
         return None
     return np.cumsum(args[0], int(args[1].reshape(-1)[0])).astype(args[0].dtype)
 
 
 @_folds("ScatterND")
-def _scatter_nd(call: Call, args: Sequence[np.ndarray]) -> np.ndarray:
+def _scatter_nd(call: Call, args: Sequence[np.ndarray]) -> Any:
     data, indices, updates = args
     result = data.copy()
     result[tuple(np.moveaxis(indices, -1, 0))] = updates

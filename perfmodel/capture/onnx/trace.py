@@ -114,7 +114,9 @@ class Tracer:
             frame.scope[name] = stored_value(tensor)
         for node in graph.nodes:
             self.node(node, frame)
-        return [self.lookup(v.name, frame, f"an output of graph {graph.name!r}") for v in graph.outputs]
+        return [
+            self.lookup(v.name, frame, f"an output of graph {graph.name!r}") for v in graph.outputs
+        ]
 
     def subgraph(
         self, graph: OnnxGraph, frame: Frame, arguments: list[Value], prefix: str
@@ -246,7 +248,9 @@ def stored_value(tensor: OnnxTensor) -> Value:
     parameters and buffers apart), so are 8-bit and narrower integers, which are quantised
     weights; the rest are constants.
     """
-    weight = is_float(tensor.dtype) or tensor.dtype.startswith(("int4", "uint4", "int8", "uint8", "float8"))
+    weight = is_float(tensor.dtype) or tensor.dtype.startswith(
+        ("int4", "uint4", "int8", "uint8", "float8")
+    )
     role = Role.PARAMETER if weight and tensor.shape else Role.CONSTANT
     return Value(tensor.shape, tensor.dtype, known=tensor.values, role=role)
 

@@ -130,9 +130,7 @@ def _differentiate(
             "training step from PyTorch.",
             pointer="/mode",
         )
-    step = Backward(
-        node=node, grads=reached, wanted=wanted, builder=builder, made_by=made_by
-    )
+    step = Backward(node=node, grads=reached, wanted=wanted, builder=builder, made_by=made_by)
     result = rule(step)
     found = [result] if isinstance(result, Value) else list(result)
     for index, needed, grad in zip(node.inputs, wanted, found, strict=False):

@@ -138,13 +138,11 @@ def unknown_operator(
     present = [spec for spec in specs if spec is not None]
     domain = f"{call.node.domain}::" if call.node.domain else ""
     op = f"onnx::{domain}{call.node.op}"
-    values = iter(call.emit_many(op, call.inputs, present, **_plain_attrs(call)))
+    values = iter(call.emit_many(op, call.inputs, present, carried=_plain_attrs(call)))
     return [next(values) if spec is not None else None for spec in specs]
 
 
-def _declared(
-    name: str, declared: Mapping[str, OnnxValueInfo], binding: Binding
-) -> Spec | None:
+def _declared(name: str, declared: Mapping[str, OnnxValueInfo], binding: Binding) -> Spec | None:
     info = declared.get(name)
     if info is None or info.dtype is None:
         return None
@@ -156,8 +154,7 @@ def _plain_attrs(call: Call) -> dict[str, AttrValue]:
     plain: dict[str, AttrValue] = {}
     for name, value in call.attrs.items():
         scalars = value if isinstance(value, tuple) else (value,)
-        reserved = name in ("op", "inputs", "outputs", "mark", "view")
-        if not reserved and all(isinstance(v, int | float | str) for v in scalars):
+        if all(isinstance(v, int | float | str) for v in scalars):
             plain[name] = value  # type: ignore[assignment]
     return plain
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from perfmodel.capture.onnx.builder import NAME_MARK, GraphBuilder, Spec, Value, onnx_node_name
 from perfmodel.graph.ir import AttrValue, Node
+
+_NONE: Mapping[str, AttrValue] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,22 +68,42 @@ class Backward:
         inputs: Sequence[Value | None],
         shape: Sequence[int],
         dtype: str | None = None,
+        *,
+        carried: Mapping[str, AttrValue] = _NONE,
         **attrs: AttrValue,
     ) -> Value:
-        """Write a node with one result, by default of the first input's type."""
+        """Write a node with one result, by default of the first input's type.
+
+        ``carried`` are attributes taken over from the forward node.
+        """
         chosen = dtype or next((v.dtype for v in inputs if v is not None), "float32")
-        return self.emit_many(op, inputs, [(tuple(shape), chosen)], **attrs)[0]
+        return self.emit_many(op, inputs, [(tuple(shape), chosen)], carried=carried, **attrs)[0]
 
     def emit_many(
-        self, op: str, inputs: Sequence[Value | None], outputs: Sequence[Spec], **attrs: AttrValue
+        self,
+        op: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Spec],
+        *,
+        carried: Mapping[str, AttrValue] = _NONE,
+        **attrs: AttrValue,
     ) -> list[Value]:
         """Write a node with several results."""
-        return self.builder.emit(op, inputs, outputs, attrs, name=self._name)
+        return self.builder.emit(op, inputs, outputs, {**carried, **attrs}, name=self._name)
 
-    def view(self, op: str, value: Value, shape: Sequence[int], **attrs: AttrValue) -> Value:
+    def view(
+        self,
+        op: str,
+        value: Value,
+        shape: Sequence[int],
+        *,
+        carried: Mapping[str, AttrValue] = _NONE,
+        **attrs: AttrValue,
+    ) -> Value:
         """Write a node whose result shares its input's storage."""
         spec = (tuple(shape), value.dtype)
-        return self.builder.emit(op, [value], [spec], attrs, name=self._name, view=True)[0]
+        both = {**carried, **attrs}
+        return self.builder.emit(op, [value], [spec], both, name=self._name, view=True)[0]
 
     def viewed(self, value: Value, shape: Sequence[int]) -> Value:
         """Write a view of another shape; none where the shape is right already."""

@@ -18,8 +18,7 @@ _OF_OUTPUT = ("sigmoid", "tanh")
 @differentiates(*_OF_INPUT)
 def _of_input(step: Backward) -> Value:
     x = step.input(0)
-    attrs = dict(step.node.attrs)
-    return step.emit(f"{step.node.op}_backward", [step.grad, x], x.shape, **attrs)
+    return step.emit(f"{step.node.op}_backward", [step.grad, x], x.shape, carried=step.node.attrs)
 
 
 @differentiates(*_OF_OUTPUT)
@@ -152,10 +151,9 @@ def _div(step: Backward) -> Sequence[Value | None]:
 def _pow(step: Backward) -> Sequence[Value | None]:
     base, shape = step.input(0), step.grad.shape
     exponent = step.inputs[1:]
-    attrs = dict(step.node.attrs)
     first = second = None
     if step.wanted[0]:
-        lower = step.emit("pow", [base, *exponent], shape, **attrs)
+        lower = step.emit("pow", [base, *exponent], shape, carried=step.node.attrs)
         scaled = step.emit("mul", [lower, *exponent], shape)
         first = step.summed_to(_times(step, step.grad, scaled), base.shape)
     if exponent and step.wanted[1]:
@@ -212,7 +210,7 @@ def _times(step: Backward, left: Value, right: Value) -> Value:
 
 
 def _scaled(step: Backward, op: str) -> Value:
-    return step.emit(op, [step.grad], step.grad.shape, **dict(step.node.attrs))
+    return step.emit(op, [step.grad], step.grad.shape, carried=step.node.attrs)
 
 
 def _operands(step: Backward) -> list[tuple[Value, bool]]:

@@ -67,4 +67,4 @@ def _into_zeros(step: Backward, op: str, indices: Value) -> Value:
     x = step.input(0)
     zeros = step.zeros(x.shape, step.grad.dtype)
     attrs = {k: v for k, v in step.node.attrs.items() if k == "dim"}
-    return step.emit(op, [zeros, indices, step.grad], x.shape, step.grad.dtype, **attrs)
+    return step.emit(op, [zeros, indices, step.grad], x.shape, step.grad.dtype, carried=attrs)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfmodel.capture.onnx.builder import Spec, Value
 from perfmodel.capture.onnx.gradients.base import Backward, differentiates
+from perfmodel.graph.ir import AttrValue
 
 
 def _masked(
     step: Backward, op: str, inputs: Sequence[Value | None], values: Sequence[Value],
-    wanted: Sequence[bool], **attrs: object,
+    wanted: Sequence[bool], *, carried: Mapping[str, AttrValue] | None = None, **attrs: AttrValue,
 ) -> list[Value | None]:  # fmt: skip
     """Write a backward operator that returns only the gradients its ``output_mask`` asks for."""
-    specs: list[Spec] = [
-        (v.shape, v.dtype) for v, w in zip(values, wanted, strict=True) if w
-    ]
+    specs: list[Spec] = [(v.shape, v.dtype) for v, w in zip(values, wanted, strict=True) if w]
     mask = (*wanted, *[False] * (3 - len(wanted)))[:3]
-    found = iter(step.emit_many(op, inputs, specs, output_mask=mask, **attrs))  # type: ignore[arg-type]
+    found = iter(
+        step.emit_many(op, inputs, specs, output_mask=mask, carried=carried or {}, **attrs)
+    )
     return [next(found) if w else None for w in wanted]
 
 
@@ -26,7 +27,7 @@ def _convolution(step: Backward) -> Sequence[Value | None]:
     x, weight, *bias = step.inputs
     return _masked(
         step, "convolution_backward", [step.grad, x, weight], step.inputs, step.wanted,
-        bias_sizes=bias[0].shape if bias else (0,), **step.node.attrs,
+        bias_sizes=bias[0].shape if bias else (0,), carried=step.node.attrs,
     )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def _group_norm(step: Backward) -> Sequence[Value | None]:
     return _masked(
         step, "native_group_norm_backward",
         [step.grad, x, step.output(1), step.output(2), weight],
-        step.inputs, step.wanted, **attrs,
+        step.inputs, step.wanted, carried=attrs,
     )  # fmt: skip
 
 
@@ -104,9 +105,9 @@ def _attention(step: Backward) -> Sequence[Value | None]:
 def _recurrent(step: Backward) -> Sequence[Value | None]:
     grads = step.emit_many(
         f"{step.node.op}_backward",
-        [*step.inputs, step.output(0), step.grad],
+        [*step.inputs, step.output(0), step.grad, step.output(len(step.node.outputs) - 1)],
         [(v.shape, v.dtype) for v in step.inputs],
-        **dict(step.node.attrs),
+        carried=step.node.attrs,
     )
     return [g if w else None for g, w in zip(grads, step.wanted, strict=True)]
 
@@ -114,16 +115,14 @@ def _recurrent(step: Backward) -> Sequence[Value | None]:
 @differentiates("max_pool2d_with_indices", "max_pool3d_with_indices")
 def _max_pool(step: Backward) -> Value:
     x = step.input(0)
-    attrs = dict(step.node.attrs)
     inputs = [step.grad, x, step.output(1)]
-    return step.emit(f"{step.node.op}_backward", inputs, x.shape, **attrs)
+    return step.emit(f"{step.node.op}_backward", inputs, x.shape, carried=step.node.attrs)
 
 
 @differentiates("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _average_pool(step: Backward) -> Value:
     x = step.input(0)
-    attrs = dict(step.node.attrs)
-    return step.emit(f"{step.node.op}_backward", [step.grad, x], x.shape, **attrs)
+    return step.emit(f"{step.node.op}_backward", [step.grad, x], x.shape, carried=step.node.attrs)
 
 
 @differentiates(
@@ -132,5 +131,10 @@ def _average_pool(step: Backward) -> Value:
 )  # fmt: skip
 def _upsample(step: Backward) -> Value:
     x = step.input(0)
-    attrs = dict(step.node.attrs)
-    return step.emit(f"{step.node.op}_backward", [step.grad], x.shape, input_size=x.shape, **attrs)
+    return step.emit(
+        f"{step.node.op}_backward",
+        [step.grad],
+        x.shape,
+        input_size=x.shape,
+        carried=step.node.attrs,
+    )

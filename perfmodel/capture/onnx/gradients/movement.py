@@ -21,7 +21,7 @@ def _t(step: Backward) -> Value:
 
 @differentiates("transpose")
 def _transpose(step: Backward) -> Value:
-    return step.view("transpose", step.grad, step.input(0).shape, **dict(step.node.attrs))
+    return step.view("transpose", step.grad, step.input(0).shape, carried=step.node.attrs)
 
 
 @differentiates("permute")
@@ -39,15 +39,17 @@ def _expand(step: Backward) -> Value:
 @differentiates("select")
 def _select(step: Backward) -> Value:
     x = step.input(0)
-    attrs = dict(step.node.attrs)
-    return step.emit("select_backward", [step.grad], x.shape, input_sizes=x.shape, **attrs)
+    return step.emit(
+        "select_backward", [step.grad], x.shape, input_sizes=x.shape, carried=step.node.attrs
+    )
 
 
 @differentiates("slice")
 def _slice(step: Backward) -> Value:
     x = step.input(0)
-    attrs = dict(step.node.attrs)
-    return step.emit("slice_backward", [step.grad], x.shape, input_sizes=x.shape, **attrs)
+    return step.emit(
+        "slice_backward", [step.grad], x.shape, input_sizes=x.shape, carried=step.node.attrs
+    )
 
 
 @differentiates("split_with_sizes")
@@ -68,9 +70,7 @@ def _cat(step: Backward) -> Sequence[Value | None]:
         end = start + value.shape[dim]
         part = None
         if wanted:
-            part = step.view(
-                "slice", step.grad, value.shape, dim=dim, start=start, end=end, step=1
-            )
+            part = step.view("slice", step.grad, value.shape, dim=dim, start=start, end=end, step=1)
         grads.append(part)
         start = end
     return grads
@@ -87,7 +87,7 @@ def _stack(step: Backward) -> Sequence[Value | None]:
 
 @differentiates("flip")
 def _flip(step: Backward) -> Value:
-    return step.emit("flip", [step.grad], step.grad.shape, **dict(step.node.attrs))
+    return step.emit("flip", [step.grad], step.grad.shape, carried=step.node.attrs)
 
 
 @differentiates("repeat")
@@ -104,24 +104,23 @@ def _pad(step: Backward) -> Value:
     return step.emit("constant_pad_nd", [step.grad], step.input(0).shape, pad=pad, value=0)
 
 
-@differentiates(
-    *(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3))
-)
+@differentiates(*(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def _mirror(step: Backward) -> Value:
     x = step.input(0)
-    attrs = dict(step.node.attrs)
-    return step.emit(f"{step.node.op}_backward", [step.grad, x], x.shape, **attrs)
+    return step.emit(f"{step.node.op}_backward", [step.grad, x], x.shape, carried=step.node.attrs)
 
 
 @differentiates("pixel_shuffle", "pixel_unshuffle")
 def _pixels(step: Backward) -> Value:
     back = "pixel_unshuffle" if step.node.op == "pixel_shuffle" else "pixel_shuffle"
     x = step.input(0)
-    factor = round(math.sqrt(max(x.shape[1], step.grad.shape[1]) / min(x.shape[1], step.grad.shape[1])))
+    factor = round(
+        math.sqrt(max(x.shape[1], step.grad.shape[1]) / min(x.shape[1], step.grad.shape[1]))
+    )
     key = "downscale_factor" if back == "pixel_unshuffle" else "upscale_factor"
-    return step.emit(back, [step.grad], x.shape, **{key: factor})
+    return step.emit(back, [step.grad], x.shape, carried={key: factor})
 
 
 @differentiates("tril", "triu")
 def _triangle(step: Backward) -> Value:
-    return step.emit(step.node.op, [step.grad], step.grad.shape, **dict(step.node.attrs))
+    return step.emit(step.node.op, [step.grad], step.grad.shape, carried=step.node.attrs)

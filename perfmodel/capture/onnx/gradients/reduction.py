@@ -52,8 +52,9 @@ def _norm(step: Backward) -> Value:
     if step.node.attrs.get("ord") == 1:
         direction = step.emit("sgn", [x], x.shape)
         return step.emit("mul", [direction, _kept(step, step.grad)], x.shape)
-    ratio = step.emit("div", [_kept(step, step.grad), _kept(step, step.output(0))],
-                      _kept(step, step.grad).shape)
+    ratio = step.emit(
+        "div", [_kept(step, step.grad), _kept(step, step.output(0))], _kept(step, step.grad).shape
+    )
     return step.emit("mul", [x, ratio], x.shape)
 
 

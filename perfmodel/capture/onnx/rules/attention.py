@@ -95,9 +95,7 @@ def _multi_head(call: Call) -> Sequence[Value | None]:
     if bias is not None:
         raise call.error("adds a bias to query, key and value, which is not supported")
     query = heads_first(call, query, own)
-    key, value = (
-        v if v.rank == 4 else heads_first(call, v, shared) for v in (key, value)
-    )
+    key, value = (v if v.rank == 4 else heads_first(call, v, shared) for v in (key, value))
     past = (3, 4) if grouped else (6, 7)
     key = _appended(call, call.optional(past[0]), key)
     value = _appended(call, call.optional(past[1]), value)

@@ -186,9 +186,7 @@ def _transposed_outputs(call: Call, window: Window, full: list[int]) -> list[int
     elif call.text_attr("auto_pad", "NOTSET").startswith("SAME"):
         outputs = [e * s for e, s in zip(window.extents, window.stride, strict=True)]
     else:
-        outputs = [
-            f - b - a for f, b, a in zip(full, window.before, window.after, strict=True)
-        ]
+        outputs = [f - b - a for f, b, a in zip(full, window.before, window.after, strict=True)]
     if len(outputs) != len(full) or min(outputs) < 1:
         raise call.error(f"has the result extents {outputs}")
     return outputs

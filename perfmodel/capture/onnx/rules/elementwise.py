@@ -37,7 +37,7 @@ _CHAINED = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
 
 def unary(call: Call, op: str, value: Value, *, mark: str = "", **attrs: AttrValue) -> Value:
     """Write an operator that keeps shape and type."""
-    return call.emit(op, [value], value.shape, mark=mark, **attrs)
+    return call.emit(op, [value], value.shape, mark=mark, carried=attrs)
 
 
 def binary(call: Call, op: str, left: Value, right: Value, *, mark: str = "") -> Value:
@@ -156,7 +156,8 @@ def _softsign(call: Call) -> Value:
 @translates("ThresholdedRelu")
 def _threshold(call: Call) -> Value:
     alpha = call.float_attr("alpha", 1.0)
-    return unary(call, "threshold", call.input(0), threshold=alpha, value=0.0)
+    x = call.input(0)
+    return call.emit("threshold", [x], x.shape, carried={"threshold": alpha, "value": 0.0})
 
 
 @translates("Shrink")
@@ -201,7 +202,7 @@ def _clip(call: Call) -> Value:
     if (low, high) == (0.0, 6.0):
         return unary(call, "hardtanh", call.input(0), min_val=0.0, max_val=6.0)
     limits = {k: v for k, v in (("min", low), ("max", high)) if v is not None}
-    return unary(call, "clamp", call.input(0), **limits)
+    return call.emit("clamp", [call.input(0)], call.input(0).shape, carried=limits)
 
 
 def _bound(call: Call, position: int, name: str) -> Value | float | None:

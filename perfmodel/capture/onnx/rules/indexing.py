@@ -121,8 +121,6 @@ def _chosen_dtype(call: Call, default: str) -> str:
     return DTYPE_OF_ONNX.get(number, default) if number else default
 
 
-def _made(
-    call: Call, op: str, shape: tuple[int, ...], dtype: str, **attrs: AttrValue
-) -> Value:
+def _made(call: Call, op: str, shape: tuple[int, ...], dtype: str, **attrs: AttrValue) -> Value:
     held = retyped(dtype, call.builder.precision) if is_float(dtype) else dtype
-    return call.emit(op, [], shape, held, **attrs)
+    return call.emit(op, [], shape, held, carried=attrs)

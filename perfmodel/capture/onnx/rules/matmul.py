@@ -39,7 +39,9 @@ def product(call: Call, left: Value, right: Value, dtype: str | None = None) -> 
         out = product(call, left, viewed(call, right, (*right.shape, 1)), dtype)
         return viewed(call, out, out.shape[:-1])
     if left.shape[-1] != right.shape[-2]:
-        raise call.error(f"multiplies {list(left.shape)} by {list(right.shape)}: inner extents differ")
+        raise call.error(
+            f"multiplies {list(left.shape)} by {list(right.shape)}: inner extents differ"
+        )
     if right.rank == 2:
         rows = math.prod(left.shape[:-1])
         flat = viewed(call, left, (rows, left.shape[-1]))
@@ -88,21 +90,25 @@ def _gemm(call: Call) -> Value:
     if call.opset < 7 and left.rank > 2:
         left = viewed(call, left, (left.shape[0], math.prod(left.shape[1:])))
     if left.rank != 2 or right.rank != 2:
-        raise call.error(f"multiplies {list(left.shape)} by {list(right.shape)}; both must be matrices")
+        raise call.error(
+            f"multiplies {list(left.shape)} by {list(right.shape)}; both must be matrices"
+        )
     if call.int_attr("transA", 0):
         left = transposed(call, left)
     if call.int_attr("transB", 0):
         right = transposed(call, right)
     shape = (left.shape[0], right.shape[1])
     if left.shape[1] != right.shape[0]:
-        raise call.error(f"multiplies {list(left.shape)} by {list(right.shape)}: inner extents differ")
+        raise call.error(
+            f"multiplies {list(left.shape)} by {list(right.shape)}: inner extents differ"
+        )
     if bias is None:
         out = call.emit("mm", [left, right], shape)
     else:
         if broadcast(call, shape, bias.shape) != shape:
             raise call.error(f"adds a bias of shape {list(bias.shape)} to {list(shape)}")
         factors = {"alpha": call.float_attr("alpha", 1.0), "beta": call.float_attr("beta", 1.0)}
-        out = call.emit("addmm", [bias, left, right], shape, **factors)
+        out = call.emit("addmm", [bias, left, right], shape, carried=factors)
     return activated(call, out)
 
 

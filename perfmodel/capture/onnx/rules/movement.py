@@ -10,7 +10,6 @@ from perfmodel.capture.onnx.call import Call, translates
 from perfmodel.capture.onnx.rules.elementwise import broadcast
 
 
-
 def ints(call: Call, position: int, attribute: str) -> list[int] | None:
     """Return a list of integers that newer opsets pass as input and older ones as attribute."""
     if call.optional(position) is not None:
@@ -54,7 +53,9 @@ def _unsqueezed(call: Call, value: Value) -> tuple[int, ...]:
     if raw is None:
         raise call.error("has no axes")
     if len(raw) + value.rank > call.limits.max_rank:
-        raise call.error(f"adds {len(raw)} dimensions; at most {call.limits.max_rank} are supported")
+        raise call.error(
+            f"adds {len(raw)} dimensions; at most {call.limits.max_rank} are supported"
+        )
     rank = value.rank + len(raw)
     axes = {call.axis(a, rank) for a in raw}
     if len(axes) != len(raw):
@@ -158,9 +159,7 @@ def split_sizes(call: Call) -> tuple[int, list[int]]:
 def _split(call: Call) -> Sequence[Value]:
     value = call.builder.placed(call.input(0))
     axis, sizes = split_sizes(call)
-    specs = [
-        ((*value.shape[:axis], size, *value.shape[axis + 1 :]), value.dtype) for size in sizes
-    ]
+    specs = [((*value.shape[:axis], size, *value.shape[axis + 1 :]), value.dtype) for size in sizes]
     return call.emit_many(
         "split_with_sizes", [value], specs, view=True, split_sizes=tuple(sizes), dim=axis
     )
@@ -224,7 +223,11 @@ def _pad(call: Call) -> Value:
 
 
 def padded(
-    call: Call, value: Value, before: Sequence[int], after: Sequence[int], mode: str = "constant",
+    call: Call,
+    value: Value,
+    before: Sequence[int],
+    after: Sequence[int],
+    mode: str = "constant",
     mark: str = "",
 ) -> Value:
     """Write a padding, with ATen's order of pads (last axis first)."""
@@ -277,5 +280,3 @@ def _trilu(call: Call) -> Value:
 def _reverse(call: Call) -> Value:
     value = call.input(0)
     return call.emit("flip", [value], value.shape, dims=(call.int_attr("time_axis", 0),))
-
-

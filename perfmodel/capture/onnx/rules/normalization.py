@@ -191,8 +191,8 @@ def _local_response(call: Call) -> Value:
         raise call.error(f"normalises {list(value.shape)}; four dimensions are expected")
     squares = binary(call, "mul", value, value, mark="square")
     pooled = call.emit(
-        "avg_pool3d", [squares], value.shape, mark="pool", kernel_size=(size, 1, 1), stride=(1, 1, 1),
-        padding=(size // 2, 0, 0), ceil_mode=False, count_include_pad=True,
+        "avg_pool3d", [squares], value.shape, mark="pool", kernel_size=(size, 1, 1),
+        stride=(1, 1, 1), padding=(size // 2, 0, 0), ceil_mode=False, count_include_pad=True,
     )  # fmt: skip
     scaled = unary(call, "mul", pooled, mark="scale", other=call.float_attr("alpha", 1e-4))
     shifted = unary(call, "add", scaled, mark="shift", other=call.float_attr("bias", 1.0))

@@ -23,23 +23,67 @@ def _recurrent(call: Call) -> Sequence[Value]:
     directions, hidden = weight.shape[0], recurrence.shape[2]
     if directions not in (1, 2) or weight.shape != (directions, gates * hidden, value.shape[2]):
         raise call.error(f"reads {list(value.shape)} with weights {list(weight.shape)}")
-    state = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
-    kept = [v for v in (call.optional(3), call.optional(5), call.optional(6)) if v is not None]
+    state = (directions, batch, hidden)
     written = (batch, length) if batch_first else (length, batch)
     dtype = call.result_dtype(name, [value])
+    training = call.mode is Mode.TRAINING
     states = 2 if call.node.op == "LSTM" else 1
-    out, *last = call.emit_many(
+    saved = (length * batch * directions * gates * hidden if training else 0,)
+    out, *last, _ = call.emit_many(
         name,
-        [value, weight, recurrence, *kept],
-        [((*written, directions * hidden), dtype), *[(state, dtype)] * states],
+        [value, *_weights(call, gates * hidden), *_initial(call, states, state, batch_first)],
+        [((*written, directions * hidden), dtype), *[(state, dtype)] * states, (saved, dtype)],
         mode=mode,
         hidden_size=hidden,
         num_layers=1,
         batch_first=batch_first,
         bidirectional=directions == 2,
-        train=call.mode is Mode.TRAINING,
+        train=training,
     )
+    if batch_first:
+        last = [_swapped(call, v) for v in last]
     return [_split_directions(call, out, directions, hidden, batch_first), *last]
+
+
+def _weights(call: Call, rows: int) -> list[Value]:
+    """View each direction's weights and biases apart, in ATen's order."""
+    weights = []
+    for direction in range(call.input(1).shape[0]):
+        for position in (1, 2):
+            weights.append(_direction(call, call.input(position), direction))
+        if call.optional(3) is not None:
+            both = _direction(call, call.input(3), direction)
+            for start in (0, rows):
+                weights.append(
+                    call.view(
+                        "slice", both, (rows,), mark="bias", dim=0, start=start, end=start + rows,
+                        step=1,
+                    )
+                )  # fmt: skip
+    return weights
+
+
+def _direction(call: Call, value: Value, index: int) -> Value:
+    return call.view("select", value, value.shape[1:], mark="select", dim=0, index=index)
+
+
+def _initial(call: Call, count: int, state: tuple[int, ...], batch_first: bool) -> list[Value]:
+    """Return the initial states; zeros, as PyTorch makes them, where none are given."""
+    values = []
+    for position in range(5, 5 + count):
+        given = call.optional(position)
+        if given is None:
+            dtype = call.builder.placed(call.input(0)).dtype
+            given = call.emit("zeros", [], state, dtype, mark="zeros", size=state)
+        elif batch_first:
+            given = _swapped(call, given)
+        values.append(given)
+    return values
+
+
+def _swapped(call: Call, value: Value) -> Value:
+    shape = (value.shape[1], value.shape[0], *value.shape[2:])
+    return call.view("transpose", value, shape, mark="transpose", dim0=0, dim1=1)
 
 
 def _split_directions(

@@ -24,9 +24,7 @@ def _reduce(call: Call) -> Value:
         return value
     dim = tuple(axes) if axes else tuple(range(value.rank))
     keep = bool(call.int_attr("keepdims", 1))
-    shape = tuple(
-        1 if a in dim else e for a, e in enumerate(value.shape) if keep or a not in dim
-    )
+    shape = tuple(1 if a in dim else e for a, e in enumerate(value.shape) if keep or a not in dim)
     op = call.node.op
     if op in _NORMS:
         return call.emit(

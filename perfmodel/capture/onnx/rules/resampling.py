@@ -25,7 +25,7 @@ def _resize(call: Call) -> Value:
     elif mode == "bicubic" and spatial == 2:
         kind = "bicubic2d"
     attrs = {} if kind.startswith("nearest") else {"align_corners": _aligned(call)}
-    return call.emit(f"upsample_{kind}", [value], shape, output_size=shape[2:], **attrs)
+    return call.emit(f"upsample_{kind}", [value], shape, output_size=shape[2:], carried=attrs)
 
 
 def _aligned(call: Call) -> bool:
