@@ -1,0 +1,180 @@
+"""``predict``, ``compare`` and ``capture`` from the command line to the answer, for real."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from perfmodel.cli import cli
+
+#: No trained model: the analytical one answers, whatever this checkout ships.
+MODELS = ["--models", "no-such-folder"]
+RESNET = ["timm/resnet18", "--batch-size", "4", "--mode", "training"]
+
+
+def _run(*args: str, stdin: str | None = None, code: int = 0) -> Result:
+    shown = CliRunner().invoke(cli, list(args), input=stdin)
+    assert shown.exit_code == code, (shown.stdout, shown.stderr, shown.exception)
+    return shown
+
+
+def _request(**job: Any) -> dict[str, Any]:
+    return {
+        "job": {"model": "timm/resnet18", "mode": "training", "batch_size": 4, **job},
+        "placement": "A100-SXM4-80GB",
+    }
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return a captured training step of ResNet-18 and what the command said about it."""
+    path = tmp_path_factory.mktemp("graphs") / "resnet18.json"
+    shown = _run("capture", *RESNET, "--output", str(path), "--json")
+    return path, json.loads(shown.stdout)
+
+
+def test_capture_prints_the_totals(captured: tuple[Path, dict[str, Any]]) -> None:
+    _, totals = captured
+    assert totals["parameters"] == 11_689_512  # published for ResNet-18 with 1000 classes
+    # 1.82 GMAC an image at 224 x 224, two FLOPs each, four images.
+    forward = totals["phases"]["forward"]["flops"]
+    assert forward == pytest.approx(4 * 2 * 1.82e9, rel=0.02)
+    # The backward pass does the work twice, less the gradient of the first layer's input.
+    assert 1.8 < totals["phases"]["backward"]["flops"] / forward < 2.05
+    assert totals["unpriced_operators"] == {}
+    assert totals["bytes_by_role"]["parameter"] == 4 * 11_689_512
+
+
+def test_capture_shows_people_units(captured: tuple[Path, dict[str, Any]]) -> None:
+    path, totals = captured
+    shown = _run("capture", str(path)).stdout
+    for words in ("11.7 M", "GFLOP", "MiB", totals["hash"], "training, batch 4"):
+        assert words in shown
+
+
+def test_a_captured_graph_is_answered_like_its_model(
+    captured: tuple[Path, dict[str, Any]],
+) -> None:
+    path, _ = captured
+    on = ["--on", "A100-SXM4-80GB", "--json", *MODELS]
+    from_file = json.loads(_run("predict", str(path), *on).stdout)
+    by_name = json.loads(_run("predict", *RESNET, *on).stdout)
+    assert from_file["step_time_s"] == by_name["step_time_s"]
+
+
+def test_plain_words_and_json_ask_the_same(tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps(_request()))
+    words = _run("predict", *RESNET, "--on", "A100-SXM4-80GB", "--json", *MODELS).stdout
+    assert _run("predict", str(request), "--json", *MODELS).stdout == words
+    piped = _run("predict", "-", "--json", *MODELS, stdin=json.dumps(_request()))
+    assert piped.stdout == words
+
+
+def test_the_answer_for_people_says_what_it_rests_on() -> None:
+    shown = _run("predict", *RESNET, "--on", "2xA100-SXM4-80GB", *MODELS).stdout
+    for words in ("samples/s", "step time", "80 GiB: fits", "analytical", "90 %"):
+        assert words in shown
+
+
+def test_lines_are_answered_in_order_and_a_bad_one_in_its_place(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(_request(batch_size=1)),
+        json.dumps(_request(batch_size=0)),
+        "",
+        '{"job": NaN}',
+        json.dumps({**_request(), "placement": "A100-SXM4-80BG"}),
+        json.dumps(_request(batch_size=8)),
+    ]
+    path = tmp_path / "requests.jsonl"
+    path.write_text("\n".join(lines))
+    shown = _run("predict", "--jsonl", str(path), *MODELS, code=1)
+    answers = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [answer.get("line") for answer in answers] == [None, 2, 4, 5, None]
+    assert answers[1]["errors"][0]["pointer"] == "/job/batch_size"
+    assert answers[3]["did_you_mean"][0] == "A100-SXM4-80GB"
+    small, large = answers[0]["step_time_s"], answers[-1]["step_time_s"]
+    assert 0 < small < large
+
+
+def test_lines_come_from_standard_input_too() -> None:
+    shown = _run("predict", "--jsonl", "-", *MODELS, stdin=json.dumps(_request()) + "\n")
+    assert json.loads(shown.stdout)["basis"] == "analytical"
+
+
+def test_a_single_bad_line_among_none_is_still_told(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("")
+    assert _run("predict", "--jsonl", str(path), *MODELS).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["timm/resnt18", "--on", "V100"], "Did you mean 'timm/resnet18'"),
+        (["timm/resnet18", "--on", "V1000"], "Unknown accelerator 'V1000'"),
+        (["timm/resnet18", "--batch-size", "0", "--on", "V100"], "batch_size must be"),
+        (["timm/resnet18", "--mode", "train", "--on", "V100"], "Did you mean 'training'"),
+        (["timm/resnet18", "--on", "0xV100"], "count must be"),
+        (["timm/resnet18"], "--on"),
+        (["resnet18", "--on", "V100"], "Unknown model 'resnet18'"),
+        (["timm/resnet18", "--dim", "n=3", "--on", "V100"], "--dim"),
+        (["absent.onnx", "--on", "V100"], "no file 'absent.onnx'"),
+        (["timm/resnet18", "--on", "V100", "--model-kwarg", "no_such=1"], "no_such"),
+    ],
+)
+def test_bad_input_is_one_clear_line(args: list[str], words: str) -> None:
+    shown = _run("predict", *args, *MODELS, code=2)
+    assert words in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert shown.stdout == ""
+
+
+def test_a_truncated_onnx_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(b"\x08\x09\x3a\xff\xff")
+    shown = _run("capture", str(path), code=2)
+    assert "no complete ONNX file" in shown.stderr
+
+
+def test_an_onnx_file_is_captured_and_answered(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
+        [helper.make_tensor_value_info("x", kind, ["n", 32])],
+        [helper.make_tensor_value_info("y", kind, ["n", 64])],
+        [helper.make_tensor("w", kind, [32, 64], [0.0] * 2048)],
+    )
+    path = tmp_path / "product.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    totals = json.loads(_run("capture", str(path), "--dim", "n=16", "--json").stdout)
+    assert totals["phases"]["forward"]["flops"] == 2 * 16 * 32 * 64
+    unbound = _run("capture", str(path), "--dim", "n=0", code=2)
+    assert "--dim n" in unbound.stderr
+    shown = _run("predict", str(path), "--batch-size", "16", "--on", "L4", "--json", *MODELS)
+    assert json.loads(shown.stdout)["throughput"]["samples_per_second"] > 0
+
+
+def test_compare_ranks_by_throughput() -> None:
+    on = [word for name in ("K80", "H100-SXM5-80GB", "V100-SXM2-16GB") for word in ("--on", name)]
+    ranked = json.loads(_run("compare", *RESNET, *on, "--json", *MODELS).stdout)
+    assert [row["placement"] for row in ranked] == ["H100-SXM5-80GB", "V100-SXM2-16GB", "K80"]
+    table = _run("compare", *RESNET, *on, "--top", "2", *MODELS).stdout
+    assert table.index("H100-SXM5-80GB") < table.index("V100-SXM2-16GB")
+    assert "2 of 3 shown" in table
+
+
+def test_compare_puts_what_does_not_fit_last_and_keeps_what_failed() -> None:
+    job = ["timm/resnet18", "--batch-size", "4096", "--mode", "training"]
+    on = ["--on", "V100-SXM2-16GB", "--on", "nonsense", "--on", "B200"]
+    shown = _run("compare", *job, *on, "--json", *MODELS, code=1)
+    ranked = json.loads(shown.stdout)
+    assert ranked[0]["placement"] == "B200"
+    assert not ranked[1]["memory"]["fits"]
+    assert "nonsense" in ranked[2]["error"]["detail"]
