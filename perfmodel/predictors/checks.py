@@ -68,6 +68,12 @@ def not_below_bound(times_s: FloatArray, workloads: Sequence[Workload]) -> Float
     return np.maximum(times_s, np.maximum(bounds, SHORTEST_STEP_S))
 
 
+def scaled_to(node_times_s: FloatArray, step_s: float) -> FloatArray:
+    """Return node times scaled to add up to the step; as they are when all are 0."""
+    total = float(node_times_s.sum())
+    return np.asarray(node_times_s * (step_s / total if total > 0 else 1.0))
+
+
 def unfitted(name: str) -> TrainingError:
     """Return the error of a predictor that is asked before it has learned."""
     return TrainingError(f"The predictor {name!r} has learned nothing yet; call fit() or load().")

@@ -95,10 +95,11 @@ class TrainingDistance:
         """Place workloads among the training samples, all at once."""
         raw = workload_rows(workloads)
         distances = _pairwise(
-            _standardised(raw, self.mean, self.scale), self.rows, np.count_nonzero(self.scale)
+            _standardised(raw, self.mean, self.scale), self.rows, int(np.count_nonzero(self.scale))
         )
         constant = (self.scale == 0) & _is_setting()
-        novel = (np.abs(raw - self.mean) > _CONSTANT_TOLERANCE)[:, constant].any(axis=1)
+        differs = np.abs(raw - self.mean) > _CONSTANT_TOLERANCE
+        novel = np.asarray(differs[:, constant].any(axis=1))
         order = np.argsort(distances, axis=1, kind="stable")[:, :_NEAREST]
         return [
             Nearness(

@@ -106,7 +106,7 @@ class EfficiencyPredictor(Predictor):
         shares = np.array([typical.by_class[c.value] for c in OP_CLASSES])
         work = node_roofline(workload).roofline_s / shares[np.asarray(table.cost.op_class)]
         if kind in self.by_kind_:
-            return work + typical.launch_s
+            return np.asarray(work + typical.launch_s)
         return np.where(table.is_view, 0.0, np.maximum(work, typical.launch_s))
 
     def save(self, folder: Path) -> Mapping[str, Any]:

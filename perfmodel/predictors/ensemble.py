@@ -14,6 +14,7 @@ from perfmodel.predictors.base import FloatArray, Predictor, Sample
 from perfmodel.predictors.checks import (
     check_samples,
     finite,
+    scaled_to,
     not_below_bound,
     read_json,
     unfitted,
@@ -98,7 +99,7 @@ class EnsemblePredictor(Predictor):
         for member in sorted(self.predictors_, key=lambda m: -self.weights_[m]):
             times = self.predictors_[member].predict_nodes(workload)
             if times is not None and times.sum() > 0:
-                return times * (self.predict([workload])[0] / times.sum())
+                return scaled_to(times, float(self.predict([workload])[0]))
         return None
 
     def save(self, folder: Path) -> Mapping[str, Any]:

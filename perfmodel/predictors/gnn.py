@@ -20,6 +20,7 @@ from perfmodel.predictors.checks import (
     check_samples,
     not_below_bound,
     read_json,
+    scaled_to,
     unfitted,
     write_json,
 )
@@ -119,7 +120,7 @@ class GraphPredictor(Predictor):
             per_class = self.network_.node_times(data.x, data.reads, data.read_by, data.bound_s)
         classes = node_rows(workload, hops=self.settings.rounds).quotient.class_of_node
         times: FloatArray = per_class.numpy().astype(np.float64)[classes]
-        return times * (self.predict([workload])[0] / times.sum())
+        return scaled_to(times, float(self.predict([workload])[0]))
 
     def _data(self, workloads: Sequence[Workload]) -> list[StepData]:
         return [step_data(workload, hops=self.settings.rounds) for workload in workloads]
@@ -209,7 +210,7 @@ def _train(network: StepNetwork, data: Sequence[StepData], settings: NetworkSett
             chosen = [data[i] for i in shuffled[start : start + settings.batch]]
             loss = _loss(network, Batch.from_data_list(chosen), settings.node_weight)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             schedule.step()
@@ -221,7 +222,8 @@ def _loss(network: StepNetwork, batch: Any, node_weight: float) -> torch.Tensor:
     step = (batch.weight * _huber(error)).sum() / batch.weight.sum()
     node_error = torch.log(times) - batch.node_log_time
     node = (batch.node_share * _huber(node_error)).sum() / max(1, batch.num_graphs)
-    return step + node_weight * node
+    total: torch.Tensor = step + node_weight * node
+    return total
 
 
 def _log_steps(network: StepNetwork, batch: Any, times: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,8 @@ from torch_geometric.nn import SAGEConv
 _OVERHEAD_UNIT_S = 1e-6
 _LOG_OVERHEAD = (-3.0, 16.0)
 _LOGIT = (-12.0, 12.0)
+#: Read-out before training: efficiency 0.27, overhead 2.7 us.
+_FIRST_GUESS = (-1.0, 1.0)
 
 
 class StepNetwork(nn.Module):
@@ -55,8 +57,10 @@ class StepNetwork(nn.Module):
         self.step_factor = nn.Linear(settings, 1)
         nn.init.zeros_(self.step_factor.weight)
         nn.init.zeros_(self.step_factor.bias)
+        last = self.read_out[-1]
+        assert isinstance(last, nn.Linear)
         with torch.no_grad():
-            self.read_out[2].bias.copy_(torch.tensor([-1.0, 1.0]))
+            last.bias.copy_(torch.tensor(_FIRST_GUESS))
 
     def node_times(
         self,
@@ -81,4 +85,5 @@ class StepNetwork(nn.Module):
         """Return the logarithm of step time over node times, shape (steps,)."""
         count = self.settings
         scaled = (settings - self.mean[-count:]) / self.scale[-count:]
-        return self.step_factor(scaled).squeeze(-1).clamp(-2.0, 2.0)
+        factor: torch.Tensor = self.step_factor(scaled)
+        return factor.squeeze(-1).clamp(-2.0, 2.0)

@@ -22,6 +22,7 @@ from perfmodel.predictors.checks import (
     finite,
     not_below_bound,
     read_json,
+    scaled_to,
     unfitted,
     write_json,
 )
@@ -111,7 +112,7 @@ class OperatorPredictor(Predictor):
     def predict_nodes(self, workload: Workload) -> FloatArray:
         """Return the time of each node, scaled to add up to the step."""
         times = self._raw_node_times([workload])[0]
-        return times * (self.predict([workload])[0] / max(times.sum(), _SHORTEST_NODE_S))
+        return scaled_to(times, float(self.predict([workload])[0]))
 
     def _raw_node_times(self, workloads: Sequence[Workload]) -> list[FloatArray]:
         """Node times before the calibration; one call of the trees for all workloads."""
@@ -172,7 +173,8 @@ def _base(rows: NodeRows) -> FloatArray:
 
 
 def _training_rows(samples: Sequence[Sample]) -> _Rows:
-    features, targets, weights, ops = [], [], [], []
+    features, targets, weights = [], [], []
+    ops: list[str] = []
     for sample in samples:
         rows = node_rows(sample.workload)
         times = class_times(sample, rows)

@@ -24,7 +24,7 @@ from perfmodel.errors import (
 )
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.base import FloatArray, Predictor
-from perfmodel.predictors.checks import finite, not_below_bound, read_json
+from perfmodel.predictors.checks import finite, not_below_bound, read_json, scaled_to
 from perfmodel.predictors.distance import Nearness, TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.ensemble import read_weights
@@ -354,7 +354,7 @@ class ServingModel:
         for predictor in predictors:
             times = predictor.predict_nodes(workload)
             if times is not None and times.sum() > 0:
-                scaled = times * (prediction.time_s / times.sum())
+                scaled = scaled_to(times, prediction.time_s)
                 return replace(prediction, node_times_s=tuple(scaled.tolist()))
         return prediction
 
