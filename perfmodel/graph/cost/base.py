@@ -110,3 +110,23 @@ def register(*ops: str, op_class: OpClass) -> Callable[[Formula], Formula]:
 def bytes_of(tensors: tuple[Tensor, ...]) -> int:
     """Return the dense bytes of some tensors together."""
     return sum(t.size_bytes for t in tensors)
+
+
+def elements_of(tensors: tuple[Tensor, ...]) -> int:
+    """Return the elements of some tensors together."""
+    return sum(t.element_count for t in tensors)
+
+
+def largest_of(tensors: tuple[Tensor, ...]) -> int:
+    """Return the elements of the largest of some tensors; 0 where there is none."""
+    return max((t.element_count for t in tensors), default=0)
+
+
+def streamed(
+    flops: float,
+    inputs: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
+    engine: Engine = Engine.VECTOR,
+) -> Cost:
+    """Price an operator that reads every input once and writes every output once."""
+    return Cost(float(flops), float(bytes_of(inputs)), float(bytes_of(outputs)), engine)
