@@ -205,16 +205,19 @@ def _longest(module: Any) -> int | None:
     return min([*known[:1], *([learned] if learned is not None else [])], default=None)
 
 
-def _learned_positions(module: torch.nn.Module) -> int | None:
+def _learned_positions(module: Any) -> int | None:
     """Return the positions that the shortest learned text-position table holds, if any."""
+    encoder_reads_text = module.main_input_name == "input_ids"
     tables = [
         part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
-        for name, part in module.named_modules()
-        if isinstance(part, torch.nn.Embedding) and _is_text_position_table(name)
+        for path, part in module.named_modules()
+        if isinstance(part, torch.nn.Embedding)
+        and _is_text_position_table(path)
+        and (encoder_reads_text or "encoder" not in path.split("."))
     ]
     return min(tables, default=None)
 
 
-def _is_text_position_table(name: str) -> bool:
-    leaf = name.rpartition(".")[2]
-    return ("position" in leaf or leaf == "wpe") and "vision" not in name and "relative" not in leaf
+def _is_text_position_table(path: str) -> bool:
+    leaf = path.rpartition(".")[2]
+    return ("position" in leaf or leaf == "wpe") and "vision" not in path and "relative" not in leaf

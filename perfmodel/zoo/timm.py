@@ -129,13 +129,25 @@ def _checked_kwargs(model_kwargs: Mapping[str, Any]) -> dict[str, Any]:
                 pointer=f"/job/model_kwargs/{key}",
             )
     kwargs = dict(model_kwargs)
+    for key, least in (("in_chans", 1), ("num_classes", 0)):
+        _check_whole(kwargs.get(key), key, least)
     if kwargs.get("img_size") is not None:
         kwargs["img_size"] = _image_extents(kwargs["img_size"])
     return kwargs
 
 
+def _check_whole(value: Any, key: str, least: int) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInputError(
+            f"{key} must be a whole number >= {least}, got {value!r}.",
+            pointer=f"/job/model_kwargs/{key}",
+        )
+
+
 def _image_extents(img_size: Any) -> tuple[int, int]:
-    extents = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size or ())
+    extents = tuple(img_size) if isinstance(img_size, (list, tuple)) else (img_size, img_size)
     whole = all(isinstance(e, int) and not isinstance(e, bool) and e >= 1 for e in extents)
     if len(extents) != 2 or not whole:
         raise InvalidInputError(

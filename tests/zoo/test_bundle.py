@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.zoo.bundle import building_on
+from perfmodel.zoo.meta_device import MetaDevice
+
+
+def test_meta_device_holds_shapes_and_skips_initial_weights() -> None:
+    with MetaDevice():
+        layer = torch.nn.Conv2d(3, 8, 5)
+        torch.nn.init.trunc_normal_(layer.weight, std=0.02)
+        table = torch.zeros(4, 4).fill_(1.0)
+    assert layer.weight.is_meta and layer.weight.shape == (8, 3, 5, 5)
+    assert isinstance(layer.weight, torch.nn.Parameter) and layer.weight.requires_grad
+    assert table.is_meta and table.shape == (4, 4)
+
+
+def test_meta_device_leaves_real_tensors_alone() -> None:
+    real = torch.zeros(3)
+    with MetaDevice():
+        real.fill_(2.0)
+        torch.nn.init.constant_(real[:1], 5.0)
+    assert real.tolist() == [5.0, 2.0, 2.0]
+
+
+def test_cpu_numbers_repeat_and_leave_the_global_state_alone() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(2)
+    torch.manual_seed(7)
+    with building_on("cpu", seed=3):
+        first = torch.rand(5)
+    after = torch.rand(2)
+    with building_on("cpu", seed=3):
+        second = torch.rand(5)
+    with building_on("cpu", seed=4):
+        other = torch.rand(5)
+    assert torch.equal(first, second) and not torch.equal(first, other)
+    assert torch.equal(after, expected)
+
+
+def test_other_devices_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="'meta' or 'cpu'"), building_on("cuda"):
+        pass
