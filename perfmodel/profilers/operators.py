@@ -144,10 +144,10 @@ def join_operators(graph: Graph, series: Sequence[Sequence[OperatorEvent]]) -> J
     joined_s = sum(sum(values) for values in times_s.values())
     return JoinedOperators(
         graph=graph,
-        times_s={position: _median_s(values) for position, values in times_s.items()},
+        times_s={position: median_s(values) for position, values in times_s.items()},
         joined_share=joined_s / all_s if all_s else 0.0,
         total_s=statistics.median(sum(e.time_s for e in events) for events in series),
-        unjoined_s={op: _median_s(values) for op, values in unjoined_s.items()},
+        unjoined_s={op: median_s(values) for op, values in unjoined_s.items()},
     )
 
 
@@ -169,7 +169,8 @@ def _joined_step(
     return node_s, lost_s
 
 
-def _median_s(values: Sequence[float]) -> float:
+def median_s(values: Sequence[float]) -> float:
+    """Return the median of some seconds, in whole nanoseconds."""
     # The profiler counts whole nanoseconds, and so does the store.
     return round(statistics.median(values) * 1e9) / 1e9
 
@@ -234,9 +235,10 @@ def is_composite(name: str) -> bool:
 def _is_composite_overload(name: str) -> bool | None:
     import torch
 
+    base, _, overload = name.partition(".")
     try:
-        return bool(
-            torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
-        )
-    except RuntimeError:  # an overload of TorchScript that the dispatcher does not hold
+        # TorchScript lists overloads that the dispatcher does not define.
+        torch._C._dispatch_find_schema_or_throw(base, overload)
+    except RuntimeError:
         return None
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"))

@@ -18,6 +18,18 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError, MissingExtraErr
     import_timm()
     import_transformers()
 
-    # What every measurement needs later on.
+    # What a measurement needs later on. Loaded now, so that all measurements of a campaign run
+    # the same code even where its files are changed meanwhile.
+    import perfmodel.capture.torch
+    import perfmodel.graph.canonical
+    import perfmodel.graph.merkle
     import perfmodel.profilers.iteration
-    import perfmodel.zoo.resolve  # noqa: F401
+    import perfmodel.profilers.worker
+    import perfmodel.zoo.huggingface
+    import perfmodel.zoo.reference
+    import perfmodel.zoo.resolve
+    import perfmodel.zoo.timm
+
+with contextlib.suppress(ImportError):
+    import perfmodel.profilers.onnx_export
+    import perfmodel.profilers.onnxruntime  # noqa: F401

@@ -1,0 +1,325 @@
+"""Run a model in ONNX Runtime: its step time, its peak memory, the times of its nodes."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import orjson
+
+from perfmodel.capture.onnx import capture_onnx, onnx_node_name
+from perfmodel.errors import MeasurementError, MissingExtraError
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
+from perfmodel.profilers.measure import MeasureSettings, ProfiledRun
+from perfmodel.profilers.operators import JoinedOperators, median_s
+from perfmodel.profilers.peak_memory import PeakMemory
+from perfmodel.profilers.timing import time_steps
+from perfmodel.types import Mode, Precision
+
+#: Graph optimisation level of every session; the name of a member of ORT's enumeration.
+OPTIMISATION = "ORT_ENABLE_ALL"
+
+Feeds = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelTime:
+    """One kernel of one run.
+
+    Parameters
+    ----------
+    name : str
+        Node name in the optimised graph.
+    op_type : str
+        ONNX operator that ran, or one of ORT's own.
+    time_s : float
+    """
+
+    name: str
+    op_type: str
+    time_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxNames:
+    """How the nodes of a file are called, and what produces what.
+
+    Parameters
+    ----------
+    op_types : mapping of str to str
+        Operator of each node by node name.
+    producers : mapping of str to str
+        Node name by the name of each tensor it writes.
+    first_input : mapping of str to str
+        Name of the first tensor that a node reads.
+    """
+
+    op_types: Mapping[str, str]
+    producers: Mapping[str, str]
+    first_input: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_onnxruntime(job: Job, settings: MeasureSettings) -> ProfiledRun:
+    """Export the model of a job, and measure the file as :func:`run_onnx_file` does.
+
+    Parameters
+    ----------
+    job : Job
+        fp32 inference.
+    settings : MeasureSettings
+
+    Returns
+    -------
+    ProfiledRun
+
+    Raises
+    ------
+    MeasurementError
+        Another mode or precision, or a model that cannot be exported.
+    """
+    if job.mode is not Mode.INFERENCE or job.precision is not Precision.FP32:
+        raise MeasurementError(
+            f"ONNX Runtime is profiled for fp32 inference, got {job.precision} {job.mode}."
+        )
+    import torch
+
+    from perfmodel.profilers.onnx_export import export_onnx
+    from perfmodel.zoo.resolve import build_bundle
+
+    torch.set_num_threads(settings.threads)
+    bundle = build_bundle(job, device="cpu")
+    file, feeds = export_onnx(bundle)
+    family, model = bundle.family, bundle.name
+    del bundle
+    return run_onnx_file(file, feeds, settings, family=family, model=model)
+
+
+def run_onnx_file(
+    file: bytes, feeds: Feeds, settings: MeasureSettings, *, family: str, model: str
+) -> ProfiledRun:
+    """Measure an ONNX file: step times without a profiler, then node times with ORT's own.
+
+    Both sessions have the same options. Nodes that ORT fused count for the node whose name the
+    fused one bears.
+
+    Parameters
+    ----------
+    file : bytes
+        The ONNX file.
+    feeds : mapping of str to ndarray
+        Its inputs.
+    settings : MeasureSettings
+    family, model : str
+        Go into the record.
+
+    Returns
+    -------
+    ProfiledRun
+    """
+    _release_memory()
+    memory = PeakMemory()
+    run = partial(_session(file, settings.threads).run, None, feeds)
+    memory.reset()
+    timing = time_steps(run, settings.policy)
+    peak_memory_bytes = memory.peak_bytes()
+    del run
+    runs = profile_kernels(file, feeds, threads=settings.threads, runs=settings.profiled_steps)
+    graph = capture_onnx(file)
+    return ProfiledRun(
+        graph=graph,
+        timing=timing,
+        peak_memory_bytes=peak_memory_bytes,
+        operators=join_kernels(graph, runs, read_names(file)),
+        family=family,
+        model=model,
+        notes=f"memory={memory.method}; onnxruntime_optimisation={OPTIMISATION}",
+    )
+
+
+def profile_kernels(
+    file: bytes, feeds: Feeds, *, threads: int, runs: int
+) -> tuple[tuple[KernelTime, ...], ...]:
+    """Return the kernels of each of some runs, measured by ONNX Runtime itself.
+
+    Parameters
+    ----------
+    file : bytes
+    feeds : mapping of str to ndarray
+    threads, runs : int
+        Each >= 1; two more runs warm up.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        session = _session(file, threads, profile_prefix=str(Path(folder) / "profile"))
+        for _ in range(runs + 2):
+            session.run(None, feeds)
+        events = orjson.loads(Path(session.end_profiling()).read_bytes())
+    return tuple(tuple(_kernels(part)) for part in _by_run(events)[-runs:])
+
+
+def join_kernels(
+    graph: Graph, runs: Sequence[Sequence[KernelTime]], names: OnnxNames
+) -> JoinedOperators:
+    """Join kernel times to the nodes of a graph, through the names of the ONNX nodes.
+
+    Parameters
+    ----------
+    graph : Graph
+        Captured from the same file.
+    runs : sequence of sequence of KernelTime
+    names : OnnxNames
+        Of the file.
+
+    Returns
+    -------
+    JoinedOperators
+    """
+    position = _main_nodes(graph)
+    times_s: dict[int, list[float]] = {}
+    unjoined_s: dict[str, list[float]] = {}
+    for kernels in runs:
+        node_s: dict[int, float] = {}
+        lost_s: dict[str, float] = {}
+        for kernel in kernels:
+            node = position.get(original_node(kernel, names) or "")
+            if node is None:
+                lost_s[kernel.op_type] = lost_s.get(kernel.op_type, 0.0) + kernel.time_s
+            else:
+                node_s[node] = node_s.get(node, 0.0) + kernel.time_s
+        for key, value_s in node_s.items():
+            times_s.setdefault(key, []).append(value_s)
+        for op, value_s in lost_s.items():
+            unjoined_s.setdefault(op, []).append(value_s)
+    totals_s = [sum(kernel.time_s for kernel in kernels) for kernels in runs]
+    joined_s = sum(sum(values) for values in times_s.values())
+    return JoinedOperators(
+        graph=graph,
+        times_s={key: median_s(values) for key, values in times_s.items()},
+        joined_share=joined_s / sum(totals_s) if sum(totals_s) else 0.0,
+        total_s=median_s(totals_s),
+        unjoined_s={op: median_s(values) for op, values in unjoined_s.items()},
+    )
+
+
+def original_node(kernel: KernelTime, names: OnnxNames) -> str | None:
+    """Return the node of the file that a kernel stands for; None where its name tells nothing.
+
+    ORT calls a fused node after one of its parts: by the part's name, by that name and a
+    suffix, or (in the blocked layout) by the tensor that it writes. In the last case the part
+    of the same operator lies a few steps upstream: a convolution is named after the activation
+    behind it.
+
+    Examples
+    --------
+    >>> names = OnnxNames(op_types={"c": "Conv", "r": "Relu"},
+    ...                   producers={"c_out": "c", "r_out": "r"}, first_input={"r": "c_out"})
+    >>> original_node(KernelTime(name="r_out_nchwc", op_type="Conv", time_s=1.0), names)
+    'c'
+    """
+    if kernel.name in names.op_types:
+        return kernel.name
+    written = names.producers.get(re.sub(r"_nchwc$", "", kernel.name))
+    if written is not None:
+        return _upstream(written, kernel.op_type, names)
+    parts = kernel.name.split("/")
+    for count in range(len(parts) - 1, 0, -1):
+        if (prefix := "/".join(parts[:count])) in names.op_types:
+            return prefix
+    return None
+
+
+def read_names(file: bytes) -> OnnxNames:
+    """Return the node names of an ONNX file.
+
+    Raises
+    ------
+    MissingExtraError
+        onnx is not installed.
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtraError("Reading ONNX node names", extra="onnx") from error
+    nodes = onnx.load_from_string(file).graph.node
+    return OnnxNames(
+        op_types={node.name: node.op_type for node in nodes},
+        producers={output: node.name for node in nodes for output in node.output},
+        first_input={node.name: node.input[0] for node in nodes if node.input},
+    )
+
+
+def _upstream(node: str, op_type: str, names: OnnxNames, *, steps: int = 6) -> str:
+    current: str | None = node
+    for _ in range(steps):
+        if current is None:
+            break
+        if names.op_types[current] == op_type:
+            return current
+        current = names.producers.get(names.first_input.get(current, ""))
+    return node
+
+
+def _main_nodes(graph: Graph) -> dict[str, int]:
+    """Return for each ONNX name the node that does its work: the unmarked one, else the first."""
+    positions: dict[str, int] = {}
+    for position, node in enumerate(graph.nodes):
+        name = onnx_node_name(node.name)
+        if name == node.name or name not in positions:
+            positions[name] = position
+    return positions
+
+
+def _session(file: bytes, threads: int, *, profile_prefix: str | None = None) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("Profiling in ONNX Runtime", extra="onnx") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, OPTIMISATION)
+    options.log_severity_level = 3
+    if profile_prefix is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile_prefix
+    return onnxruntime.InferenceSession(
+        file, sess_options=options, providers=["CPUExecutionProvider"]
+    )
+
+
+def _by_run(events: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Split a profile at the ends of its runs; kernels come before the event of their run."""
+    parts: list[list[Mapping[str, Any]]] = [[]]
+    for event in events:
+        if event.get("cat") == "Node":
+            parts[-1].append(event)
+        elif event.get("name") == "model_run":
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _kernels(events: Iterable[Mapping[str, Any]]) -> Iterable[KernelTime]:
+    for event in events:
+        name = str(event["name"])
+        if name.endswith("_kernel_time"):
+            yield KernelTime(
+                name=name.removesuffix("_kernel_time"),
+                op_type=str(event["args"]["op_name"]),
+                time_s=event["dur"] / 1e6,
+            )
+
+
+def _release_memory() -> None:
+    """Give what the export left free back to the system, so that the base line is honest."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
