@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
 from perfmodel.placement.memory import memory_estimate
-from perfmodel.placement.step_time import combine
+from perfmodel.placement.step_time import combine_one
 from perfmodel.types import Basis
 
 #: Rungs of the ladder of evidence, best first.
@@ -66,9 +64,13 @@ def compose(
         ``low`` comes from the upper ends of the step times and ``high`` from the lower ends.
     """
     slowest = max(predictions, key=lambda p: p.time_s)
-    step_time_s, rate = _combined(prepared, placement, [p.time_s for p in predictions])
-    _, low = _combined(prepared, placement, [p.high_s for p in predictions])
-    _, high = _combined(prepared, placement, [p.low_s for p in predictions])
+    mode, samples, counts = prepared.job.mode, prepared.samples, placement.counts
+    times_s, lows_s, highs_s = zip(
+        *((p.time_s, p.low_s, p.high_s) for p in predictions), strict=True
+    )
+    step_time_s, rate = combine_one(times_s, counts, mode=mode, samples=samples)
+    _, low = combine_one(highs_s, counts, mode=mode, samples=samples)
+    _, high = combine_one(lows_s, counts, mode=mode, samples=samples)
     memory = _tightest_memory(prepared, placement)
     return Estimate(
         throughput=Throughput(
@@ -106,18 +108,6 @@ def basis_of(bases: Sequence[Basis], count: int) -> Basis:
     """
     worst = max(RUNG[basis] for basis in bases)
     return LADDER[max(worst, RUNG[Basis.ANALYTICAL]) if count > 1 else worst]
-
-
-def _combined(
-    prepared: PreparedJob, placement: ResolvedPlacement, times_s: Sequence[float]
-) -> tuple[float, float]:
-    step_time_s, rate = combine(
-        [np.array([time]) for time in times_s],
-        [np.array([float(count)]) for count in placement.counts],
-        mode=prepared.job.mode,
-        samples=np.array([float(prepared.samples)]),
-    )
-    return float(step_time_s[0]), float(rate[0])
 
 
 def _tokens_per_second(prepared: PreparedJob, rate: float) -> float | None:

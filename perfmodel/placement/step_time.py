@@ -169,3 +169,32 @@ def combine(
         return step_time_s, np.asarray(replicas * samples / step_time_s)
     rates = [count * samples / time for count, time in zip(counts, times_s, strict=True)]
     return step_time_s, np.asarray(np.add.reduce(rates))
+
+
+def combine_one(
+    times_s: Sequence[float], counts: Sequence[int], *, mode: Mode, samples: int
+) -> tuple[float, float]:
+    """Return step time and throughput for one job; to the bit as :func:`combine`, but faster.
+
+    Parameters
+    ----------
+    times_s, counts : sequence
+        Step time of one replica on each kind of accelerator, seconds, and replicas on it.
+    mode : Mode
+    samples : int
+        Samples of one replica and step.
+
+    Returns
+    -------
+    tuple of float
+        Step time in seconds and samples per second.
+
+    Examples
+    --------
+    >>> combine_one([0.1, 0.2], [2, 1], mode=Mode.TRAINING, samples=8)
+    (0.2, 120.0)
+    """
+    step_time_s = max(times_s)
+    if mode is Mode.TRAINING:
+        return step_time_s, sum(counts) * samples / step_time_s
+    return step_time_s, sum(c * samples / time for c, time in zip(counts, times_s, strict=True))
