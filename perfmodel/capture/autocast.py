@@ -19,28 +19,31 @@ from typing import Any
 import torch
 
 _LOWER = """
-    addbmm addmm addmv addr baddbmm bmm chain_matmul linalg_multi_dot linalg_vecdot conv1d conv2d
-    conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution conv_tbc linear matmul
-    mm mv prelu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell scaled_dot_product_attention
-    einsum
-""".split()
+    addbmm addmm addmv addr baddbmm bmm chain_matmul linalg_multi_dot linalg_vecdot conv1d
+    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution conv_tbc linear
+    matmul mm mv prelu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell
+    scaled_dot_product_attention einsum
+"""
 
 _FLOAT32 = """
     __rpow__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist
     cosine_similarity cross_entropy_loss dist erfinv exp expm1 group_norm hinge_embedding_loss
-    kl_div l1_loss layer_norm native_layer_norm log log10 log1p log2 margin_ranking_loss mse_loss
-    multilabel_margin_loss multi_margin_loss nll_loss nll_loss_nd norm pdist poisson_nll_loss pow
-    reciprocal renorm rsqrt sinh smooth_l1_loss huber_loss soft_margin_loss softplus tan
-    triplet_margin_loss linalg_vector_norm linalg_matrix_norm fft_fft fft_ifft fft_rfft fft_irfft
-    fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_fftn fft_ifftn fft_rfftn fft_irfftn stft
-""".split()
+    kl_div l1_loss layer_norm native_layer_norm log log10 log1p log2 margin_ranking_loss
+    mse_loss multilabel_margin_loss multi_margin_loss nll_loss nll_loss_nd norm pdist
+    poisson_nll_loss pow reciprocal renorm rsqrt sinh smooth_l1_loss huber_loss soft_margin_loss
+    softplus tan triplet_margin_loss linalg_vector_norm linalg_matrix_norm fft_fft fft_ifft
+    fft_rfft fft_irfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_fftn fft_ifftn fft_rfftn
+    fft_irfftn stft
+"""
 
-_FLOAT32_RESULT = "cumprod cumsum log_softmax prod softmax sum".split()
+_FLOAT32_RESULT = """
+    cumprod cumsum log_softmax prod softmax sum
+"""
 
 _WIDEST = """
     addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put scatter_add tensordot
     cat stack
-""".split()
+"""
 
 
 class AutocastPolicy:
@@ -144,7 +147,7 @@ def interposed_casts() -> Iterator[tuple[str, torch._ops.OpOverload, _Cast]]:
         (_FLOAT32_RESULT, _result_float32),
         (_WIDEST, _cast_widest),
     ):
-        for name in names:
+        for name in names.split():
             yield from _overloads(name, cast)
 
 
@@ -152,8 +155,9 @@ def _overloads(name: str, cast: _Cast) -> Iterator[tuple[str, torch._ops.OpOverl
     packet = getattr(torch.ops.aten, name, None)
     for overload in packet.overloads() if packet is not None else ():
         arguments = getattr(packet, overload)._schema.arguments
-        if any(entry.name in ("out", "dimname") or "Dimname" in str(entry.type)
-               for entry in arguments):
+        if any(
+            entry.name in ("out", "dimname") or "Dimname" in str(entry.type) for entry in arguments
+        ):
             continue
         if cast is _result_float32 and all(entry.name != "dtype" for entry in arguments):
             continue

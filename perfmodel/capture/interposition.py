@@ -63,11 +63,12 @@ def _switched_on(key: str) -> Iterator[None]:
 
 
 @cache
-def _register() -> list[torch.library.Library]:
-    everything = torch.library.Library("_", "IMPL")
+def _register() -> list[Any]:
+    library: Any = torch.library  # its methods carry no types
+    everything = library.Library("_", "IMPL")
     for key in (_CAST_KEY, _FUSED_KEY):
-        everything.fallback(torch.library.fallthrough_kernel, key)
-    aten = torch.library.Library("aten", "IMPL")
+        everything.fallback(library.fallthrough_kernel, key)
+    aten = library.Library("aten", "IMPL")
     for name, overload, cast in interposed_casts():
         aten.impl(name, _casting(overload, cast), _CAST_KEY)
     aten.impl("scaled_dot_product_attention", _attention, _FUSED_KEY)

@@ -31,9 +31,7 @@ def on_meta(program: Program) -> Program:
         return program
     parts = (program.module, program.optimizer, program.loss, program.args, program.kwargs)
     module, optimizer, loss, args, kwargs = meta_copy(parts)
-    return replace(
-        program, module=module, optimizer=optimizer, loss=loss, args=args, kwargs=kwargs
-    )
+    return replace(program, module=module, optimizer=optimizer, loss=loss, args=args, kwargs=kwargs)
 
 
 def meta_copy(value: Any) -> Any:

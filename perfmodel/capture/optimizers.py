@@ -7,7 +7,7 @@ parameters inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -74,7 +74,8 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_addcmul_(second, grads, grads, 1 - beta2)
         root = torch._foreach_sqrt(torch._foreach_div(second, 1 - beta2 ** group["steps"]))
         torch._foreach_add_(root, group["eps"])
-        update = torch._foreach_div(torch._foreach_div(first, 1 - beta1 ** group["steps"]), root)
+        unbiased = torch._foreach_div(first, 1 - beta1 ** group["steps"])
+        update = list(torch._foreach_div(unbiased, root))
         torch._foreach_add_(update, params, alpha=group["weight_decay"])
         torch._foreach_mul_(update, _trust_ratios(params, update))
         torch._foreach_add_(params, update, alpha=-group["lr"])
@@ -91,9 +92,7 @@ class Lamb(torch.optim.Optimizer):
         )
 
 
-def _trust_ratios(
-    params: Sequence[torch.Tensor], update: Sequence[torch.Tensor]
-) -> list[torch.Tensor]:
+def _trust_ratios(params: list[torch.Tensor], update: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return ``|w| / |u|`` per parameter; 1 where either is zero, 10 at most."""
     weight = torch.stack(torch._foreach_norm(params))
     change = torch.stack(torch._foreach_norm(update))

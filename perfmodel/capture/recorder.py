@@ -19,7 +19,7 @@ from perfmodel.capture.signature import Signature, signature_of
 from perfmodel.capture.tracking import TensorTable
 from perfmodel.errors import CaptureError
 from perfmodel.graph.ir import AttrValue, Graph, Node
-from perfmodel.types import Phase, Role
+from perfmodel.types import Phase
 
 #: A factory call for more elements than this makes shapes only, even when it asks for the CPU.
 LARGEST_CONSTANT = 1 << 16
@@ -31,7 +31,7 @@ _META = torch.device("meta")
 VALUE_READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records operators, tensors and phases of one step.
 
     Parameters
@@ -41,7 +41,7 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.table = TensorTable(self._record_alias)
         self.phase = Phase.FORWARD
         self.module_path = ""
@@ -116,9 +116,7 @@ class Recorder(TorchDispatchMode):
             "or remove the branch."
         )
 
-    def _propagate_mixed(
-        self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def _propagate_mixed(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         shadows: dict[int, torch.Tensor] = {}
         shaped = func(*_on_meta(args, shadows), **_on_meta(dict(kwargs), shadows))
         return _originals(shaped, shadows)
@@ -167,7 +165,7 @@ class Recorder(TorchDispatchMode):
         return self._name_of_sequence.get(running._sequence_nr(), "")
 
 
-class PlaceholderValues(TorchDispatchMode):
+class PlaceholderValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Answers the optimizer's questions for values while its state is made."""
 
     def __torch_dispatch__(
@@ -206,17 +204,15 @@ def _relocated(attrs: Mapping[str, AttrValue], kwargs: Mapping[str, Any]) -> Map
     count = 1
     for extent in size if isinstance(size, tuple) else ():
         count *= extent if isinstance(extent, int) else 1
-    numbers = [attrs[k] for k in ("end", "n", "m", "steps") if isinstance(attrs.get(k), int)]
-    if max([count, *numbers]) <= LARGEST_CONSTANT:  # type: ignore[type-var]
+    numbers = [attrs.get(name) for name in ("end", "n", "m", "steps")]
+    if max(count, *(n for n in numbers if isinstance(n, int)), 0) <= LARGEST_CONSTANT:
         return kwargs
     return {**kwargs, "device": _META}
 
 
 def _on_meta(value: Any, shadows: dict[int, torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor) and not value.is_meta:
-        shadow = torch.empty_strided(
-            value.shape, value.stride(), dtype=value.dtype, device=_META
-        )
+        shadow = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=_META)
         shadows[id(shadow)] = value
         return shadow
     if isinstance(value, (list, tuple)):
@@ -243,5 +239,3 @@ def _tensors_of(result: Any) -> list[torch.Tensor]:
     if isinstance(result, (list, tuple)):
         return [tensor for item in result for tensor in _tensors_of(item)]
     return []
-
-

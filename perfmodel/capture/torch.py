@@ -127,7 +127,7 @@ def _warm_up_optimizer(program: Program) -> None:
     params = [p for group in program.optimizer.param_groups for p in group["params"]]
     for param in params:
         param.grad = torch.empty_like(param)
-    with PlaceholderValues():
+    with PlaceholderValues():  # type: ignore[no-untyped-call]
         program.optimizer.step()
     _drop_gradients(program)
 

@@ -131,7 +131,7 @@ class TensorTable:
 def _geometry(tensor: torch.Tensor) -> Geometry:
     return (
         tensor.untyped_storage()._cdata,
-        tensor.storage_offset(),
+        int(tensor.storage_offset()),
         tuple(tensor.shape),
         tensor.stride(),
         tensor.dtype,

@@ -17,50 +17,11 @@ from perfmodel.types import Role
 Tensors = tuple[Tensor, ...]
 Attrs = Mapping[str, AttrValue]
 
-_FOR_EACH = [
-    "abs",
-    "acos",
-    "add",
-    "addcdiv",
-    "addcmul",
-    "asin",
-    "atan",
-    "ceil",
-    "clamp_max",
-    "clamp_min",
-    "cos",
-    "cosh",
-    "div",
-    "erf",
-    "erfc",
-    "exp",
-    "expm1",
-    "floor",
-    "frac",
-    "lerp",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "maximum",
-    "minimum",
-    "mul",
-    "neg",
-    "pow",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "sub",
-    "tan",
-    "tanh",
-    "trunc",
-]
+_FOR_EACH = """
+    abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp
+    expm1 floor frac lerp lgamma log log10 log1p log2 maximum minimum mul neg pow reciprocal
+    round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc
+"""
 
 #: Operations per parameter of each update rule.
 _FUSED = {"_fused_sgd": 4, "_fused_adam": 18, "_fused_adamw": 18, "_fused_adagrad": 12}
@@ -97,7 +58,7 @@ def _first_list(tensors: Tensors) -> Tensors:
     return tensors[:1]
 
 
-for _op in _FOR_EACH:
+for _op in _FOR_EACH.split():
     _weight = elementwise.FLOPS_PER_ELEMENT[_op]
     register(f"_foreach_{_op}", op_class=OpClass.OPTIMIZER)(_for_each(_weight))
 for _op in ("norm", "max"):
