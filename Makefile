@@ -3,6 +3,7 @@ PYTHON ?= python3
 HOST   ?= 127.0.0.1
 PORT   ?= 8000
 OUT    ?= profiles
+JOBS   ?= profiles/campaigns/cpu-2core.toml
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -43,7 +44,7 @@ bench: dev ## run every benchmark, one after the other
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 docs: dev ## write the generated pages again: docs/accuracy.md
-	$(BIN)/perfmodel evaluate --report docs/accuracy.md
+	$(BIN)/perfmodel evaluate --split leave-family-out --split random --report docs/accuracy.md
 
 serve: dev ## start the service on HOST:PORT, show one query with its answer, serve until Ctrl-C
 	$(BIN)/perfmodel serve --host $(HOST) --port $(PORT) --example
@@ -51,8 +52,8 @@ serve: dev ## start the service on HOST:PORT, show one query with its answer, se
 train: dev ## learn from profiles/ and write models/
 	$(BIN)/perfmodel train
 
-profile: dev ## measure the reference workloads on this machine into OUT (resumes)
-	$(BIN)/perfmodel profile --out $(OUT)
+profile: dev ## measure the workloads of JOBS on this machine into OUT (resumes)
+	$(BIN)/perfmodel profile $(JOBS) --out $(OUT)
 
 check: lint types test ## everything that has to pass before a change lands
 

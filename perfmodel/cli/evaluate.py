@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import output_options
+from perfmodel.cli.options import members_option, output_options
 
 if TYPE_CHECKING:
     from perfmodel.training.evaluate import Evaluation
@@ -15,10 +15,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--profiles", type=click.Path(path_type=Path, file_okay=False), default=Path("profiles"),
-    show_default=True, help="Folder of the records to evaluate on.",
-)  # fmt: skip
-@click.option("--split", default="leave-family-out", show_default=True, help="What is held out.")
+    "--profiles",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("profiles"),
+    show_default=True,
+    help="Folder of the records to evaluate on.",
+)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    default=("leave-family-out",),
+    show_default=True,
+    metavar="[leave-family-out|random]",
+    help="What is held out. Repeatable; the first is quoted first.",
+)
+@members_option
+@click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same scores.")
 @click.option(
     "--report",
@@ -26,27 +39,72 @@ if TYPE_CHECKING:
     help="Write the full report here as Markdown.",
 )
 @output_options
-def command(profiles: Path, split: str, seed: int, report: Path | None, as_json: bool) -> None:
-    """Measure how well predictors answer for families they never saw, beside the baselines."""
+def command(
+    profiles: Path,
+    splits: tuple[str, ...],
+    members: tuple[str, ...],
+    device: str | None,
+    seed: int,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure how well predictors answer for families they never saw, beside the baselines.
+
+    Every sample is answered by predictors that have not learned from its family. Takes minutes;
+    progress goes to standard error.
+    """
+    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.evaluate import evaluate
     from perfmodel.training.report import write_report
     from perfmodel.training.samples import load_samples
 
-    found = load_samples(ProfileStore(profiles))
-    result = evaluate(found.samples, split=split, seed=seed, progress=_tell)
+    samples = load_samples(ProfileStore(profiles), device=device).samples
+    chosen = members or DEFAULT_MEMBERS
+    found = [
+        evaluate(samples, split=split, members=chosen, seed=seed, progress=_tell)
+        for split in splits
+    ]
     if report is not None:
-        write_report(result, report, command=f"perfmodel evaluate --report {report}")
+        write_report(found[0], report, command=_spelt_out(splits, report), others=found[1:])
     if as_json:
         from perfmodel.cli.output import print_json
 
-        print_json(result.summary())
-    else:
-        _print(result, report)
+        summaries = [result.summary() for result in found]
+        print_json(summaries[0] if len(summaries) == 1 else summaries)
+        return
+    for result in found:
+        _print(result)
+    if report is not None:
+        print(f"The report is in {report}.")
 
 
-def _print(result: Evaluation, report: Path | None) -> None:
-    raise NotImplementedError
+def _spelt_out(splits: tuple[str, ...], report: Path) -> str:
+    """Return the command line that writes a report; stated in it."""
+    chosen = "".join(f" --split {split}" for split in splits) if len(splits) > 1 else ""
+    return f"perfmodel evaluate{chosen} --report {report}"
+
+
+def _print(found: Evaluation) -> None:
+    from perfmodel.cli.numbers import percent
+    from perfmodel.cli.output import print_table
+
+    title = (
+        f"{found.split}: {len(found.samples)} samples of {len(found.families)} families, "
+        f"intervals of {percent(found.coverage)}"
+    )
+    rows = []
+    for name in found.predictors:
+        scores = found.scores(name)
+        by_mode = [percent(found.scores(name, mode=mode).mape) for mode in found.modes]
+        rows.append(
+            [name, percent(scores.mape), *by_mode, percent(scores.median_ape)]
+            + [percent(scores.p90_ape), percent(scores.bias)]
+            + ["-" if scores.rank is None else f"{scores.rank:.3f}", percent(scores.coverage)]
+        )
+    columns = ["predictor", "MAPE", *(f"MAPE {mode}" for mode in found.modes), "median", "90 %"]
+    columns += ["bias", "rank corr.", "covered"]
+    print_table(columns, rows, title=title, right="l" + "r" * 10)
 
 
 def _tell(line: str) -> None:

@@ -55,8 +55,17 @@ def _print(models: tuple[Mapping[str, Any], ...], folder: Path) -> None:
             "damaged" if facts["damaged"] else "answers" if facts["serving"] else "sound",
             str(facts.get("created_at", "-")),
             ", ".join(facts.get("devices", ())) or "-",
-            str(facts.get("data_digest", "-"))[:12],
+            _held_out_error(facts),
         ]
         for facts in models
     ]
-    print_table(["model", "state", "trained", "devices", "data"], rows)
+    print_table(["model", "state", "trained", "devices", "held-out error"], rows)
+
+
+def _held_out_error(facts: Mapping[str, Any]) -> str:
+    """Return the error of the ensemble on families that it had not seen, as training noted it."""
+    from perfmodel.cli.numbers import percent
+
+    scores = facts.get("scores", {})
+    ensemble = scores.get("predictors", {}).get("ensemble", {})
+    return f"{percent(ensemble['mape'])} ({scores['split']})" if "mape" in ensemble else "-"

@@ -51,6 +51,17 @@ def default_models() -> Path:
     return shipped if shipped.is_dir() and not here.is_dir() else here
 
 
+def members_option(command: _Command) -> _Command:
+    """Add ``--member NAME`` (as ``members``), which chooses what the ensemble is made of."""
+    return click.option(
+        "--member",
+        "members",
+        multiple=True,
+        metavar="NAME",
+        help="Predictor that the ensemble mixes. Repeatable. [default: operators, gbdt, gnn]",
+    )(command)
+
+
 def dims_option(command: _Command) -> _Command:
     """Add ``--dim NAME=VALUE`` (as ``dims``), which binds dynamic dimensions of ONNX files."""
     return click.option(

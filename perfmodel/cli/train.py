@@ -6,32 +6,61 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import models_option, output_options
+from perfmodel.cli.options import members_option, models_option, output_options
 
 
 @click.command()
 @click.option(
-    "--profiles", type=click.Path(path_type=Path, file_okay=False), default=Path("profiles"),
-    show_default=True, help="Folder of the records to learn from.",
-)  # fmt: skip
+    "--profiles",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("profiles"),
+    show_default=True,
+    help="Folder of the records to learn from.",
+)
 @click.option("--name", default="default", show_default=True, help="Name of the trained model.")
+@members_option
+@click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same model.")
 @models_option
 @output_options
-def command(profiles: Path, name: str, seed: int, models: Path, as_json: bool) -> None:
-    """Learn predictors from profiles and write them below the folder of models."""
+def command(
+    profiles: Path,
+    name: str,
+    members: tuple[str, ...],
+    device: str | None,
+    seed: int,
+    models: Path,
+    as_json: bool,
+) -> None:
+    """Learn predictors from profiles and write them below the folder of models.
+
+    Takes minutes; progress goes to standard error.
+    """
+    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.samples import load_samples
     from perfmodel.training.train import train
 
-    found = load_samples(ProfileStore(profiles))
-    folder = train(found.samples, models, name=name, seed=seed, progress=_tell)
+    found = load_samples(ProfileStore(profiles), device=device)
+    chosen = members or DEFAULT_MEMBERS
+    folder = train(found.samples, models, name=name, members=chosen, seed=seed, progress=_tell)
     if as_json:
         from perfmodel.cli.output import print_json
 
-        print_json({"folder": str(folder), "samples": len(found.samples)})
-    else:
-        click.echo(f"Learned from {len(found.samples)} samples. The model is in {folder}.")
+        print_json(
+            {
+                "folder": str(folder),
+                "samples": len(found.samples),
+                "dropped": dict(found.dropped),
+                "notes": dict(found.notes),
+            }
+        )
+        return
+    click.echo(f"Learned from {len(found.samples)} samples. The model is in {folder}.")
+    for reason, number in found.dropped.items():
+        click.echo(f"Left out: {number} ({reason}).")
+    for note, number in found.notes.items():
+        click.echo(f"Note: {number} ({note}).")
 
 
 def _tell(line: str) -> None:
