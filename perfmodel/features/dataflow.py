@@ -119,4 +119,4 @@ def _level_traffic(graph: Graph, depth: list[int], moved: FloatArray) -> FloatAr
     if not len(level):
         return np.zeros(0)
     traffic = np.bincount(level, weights=moved, minlength=3 * deepest)
-    return (np.cumsum(traffic) - traffic)[level]
+    return np.asarray((np.cumsum(traffic) - traffic)[level], dtype=np.float64)

@@ -270,7 +270,8 @@ def _largest(
 
 
 def _sum(count: int, owner: npt.NDArray[np.int64], values: FloatArray) -> FloatArray:
-    return np.bincount(owner, weights=values, minlength=count)
+    total = np.bincount(owner, weights=values, minlength=count)
+    return np.asarray(total, dtype=np.float64)
 
 
 def _fresh_bytes(
