@@ -1,35 +1,43 @@
 """Imported once by the server process that measurement processes are forked from.
 
 The libraries are loaded but nothing has run yet: no thread pool exists, no memory is cached.
+What a measurement needs later on is loaded too, so that all measurements of a campaign run the
+same code even where its files are changed meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import warnings
 
 from perfmodel.errors import MissingExtraError
 
-with warnings.catch_warnings(), contextlib.suppress(ImportError, MissingExtraError):
+_MODULES = (
+    "torch.profiler",
+    "perfmodel.capture.torch",
+    "perfmodel.graph.canonical",
+    "perfmodel.graph.merkle",
+    "perfmodel.profilers.iteration",
+    "perfmodel.profilers.worker",
+    "perfmodel.zoo.huggingface",
+    "perfmodel.zoo.reference",
+    "perfmodel.zoo.resolve",
+    "perfmodel.zoo.timm",
+    "onnx",
+    "onnxruntime",
+    "perfmodel.profilers.onnx_export",
+    "perfmodel.profilers.onnxruntime",
+)
+
+with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    # A library that is absent fails the jobs that need it, each with its reason.
+    with contextlib.suppress(ImportError, MissingExtraError):
+        from perfmodel.zoo.libraries import import_timm, import_transformers
 
-    from perfmodel.zoo.libraries import import_timm, import_transformers
-
-    import_timm()
-    import_transformers()
-
-    # What a measurement needs later on. Loaded now, so that all measurements of a campaign run
-    # the same code even where its files are changed meanwhile.
-    import perfmodel.capture.torch
-    import perfmodel.graph.canonical
-    import perfmodel.graph.merkle
-    import perfmodel.profilers.iteration
-    import perfmodel.profilers.worker
-    import perfmodel.zoo.huggingface
-    import perfmodel.zoo.reference
-    import perfmodel.zoo.resolve
-    import perfmodel.zoo.timm
-
-with contextlib.suppress(ImportError):
-    import perfmodel.profilers.onnx_export
-    import perfmodel.profilers.onnxruntime  # noqa: F401
+        import_timm()
+        import_transformers()
+    for _name in _MODULES:
+        with contextlib.suppress(ImportError, MissingExtraError):
+            importlib.import_module(_name)
