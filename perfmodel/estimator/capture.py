@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+import contextlib
+import os
+import selectors
+import subprocess
+import sys
+import time
 from threading import Lock
 from typing import Any
+
+import orjson
 
 from perfmodel import errors
 from perfmodel.errors import CaptureError, InvalidInputError, PerfModelError
 from perfmodel.estimator.step import CapturedStep
-from perfmodel.graph.canonical import from_json, to_json
+from perfmodel.graph.canonical import from_json
 from perfmodel.graph.job import Job
-from perfmodel.requests import job_to_dict, parse_job
+from perfmodel.requests import job_to_dict
 
 
 def capture_in_process(job: Job) -> CapturedStep:
@@ -55,13 +60,13 @@ class CaptureChild:
     Parameters
     ----------
     timeout_s : float
-        What one capture may take, waiting included.
+        What one capture may take, the start of the child included.
     """
 
     def __init__(self, *, timeout_s: float = 60.0) -> None:
         self._timeout_s = timeout_s
         self._lock = Lock()
-        self._pool: ProcessPoolExecutor | None = None
+        self._child: subprocess.Popen[bytes] | None = None
 
     def __call__(self, job: Job) -> CapturedStep:
         """Capture a job; as :func:`capture_in_process`.
@@ -71,77 +76,95 @@ class CaptureChild:
         CaptureError
             The child died, or took too long.
         """
-        pool, future = self._submit(job)
-        try:
-            message = future.result(timeout=self._timeout_s)
-        except TimeoutError as error:
-            self._replace(pool)
-            raise CaptureError(
-                f"Capturing {job.label} took longer than {self._timeout_s:g} s.", pointer="/job"
-            ) from error
-        except BrokenProcessPool as error:
-            self._replace(pool)
-            raise CaptureError(
-                f"The process that captured {job.label} died; the model may need more memory than "
-                "there is.",
-                pointer="/job",
-            ) from error
-        if "error" in message:
-            raise _revived(message)
+        with self._lock:
+            try:
+                answer, canonical = self._ask(orjson.dumps(job_to_dict(job)) + b"\n")
+            except (OSError, TimeoutError) as error:
+                self._kill()
+                raise CaptureError(
+                    f"Capturing {job.label} did not end well: {error}", pointer="/job"
+                ) from error
+        if "error" in answer:
+            raise _revived(answer)
         return CapturedStep(
-            graph=from_json(message["graph"]), tokens_per_sample=message["tokens_per_sample"]
+            graph=from_json(canonical), tokens_per_sample=answer["tokens_per_sample"]
         )
 
     def close(self) -> None:
         """End the child."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            _kill(pool)
+        self._kill()
 
-    def _submit(self, job: Job) -> tuple[ProcessPoolExecutor, Future[dict[str, Any]]]:
-        with self._lock:
-            if self._pool is None:
-                # Spawned, not forked: a fork of a process with threads may hang.
-                self._pool = ProcessPoolExecutor(
-                    max_workers=1, mp_context=get_context("spawn"), initializer=_one_thread
-                )
-            return self._pool, self._pool.submit(_capture_message, job_to_dict(job))
+    def _ask(self, request: bytes) -> tuple[dict[str, Any], bytes]:
+        """Send one line; read a line of JSON and as many bytes as it says."""
+        if self._child is None or self._child.poll() is not None:
+            self._child = _start()
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.write(request)
+        self._child.stdin.flush()
+        reader = _Reader(self._child.stdout.fileno(), time.monotonic() + self._timeout_s)
+        answer: dict[str, Any] = orjson.loads(reader.line())
+        return answer, reader.exactly(answer.get("size_bytes", 0))
 
-    def _replace(self, pool: ProcessPoolExecutor) -> None:
-        with self._lock:
-            if self._pool is pool:
-                self._pool = None
-        _kill(pool)
-
-
-def _kill(pool: ProcessPoolExecutor) -> None:
-    for process in list((pool._processes or {}).values()):
-        process.kill()
-    pool.shutdown(wait=False, cancel_futures=True)
+    def _kill(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
 
-def _one_thread() -> None:
-    import os
+class _Reader:
+    """Reads from a pipe until a deadline."""
 
-    os.environ["OMP_NUM_THREADS"] = "1"
+    def __init__(self, descriptor: int, deadline: float) -> None:
+        self._descriptor = descriptor
+        self._deadline = deadline
+        self._buffer = bytearray()
+
+    def line(self) -> bytes:
+        """Return everything up to the next line end."""
+        while b"\n" not in self._buffer:
+            self._more()
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer = bytearray(rest)
+        return line
+
+    def exactly(self, count: int) -> bytes:
+        """Return so many bytes."""
+        while len(self._buffer) < count:
+            self._more()
+        return bytes(self._buffer)
+
+    def _more(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._descriptor, selectors.EVENT_READ)
+            if not selector.select(max(0.0, self._deadline - time.monotonic())):
+                raise TimeoutError("it took too long.")
+        data = os.read(self._descriptor, 1 << 20)
+        if not data:
+            raise ConnectionError("its process died; the model may need more memory than there is.")
+        self._buffer += data
 
 
-def _capture_message(job: dict[str, Any]) -> dict[str, Any]:
-    """Run in the child. Errors travel as plain values: their constructors differ."""
-    try:
-        step = capture_in_process(parse_job(job))
-    except PerfModelError as error:
-        return {
-            "error": type(error).__name__,
-            "fields": {k: v for k, v in vars(error).items() if not k.startswith("_")},
-        }
-    return {"graph": to_json(step.graph), "tokens_per_sample": step.tokens_per_sample}
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "perfmodel.estimator.capture_child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # Ctrl-C in the terminal is for the parent, which then ends the child.
+        start_new_session=True,
+    )
 
 
-def _revived(message: dict[str, Any]) -> PerfModelError:
-    kind = getattr(errors, message["error"], InvalidInputError)
+def _revived(answer: dict[str, Any]) -> PerfModelError:
+    """Return the error that the child described; constructors differ, so it is filled directly."""
+    kind = getattr(errors, answer["error"], InvalidInputError)
     error: PerfModelError = kind.__new__(kind)
-    Exception.__init__(error, message["fields"]["message"])
-    vars(error).update(message["fields"])
+    Exception.__init__(error, answer["fields"]["message"])
+    vars(error).update(answer["fields"])
     return error
