@@ -251,6 +251,11 @@ class GraphBuilder:
         attrs: Mapping[str, AttrValue],
         name: str,
     ) -> None:
+        if len(self.nodes) >= self.limits.max_graph_nodes:
+            raise UnsupportedOnnxError(
+                f"The ONNX file leads to more than {self.limits.max_graph_nodes:,} nodes. Raise "
+                "OnnxLimits.max_graph_nodes if you mean it."
+            )
         self.nodes.append(
             Node(
                 op=op,
@@ -263,11 +268,13 @@ class GraphBuilder:
         )
 
     def _unique(self, name: str) -> str:
-        count = self._names.get(name, 0)
-        self._names[name] = count + 1
-        if count == 0:
-            return name
-        return self._unique(f"{name}{'.' if NAME_MARK in name else NAME_MARK}{count + 1}")
+        candidate = name
+        while candidate in self._names:
+            self._names[name] = self._names.get(name, 1) + 1
+            separator = "." if NAME_MARK in name else NAME_MARK
+            candidate = f"{name}{separator}{self._names[name]}"
+        self._names[candidate] = 1
+        return candidate
 
     def _check_size(self, shape: tuple[int, ...], dtype: str) -> None:
         if dtype not in DTYPE_BYTES:

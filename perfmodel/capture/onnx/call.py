@@ -154,7 +154,7 @@ class Call:
         """
         chosen = dtype or self.result_dtype(op, inputs)
         return self.emit_many(
-            op, inputs, [(tuple(shape), chosen)], mark=mark, carried=carried, **attrs
+            op, inputs, [(tuple(shape), chosen)], mark=mark, carried={**carried, **attrs}
         )[0]
 
     def emit_many(

@@ -33,6 +33,10 @@ from perfmodel.capture.onnx.wire import (
     signed,
 )
 from perfmodel.errors import UnsupportedOnnxError
+from perfmodel.graph.ir import DTYPE_BYTES
+
+#: Newest version of the standard operator set whose meaning is known here.
+NEWEST_OPSET = 28
 
 #: ``AttributeProto`` type tag of each field that may carry the value.
 _INT, _FLOAT, _STRING, _TENSOR, _GRAPH = 2, 1, 3, 4, 5
@@ -105,6 +109,13 @@ class _Decoder:
         for message in _messages(fields, number):
             entry = read_fields(message, self.budget)
             found[_domain(self.text(entry, 1))] = signed(_integer(entry, 2))
+        self.check_count(len(found), "imported operator sets")
+        newest = found.get("", 1)
+        if not 1 <= newest <= NEWEST_OPSET:
+            raise UnsupportedOnnxError(
+                f"The ONNX file imports opset {newest} of the standard operators; 1 to "
+                f"{NEWEST_OPSET} are known. Export it with one of them."
+            )
         return found
 
     def graph(self, data: memoryview, *, depth: int) -> OnnxGraph:
@@ -147,6 +158,7 @@ class _Decoder:
             raise UnsupportedOnnxError(
                 f"Node {position} of the ONNX file has no operator type; the file is damaged."
             )
+        self.check_count(len(fields.get(5, ())), f"attributes of node {position}")
         return OnnxNode(
             op=op,
             domain=_domain(self.text(fields, 7)),
@@ -160,6 +172,7 @@ class _Decoder:
     def function(self, data: memoryview) -> tuple[tuple[str, str, str], OnnxFunction]:
         fields = read_fields(data, self.budget)
         name, inputs = self.text(fields, 1), self.texts(fields, 4)
+        self.check_count(len(fields.get(11, ())), f"attributes of function {name!r}")
         function = OnnxFunction(
             name=name,
             inputs=inputs,
@@ -231,14 +244,21 @@ class _Decoder:
                 "raise OnnxLimits.max_attribute_items."
             )
 
+    def check_count(self, count: int, what: str) -> None:
+        if count > self.limits.max_attributes:
+            raise UnsupportedOnnxError(
+                f"The ONNX file has {count:,} {what}; at most {self.limits.max_attributes} are "
+                "read. Raise OnnxLimits.max_attributes if you mean it."
+            )
+
     def sparse(self, data: memoryview) -> OnnxTensor:
         fields = read_fields(data, self.budget)
         values = [self.tensor(t) for t in _messages(fields, 1)]
         for indices in _messages(fields, 2):
             self.tensor(indices)
-        shape = self.dims(fields, 3, values[-1].name if values else "")
         if not values:
             raise UnsupportedOnnxError("A sparse tensor of the ONNX file has no values.")
+        shape = self.dims(fields, 3, values[-1].name, values[-1].dtype)
         return OnnxTensor(name=values[-1].name, shape=shape, dtype=values[-1].dtype, values=None)
 
     def tensor(self, data: memoryview) -> OnnxTensor:
@@ -250,30 +270,31 @@ class _Decoder:
                 "data), which is never followed. Save the model into one file, or without "
                 "values: set data_location to DEFAULT and clear external_data."
             )
-        shape = self.dims(fields, 1, name)
         dtype = _dtype(_integer(fields, 2), f"Tensor {name!r}")
+        shape = self.dims(fields, 1, name, dtype)
         count = check_payload(fields, name, shape, dtype)
         keep = 0 < count <= self.limits.max_constant_elements
         values = read_values(fields, shape, dtype) if keep or math.prod(shape) == 0 else None
         return OnnxTensor(name=name, shape=shape, dtype=dtype, values=values)
 
-    def dims(self, fields: Fields, number: int, name: str) -> tuple[int, ...]:
+    def dims(self, fields: Fields, number: int, name: str, dtype: str) -> tuple[int, ...]:
         shape = tuple(self.integers(fields, number, "dims"))
         if any(extent < 0 for extent in shape):
             raise UnsupportedOnnxError(
                 f"Tensor {name!r} of the ONNX file has the shape {list(shape)}; every extent of "
                 "a stored tensor must be >= 0. The file is damaged."
             )
-        self.check_shape(shape, name)
+        self.check_shape(shape, name, dtype)
         return shape
 
-    def check_shape(self, shape: tuple[int, ...], name: str) -> None:
+    def check_shape(self, shape: tuple[int, ...], name: str, dtype: str | None) -> None:
         if len(shape) > self.limits.max_rank:
             raise UnsupportedOnnxError(
                 f"Tensor {name!r} of the ONNX file has {len(shape)} dimensions; at most "
                 f"{self.limits.max_rank} are read."
             )
-        if math.prod(shape) > self.limits.max_tensor_bytes:
+        size = math.prod(e for e in shape if e) * DTYPE_BYTES.get(dtype or "", 1)
+        if size > self.limits.max_tensor_bytes:
             raise UnsupportedOnnxError(
                 f"Tensor {name!r} of the ONNX file declares the shape {list(shape)}, more than "
                 f"{self.limits.max_tensor_bytes:,} bytes. No accelerator holds it; correct the "
@@ -291,13 +312,14 @@ class _Decoder:
         inner = read_fields(tensor[-1], self.budget)
         number = _integer(inner, 1)
         shapes = _messages(inner, 2)
+        dtype = DTYPE_OF_ONNX.get(number)
         return OnnxValueInfo(
             name=name,
-            dtype=DTYPE_OF_ONNX.get(number) if number else None,
-            dims=self.declared_dims(shapes[-1], name) if shapes else None,
+            dtype=dtype,
+            dims=self.declared_dims(shapes[-1], name, dtype) if shapes else None,
         )
 
-    def declared_dims(self, data: memoryview, name: str) -> tuple[Dim, ...]:
+    def declared_dims(self, data: memoryview, name: str, dtype: str | None) -> tuple[Dim, ...]:
         dims: list[Dim] = []
         for message in _messages(read_fields(data, self.budget), 1):
             fields = read_fields(message, self.budget)
@@ -305,7 +327,7 @@ class _Decoder:
                 dims.append(signed(_integer(fields, 1)))
             else:
                 dims.append(self.text(fields, 2) or None)
-        self.check_shape(tuple(d for d in dims if isinstance(d, int) and d > 0), name)
+        self.check_shape(tuple(d for d in dims if isinstance(d, int) and d > 0), name, dtype)
         return tuple(dims)
 
     def text(self, fields: Fields, number: int) -> str:

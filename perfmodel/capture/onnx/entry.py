@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perfmodel.capture.onnx.autocast import check_precision
@@ -98,23 +98,21 @@ def _window(model: str | os.PathLike[str] | bytes) -> Iterator[memoryview]:
     path = Path(model)
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                yield memoryview(b"")
-                return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                window = memoryview(mapped)
-                try:
-                    yield window
-                finally:
-                    _release(window)
+            empty = os.fstat(file.fileno()).st_size == 0
+            mapped = None if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise UnsupportedOnnxError(
             f"The ONNX file {str(path)!r} cannot be read: {error.strerror}. Check the path."
         ) from error
-
-
-def _release(window: memoryview) -> None:
-    window.release()
+    if mapped is None:
+        yield memoryview(b"")
+        return
+    try:
+        yield memoryview(mapped)
+    finally:
+        # An error on its way holds windows into the file; it is unmapped when they are gone.
+        with suppress(BufferError):
+            mapped.close()
 
 
 def _source(parsed: OnnxModel, model: str | os.PathLike[str] | bytes) -> dict[str, str]:

@@ -11,8 +11,8 @@ import resource
 import sys
 from typing import Any
 
-_MEMORY_BYTES = 2 * 1024**3
-_CPU_S = 10
+_MEMORY_BYTES = 1024**3
+_CPU_S = 4
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def read_values(fields: Fields, shape: tuple[int, ...], dtype: str) -> np.ndarra
     if numpy_dtype is None:
         return None
     if math.prod(shape) == 0:
-        return np.zeros(shape, numpy_dtype)
+        return np.zeros(shape, numpy_dtype) if max(shape) < 2**31 else None
     if _RAW in fields:
         flat = np.frombuffer(_joined(fields, _RAW), numpy_dtype.newbyteorder("<"))
     elif 4 in fields:

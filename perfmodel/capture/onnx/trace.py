@@ -16,6 +16,7 @@ from perfmodel.capture.onnx.bind import Binding
 from perfmodel.capture.onnx.builder import GraphBuilder, Value
 from perfmodel.capture.onnx.call import RULES, Call, resolve_attrs
 from perfmodel.capture.onnx.dtypes import is_float
+from perfmodel.capture.onnx.flow import FLOW
 from perfmodel.capture.onnx.fold import fold
 from perfmodel.capture.onnx.model import (
     OnnxFunction,
@@ -110,6 +111,7 @@ class Tracer:
 
     def graph(self, graph: OnnxGraph, frame: Frame) -> list[Value]:
         """Follow a graph or subgraph in a frame and return its outputs."""
+        self._spend(len(graph.initializers) + len(graph.outputs), graph.name)
         for name, tensor in graph.initializers.items():
             frame.scope[name] = stored_value(tensor)
         for node in graph.nodes:
@@ -132,7 +134,12 @@ class Tracer:
 
     def node(self, node: OnnxNode, frame: Frame) -> None:
         """Follow one operator call."""
-        self._spend(node)
+        self._spend(_edges(node), node.name)
+        if len(frame.prefix) + len(node.name) > self.builder.limits.max_text_bytes:
+            raise UnsupportedOnnxError(
+                f"The name of the ONNX node {node.name[:80]!r}, with those of the functions "
+                f"around it, is longer than {self.builder.limits.max_text_bytes:,} characters."
+            )
         inputs = tuple(
             self.lookup(n, frame, f"node {node.name!r} ({node.op})") if n else None
             for n in node.inputs
@@ -142,16 +149,7 @@ class Tracer:
         if function is not None:
             results = self._inline(function, node, inputs, attrs, frame)
         else:
-            call = Call(
-                node=node,
-                name=frame.prefix + node.name,
-                inputs=inputs,
-                attrs=attrs,
-                opset=frame.opsets.get(node.domain, 1),
-                mode=self.mode,
-                builder=self.builder,
-            )
-            results = self._translate(call, frame)
+            results = self._translate(self._call(node, inputs, attrs, frame), frame)
         for name, value in zip(node.outputs, results, strict=False):
             if name and value is not None:
                 frame.scope[name] = value
@@ -166,25 +164,51 @@ class Tracer:
                 "Check the file with onnx.checker.check_model."
             ) from None
 
-    def _translate(self, call: Call, frame: Frame) -> list[Value | None]:
-        from perfmodel.capture.onnx.flow import FLOW
+    def _call(
+        self,
+        node: OnnxNode,
+        inputs: tuple[Value | None, ...],
+        attrs: dict[str, object],
+        frame: Frame,
+    ) -> Call:
+        if node.domain not in frame.opsets:
+            known = ", ".join(repr(d or "ai.onnx") for d in frame.opsets)
+            raise UnsupportedOnnxError(
+                f"ONNX node {node.name!r} ({node.op}) is of the domain "
+                f"{node.domain or 'ai.onnx'!r}, which the file does not import (it imports "
+                f"{known}) and for which it has no function. Check it with onnx.checker."
+            )
+        return Call(
+            node=node,
+            name=frame.prefix + node.name,
+            inputs=inputs,
+            attrs=attrs,
+            opset=frame.opsets[node.domain],
+            mode=self.mode,
+            builder=self.builder,
+        )
 
-        flow = FLOW.get((call.node.domain, call.node.op))
+    def _translate(self, call: Call, frame: Frame) -> list[Value | None]:
+        try:
+            return self._applied(call, frame)
+        except (ArithmeticError, LookupError, ValueError, TypeError, AttributeError) as error:
+            raise call.error(
+                f"has arguments that do not fit: shapes "
+                f"{[list(v.shape) for v in call.inputs if v is not None][:8]} ({error})"
+            ) from error
+
+    def _applied(self, call: Call, frame: Frame) -> list[Value | None]:
+        key = call.node.domain, call.node.op
+        flow = FLOW.get(key)
         if flow is not None:
             return list(flow(call, self, frame))
         folded = fold(call)
         if folded is not None:
             return list(folded)
-        rule = RULES.get((call.node.domain, call.node.op))
+        rule = RULES.get(key)
         if rule is None:
             return unknown_operator(call, frame.declared, self.binding, self.oracle)
-        try:
-            result = rule(call)
-        except (ArithmeticError, ValueError, IndexError, TypeError) as error:
-            raise call.error(
-                f"has arguments that do not fit: shapes "
-                f"{[list(v.shape) for v in call.inputs if v is not None]} ({error})"
-            ) from error
+        result = rule(call)
         return [result] if isinstance(result, Value) else list(result)
 
     def _inline(
@@ -196,11 +220,12 @@ class Tracer:
         frame: Frame,
     ) -> list[Value | None]:
         prefix = frame.prefix + node.name
+        self._spend(len(function.inputs) + len(function.outputs), prefix)
         self._check_depth(frame.depth + 1, prefix)
         scope = {n: v for n, v in zip(function.inputs, inputs, strict=False) if v is not None}
         inner = Frame(
             scope=scope,
-            opsets={**frame.opsets, **function.opsets},
+            opsets=function.opsets or frame.opsets,
             prefix=f"{prefix}/",
             arguments={**function.defaults, **attrs},
             declared={},
@@ -221,15 +246,15 @@ class Tracer:
             )
         return self.builder.source(shape, info.dtype, Role.INPUT)
 
-    def _spend(self, node: OnnxNode) -> None:
+    def _spend(self, edges: int, name: str) -> None:
         self._calls += 1
-        self._edges += len(node.inputs) + len(node.outputs)
+        self._edges += edges
         limits = self.builder.limits
         if self._calls > limits.max_nodes or self._edges > limits.max_edges:
             raise UnsupportedOnnxError(
                 f"The ONNX file runs more than {limits.max_nodes:,} operators with "
-                f"{limits.max_edges:,} edges once functions and loops are unrolled. Shorten the "
-                "loops, or raise OnnxLimits.max_nodes and max_edges."
+                f"{limits.max_edges:,} edges once functions and loops are unrolled (at "
+                f"{name[:80]!r}). Shorten the loops, or raise OnnxLimits.max_nodes and max_edges."
             )
 
     def _check_depth(self, depth: int, name: str) -> None:
@@ -253,6 +278,11 @@ def stored_value(tensor: OnnxTensor) -> Value:
     )
     role = Role.PARAMETER if weight and tensor.shape else Role.CONSTANT
     return Value(tensor.shape, tensor.dtype, known=tensor.values, role=role)
+
+
+def _edges(node: OnnxNode) -> int:
+    items = sum(len(v) for v in node.attrs.values() if isinstance(v, tuple))
+    return len(node.inputs) + len(node.outputs) + items
 
 
 def _without_absent(node: OnnxNode, scope: Scope, function: OnnxFunction) -> OnnxNode:

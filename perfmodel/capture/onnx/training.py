@@ -131,7 +131,13 @@ def _differentiate(
             pointer="/mode",
         )
     step = Backward(node=node, grads=reached, wanted=wanted, builder=builder, made_by=made_by)
-    result = rule(step)
+    try:
+        result = rule(step)
+    except (ArithmeticError, LookupError, ValueError, TypeError) as error:
+        raise UnsupportedOnnxError(
+            f"ONNX node {onnx_node_name(node.name)!r} ({node.op}) cannot be differentiated: "
+            f"{error}."
+        ) from error
     found = [result] if isinstance(result, Value) else list(result)
     for index, needed, grad in zip(node.inputs, wanted, found, strict=False):
         if needed and grad is not None:

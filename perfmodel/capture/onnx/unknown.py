@@ -25,7 +25,7 @@ from perfmodel.errors import MissingExtraError
 from perfmodel.graph.ir import AttrValue
 
 #: Seconds that all questions about one file may take together.
-_PATIENCE_S = 10.0
+_PATIENCE_S = 2.5
 _CHILD = "perfmodel.capture.onnx.infer_child"
 
 Spec = tuple[tuple[int, ...], str]

@@ -24,6 +24,11 @@ def _split(call: Call) -> Value:
     value = call.input(0)
     axis = call.axis(call.int_attr("axis", 0), value.rank)
     extent = value.shape[axis]
+    if extent > call.limits.max_constant_elements:
+        raise call.error(
+            f"takes an axis of extent {extent:,} apart; at most "
+            f"{call.limits.max_constant_elements:,} are supported"
+        )
     sizes = ints(call, 1, "split") or [1] * extent
     given = call.optional(1)
     if given is not None and given.rank == 0:
