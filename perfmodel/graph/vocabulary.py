@@ -19,7 +19,7 @@ _ATTENTION_VARIANTS = (
     "_scaled_dot_product_attention_math_for_mps",
 )
 
-#: Device-specific ATen name -> name in the graph.
+#: Device-specific ATen name, or full name elsewhere -> name in the graph.
 SYNONYMS: Mapping[str, str] = MappingProxyType(
     {
         **{name: "scaled_dot_product_attention" for name in _ATTENTION_VARIANTS},
@@ -45,6 +45,8 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
         "slow_conv3d_forward": "convolution",
         "_slow_conv2d_backward": "convolution_backward",
         "_safe_softmax": "_softmax",
+        # What mixtures of experts run where aten::_grouped_mm does not take their type.
+        "transformers::grouped_mm_fallback": "_grouped_mm",
         "_unsafe_view": "view",
         "_reshape_alias": "view",
     }
@@ -76,5 +78,5 @@ def canonical_op(name: str) -> str:
     namespace, separator, bare = name.rpartition("::")
     bare = bare.split(".", 1)[0]
     if separator and namespace != "aten":
-        return f"{namespace}::{bare}"
+        bare = f"{namespace}::{bare}"
     return SYNONYMS.get(bare, bare)

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
+from perfmodel.graph.cost import totals
+from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
 from perfmodel.zoo.hf_architecture import load_config
@@ -204,3 +206,23 @@ def test_sequences_end_where_learned_positions_end() -> None:
     assert longer.tokens_per_sample == 128
     with pytest.raises(InvalidInputError, match="reads no text"):
         build_huggingface(_config("vit"), batch_size=1, sequence_length=8)
+
+
+def test_experts_are_priced_by_the_tokens_they_get() -> None:
+    fields = {
+        "model_type": "mixtral", "hidden_size": 32, "intermediate_size": 64, "vocab_size": 100,
+        "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+        "num_local_experts": 4, "num_experts_per_tok": 2,
+    }  # fmt: skip
+    steps = {
+        mode: totals(capture_job(Job(hf_config=fields, mode=mode, batch_size=2, sequence_length=8)))
+        for mode in Mode
+    }
+    forward = steps[Mode.INFERENCE].flops_by_class[OpClass.MATMUL]
+    # query and output 32 x 32, key and value 32 x 16, router 32 x 4, two experts of three 32 x 64
+    # matrices, and the output layer 32 x 100, at 2 FLOP for each of 2 * 8 tokens
+    weights = 2 * 32 * 32 + 2 * 32 * 16 + 32 * 4 + 2 * 3 * 32 * 64 + 32 * 100
+    assert forward == 2 * 16 * weights
+    assert not steps[Mode.TRAINING].unpriced
+    # each product of the forward pass has two in the backward pass
+    assert steps[Mode.TRAINING].flops_by_class[OpClass.MATMUL] == 3 * forward

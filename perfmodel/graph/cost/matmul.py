@@ -23,6 +23,14 @@ def product(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
     return streamed(2 * outputs[0].element_count * inner, inputs, outputs, Engine.MATRIX)
 
 
+@register("transformers::grouped_mm_fallback_backward", op_class=OpClass.MATMUL)
+def grouped_product_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price both gradients of a grouped product: one product of its size for each."""
+    rows, weights = inputs[0], inputs[1]
+    flops = 2 * 2 * rows.element_count * weights.shape[-1]
+    return streamed(flops, inputs, outputs, Engine.MATRIX)
+
+
 @register("addmm", "baddbmm", "addmv", op_class=OpClass.MATMUL)
 def added_product(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
     """Price ``C + A @ B``; the addition is part of the multiply-adds."""
