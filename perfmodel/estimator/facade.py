@@ -98,8 +98,11 @@ class Estimator:
         from perfmodel.estimator.loading import load_model
 
         loaded = load_model(Path(models))
+        accelerators = catalog or Catalog.default()
+        for device in loaded.devices:
+            accelerators = accelerators.with_device(device)
         return cls(
-            accelerators=catalog or Catalog.default(),
+            accelerators=accelerators,
             model=loaded.model,
             graphs=graphs or GraphLibrary(capture=capture_in_process),
             models=loaded.models,

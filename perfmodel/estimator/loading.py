@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.analytical import AnalyticalModel
 from perfmodel.estimator.model import StepModel
 from perfmodel.store.artifacts import Artifact, names, read_artifact, versions
+
+if TYPE_CHECKING:
+    from perfmodel.predictors.serving import ServingModel
 
 #: Name of the model that answers where several are installed.
 DEFAULT_NAME = "default"
@@ -29,11 +33,14 @@ class LoadedModel:
         Facts of every version that was found, the one that answers first.
     problems : tuple of str
         What is wrong with the others, or with parts of the one that answers.
+    devices : tuple of AcceleratorSpec
+        Measured devices that the model learned from; the catalogue may not hold them.
     """
 
     model: StepModel
     models: tuple[Mapping[str, Any], ...] = ()
     problems: tuple[str, ...] = ()
+    devices: tuple[AcceleratorSpec, ...] = ()
 
 
 def load_model(folder: Path) -> LoadedModel:
@@ -55,23 +62,33 @@ def load_model(folder: Path) -> LoadedModel:
     sound_first = sorted(artifacts, key=lambda artifact: bool(artifact.damaged))
     serving: Artifact | None = None
     model: StepModel = AnalyticalModel()
+    devices: tuple[AcceleratorSpec, ...] = ()
     for artifact in sound_first:
         try:
-            model = _load(artifact)
+            trained = _load(artifact)
         except Exception as error:  # whatever a model file provokes, the service must start
             problems.append(f"The model {artifact.name} cannot be loaded: {error}")
             continue
-        serving = artifact
+        serving, model, devices = artifact, trained, tuple(trained.devices.values())
+        problems += [
+            f"The member {member} of the model {artifact.name} does not answer: {reason}"
+            for member, reason in trained.absent.items()
+        ]
         break
     facts = [_facts(artifact, serving) for artifact in artifacts]
-    return LoadedModel(model=model, models=tuple(facts), problems=tuple(dict.fromkeys(problems)))
+    return LoadedModel(
+        model=model,
+        models=tuple(facts),
+        problems=tuple(dict.fromkeys(problems)),
+        devices=devices,
+    )
 
 
-def _load(artifact: Artifact) -> StepModel:
+def _load(artifact: Artifact) -> ServingModel:
+    # Imported here: without a trained model its libraries are not needed.
     from perfmodel.predictors.serving import ServingModel
 
-    model: StepModel = ServingModel.load(artifact.folder)
-    return model
+    return ServingModel.load(artifact.folder)
 
 
 def _read_all(folder: Path) -> tuple[list[Artifact], list[str]]:

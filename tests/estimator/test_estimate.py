@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError, UnknownModelError
+from perfmodel.estimator import Estimator, job_key
+from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.parse import parse_placement
+from perfmodel.types import Basis, Mode
+
+
+def _ask(estimator: Estimator, placement: str = "A10", **job: Any) -> Estimate:
+    asked = Job(**{"model": "zoo/one", "batch_size": 8, **job})
+    return estimator.estimate(asked, parse_placement(placement))
+
+
+def test_one_accelerator_answers_as_the_model_does(estimator: Estimator) -> None:
+    answer = _ask(estimator)
+    # 8 samples take 8 us: 1e6 samples/s; the interval of the time turned upside down.
+    assert answer.step_time_s == pytest.approx(8e-6)
+    assert answer.throughput.samples_per_second == pytest.approx(1e6)
+    assert answer.throughput.low == pytest.approx(1e6 / 1.25)
+    assert answer.throughput.high == pytest.approx(1e6 / 0.8)
+    assert answer.throughput.tokens_per_second == pytest.approx(1e7)
+    assert answer.basis is Basis.INTERPOLATED
+    assert answer.nearest == ("zoo/one on A10",)
+    assert answer.model_version == "counting/1"
+    assert answer.warnings == ()
+
+
+def test_the_breakdown_adds_up_to_the_step(estimator: Estimator) -> None:
+    answer = _ask(estimator, "8xA10")
+    parts = answer.breakdown
+    total = parts.compute_s + parts.exposed_communication_s + parts.input_stall_s + parts.overhead_s
+    assert total == answer.step_time_s
+
+
+def test_several_accelerators_are_analytical_and_say_so(estimator: Estimator) -> None:
+    one, eight = _ask(estimator, "A10"), _ask(estimator, "8xA10")
+    assert eight.step_time_s == one.step_time_s
+    assert eight.throughput.samples_per_second == 8 * one.throughput.samples_per_second
+    assert eight.basis is Basis.ANALYTICAL
+    assert any("communication" in text for text in eight.warnings)
+
+
+def test_however_the_same_accelerators_are_written_the_answer_is_one(estimator: Estimator) -> None:
+    assert _ask(estimator, "4xA10") == _ask(estimator, "2x(2xA10)") == _ask(estimator, "A10+3xA10")
+
+
+def test_a_mixed_placement_trains_at_the_pace_of_the_slowest(estimator: Estimator) -> None:
+    # H100: 4 us, A10: 8 us; three accelerators do 3 * 8 samples in 8 us.
+    answer = _ask(estimator, "2xH100-SXM5-80GB+A10", mode=Mode.TRAINING)
+    assert answer.step_time_s == pytest.approx(8e-6)
+    assert answer.throughput.samples_per_second == pytest.approx(3 * 8 / 8e-6)
+
+
+def test_accumulation_multiplies_the_samples_of_a_step(estimator: Estimator) -> None:
+    answer = _ask(estimator, mode=Mode.TRAINING, accumulation_steps=4)
+    assert answer.step_time_s == pytest.approx(4 * 8e-6)
+    assert answer.throughput.samples_per_second == pytest.approx(1e6)
+
+
+def test_a_step_that_does_not_fit_is_answered_with_a_warning(estimator: Estimator) -> None:
+    # 1e9 rows of 64 floats are 256 GB; an A10 has 24.
+    answer = _ask(estimator, batch_size=10**9)
+    assert not answer.memory.fits
+    assert any("more memory" in text for text in answer.warnings)
+
+
+def test_out_of_distribution_and_warnings_come_through(estimator: Estimator) -> None:
+    answer = _ask(estimator, "MI300X")
+    assert answer.out_of_distribution
+    assert answer.warnings == ("told",)
+
+
+def test_a_job_is_captured_and_predicted_once(
+    estimator: Estimator, graphs: Any, model: Any
+) -> None:
+    for count in (1, 2, 3):
+        _ask(estimator, f"{count}xA10")
+    assert graphs.asked == ["zoo/one"]
+    assert model.calls == [1]
+
+
+def test_answers_from_memory_equal_the_first(estimator: Estimator) -> None:
+    first = _ask(estimator)
+    prepared = estimator.prepared(Job(model="zoo/one", batch_size=8))
+    assert prepared is not None
+    placement = estimator.resolve(parse_placement("A10"))
+    assert estimator.known_answer(prepared, placement) == first
+    unseen = estimator.resolve(parse_placement("L4"))
+    assert estimator.known_answer(prepared, unseen) is None
+
+
+def test_threads_get_the_same_answers(estimator: Estimator) -> None:
+    def ask(number: int) -> Estimate:
+        return _ask(estimator, f"{1 + number % 4}xA10", batch_size=1 + number % 5)
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(ask, range(200)))
+    assert together == [ask(number) for number in range(200)]
+
+
+def test_names_that_nobody_knows_are_refused(estimator: Estimator) -> None:
+    with pytest.raises(UnknownModelError) as model_error:
+        _ask(estimator, model="zoo/on")
+    assert model_error.value.did_you_mean[0] == "zoo/one"
+    with pytest.raises(UnknownAcceleratorError) as error:
+        _ask(estimator, "A10+A1000000")
+    assert error.value.pointer == "/placement/nodes/1/accelerator"
+
+
+def test_a_plan_without_a_model_is_refused(estimator: Estimator) -> None:
+    placement = parse_placement(
+        {"nodes": [{"accelerator": "A10", "count": 4}], "plan": {"tensor": 4}}
+    )
+    with pytest.raises(InvalidPlacementError, match="not modelled yet"):
+        estimator.estimate(Job(model="zoo/one"), placement)
+
+
+def test_a_model_that_answers_nan_is_an_error_not_an_answer(
+    estimator: Estimator, model: Any
+) -> None:
+    model.fails_on = "T4"
+    with pytest.raises(ArithmeticError, match="counting/1"):
+        _ask(estimator, "T4")
+
+
+def test_the_key_of_a_job_depends_on_every_field() -> None:
+    base = Job(model="zoo/one", batch_size=8)
+    assert job_key(base) == job_key(Job(model="zoo/one", batch_size=8, model_kwargs={}))
+    others = [
+        Job(model="zoo/one", batch_size=9),
+        Job(model="zoo/one", batch_size=8, mode=Mode.TRAINING),
+        Job(model="zoo/one", batch_size=8, model_kwargs={"depth": 2}),
+        Job(model="zoo/one", batch_size=8, software={"torch": "2.9"}),
+        Job(graph="zoo/one", batch_size=8),
+    ]
+    assert len({job_key(job) for job in [base, *others]}) == 6

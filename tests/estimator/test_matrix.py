@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator, basis_names
+from perfmodel.graph.job import Job
+from perfmodel.placement.parse import parse_placement
+from perfmodel.types import Mode
+
+JOBS = [
+    Job(model=model, mode=mode, batch_size=batch_size)
+    for model in ("zoo/one", "zoo/two")
+    for mode in Mode
+    for batch_size in (1, 7, 10**9)
+]
+PLACEMENTS = [
+    parse_placement(text)
+    for text in ("A10", "8xA10", "H100-SXM5-80GB", "2xH100-SXM5-80GB+3xA10", "MI300X+A10+L4")
+]
+
+
+def test_every_cell_equals_the_single_answer(estimator: Estimator) -> None:
+    matrix = estimator.matrix(JOBS, PLACEMENTS)
+    names = basis_names(matrix.basis)
+    for row, job in enumerate(JOBS):
+        for column, placement in enumerate(PLACEMENTS):
+            one = estimator.estimate(job, placement)
+            cell = row, column
+            assert matrix.samples_per_second[cell] == one.throughput.samples_per_second
+            assert matrix.low[cell] == one.throughput.low
+            assert matrix.high[cell] == one.throughput.high
+            assert matrix.step_time_s[cell] == one.step_time_s
+            assert matrix.peak_bytes[cell] == one.memory.peak_bytes
+            assert matrix.fits[cell] == one.memory.fits
+            assert matrix.out_of_distribution[cell] == one.out_of_distribution
+            assert names[row][column] == one.basis
+            assert set(one.warnings) <= set(matrix.warnings)
+    assert matrix.answered.all()
+    assert matrix.model_version == "counting/1"
+
+
+def test_each_job_is_predicted_once_on_each_accelerator_in_one_call(
+    estimator: Estimator, model: Any
+) -> None:
+    estimator.matrix(JOBS, PLACEMENTS)
+    # A10, H100, MI300X and L4 under 12 jobs.
+    assert model.calls == [12 * 4]
+
+
+def test_what_is_bad_costs_its_own_cells(estimator: Estimator, model: Any) -> None:
+    model.fails_on = "T4"
+    jobs = [Job(model="zoo/one"), Job(model="zoo/none"), InvalidInputError("a bad job")]
+    placements = [
+        parse_placement("A10"),
+        parse_placement("A10+T4"),
+        parse_placement("nowhere"),
+        InvalidInputError("a bad placement"),
+    ]
+    matrix = estimator.matrix(jobs, placements)
+    assert matrix.answered.tolist() == [[True, False, False, False], [False] * 4, [False] * 4]
+    assert np.isfinite(matrix.samples_per_second[matrix.answered]).all()
+    assert np.isnan(matrix.samples_per_second[~matrix.answered]).all()
+    where = [(error.job, error.placement) for error in matrix.errors]
+    assert where == [(1, None), (2, None), (None, 2), (None, 3), (0, 1)]
+    assert matrix.unpriced_operators == ({}, None, None)
+
+
+def test_a_matrix_without_any_answer_is_still_an_answer(estimator: Estimator) -> None:
+    matrix = estimator.matrix([Job(model="zoo/none")], [parse_placement("A10")])
+    assert not matrix.answered.any()
+    assert matrix.coverage is None
+    assert matrix.model_version is None
+    assert basis_names(matrix.basis) == [[None]]
+
+
+def test_a_hundred_thousand_cells_are_answered(estimator: Estimator) -> None:
+    jobs = [Job(model="zoo/one", batch_size=size) for size in range(1, 101)]
+    placements = [parse_placement(f"{count}xA10") for count in range(1, 1001)]
+    matrix = estimator.matrix(jobs, placements)
+    assert matrix.answered.shape == (100, 1000)
+    assert matrix.answered.all()
+    # Ideal data parallelism: count times the throughput of one.
+    one = matrix.samples_per_second[:, :1]
+    np.testing.assert_allclose(
+        matrix.samples_per_second / one, np.tile(np.arange(1, 1001), (100, 1))
+    )
