@@ -22,6 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 
 _GOLDEN_ROWS = 16
 _GOLDEN_TOLERANCE = 1e-5
+#: Below so many rows threads wait for each other longer than they work.
+_ROWS_WORTH_THREADS = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +88,9 @@ class Booster:
         Booster
         """
         xgboost = _xgboost()
+        threads = settings.threads if len(features) >= _ROWS_WORTH_THREADS else 1
         data = xgboost.DMatrix(
-            features, label=target, weight=weight / weight.mean(), nthread=settings.threads
+            features, label=target, weight=weight / weight.mean(), nthread=threads
         )
         parameters = {
             "objective": "reg:squarederror",
@@ -99,7 +102,7 @@ class Booster:
             "colsample_bytree": settings.column_share,
             "lambda": settings.l2,
             "seed": settings.seed,
-            "nthread": settings.threads,
+            "nthread": threads,
             "base_score": float(np.average(target, weights=weight)),
             "verbosity": 0,
         }

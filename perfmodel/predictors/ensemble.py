@@ -14,9 +14,9 @@ from perfmodel.predictors.base import FloatArray, Predictor, Sample
 from perfmodel.predictors.checks import (
     check_samples,
     finite,
-    scaled_to,
     not_below_bound,
     read_json,
+    scaled_to,
     unfitted,
     write_json,
 )
