@@ -175,6 +175,7 @@ def run(tasks: list[Task], args: argparse.Namespace) -> None:
     """Capture the jobs and append their results to the file."""
     worker = Worker(args.batch_size, args.timeout)
     begin = time.perf_counter()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
     with args.out.open("a") as out:
         for count, task in enumerate(tasks):
             if args.time_budget and time.perf_counter() - begin > args.time_budget:
@@ -241,7 +242,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds per capture")
     parser.add_argument("--time-budget", type=float, default=None, help="seconds in all")
-    parser.add_argument("--out", type=Path, default=Path("capture_coverage.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("build/capture_coverage.jsonl"))
     parser.add_argument("--resume", action="store_true", help="skip the jobs that have a result")
     parser.add_argument("--summary-only", action="store_true")
     args = parser.parse_args()

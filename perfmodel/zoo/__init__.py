@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfmodel.zoo.bundle import ModelBundle
+    from perfmodel.zoo.rebatch import BatchFamily
     from perfmodel.zoo.resolve import build_bundle, build_program, capture_job, known_models
 
 _HOMES = {
+    "BatchFamily": "rebatch",
     "ModelBundle": "bundle",
     "build_bundle": "resolve",
     "build_program": "resolve",
@@ -20,7 +22,14 @@ _HOMES = {
     "known_models": "resolve",
 }
 
-__all__ = ["ModelBundle", "build_bundle", "build_program", "capture_job", "known_models"]
+__all__ = [
+    "BatchFamily",
+    "ModelBundle",
+    "build_bundle",
+    "build_program",
+    "capture_job",
+    "known_models",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from perfmodel.errors import MissingExtraError
+from perfmodel.zoo.hf_meta import answer_for_meta_tensors
+from perfmodel.zoo.libraries import declare_torchvision_operators, import_timm, import_transformers
+
+
+def test_timm_loads_beside_any_build_of_torch_and_offline() -> None:
+    code = (
+        "import os; os.environ.pop('HF_HUB_OFFLINE', None);"
+        "from perfmodel.zoo.libraries import import_timm; timm = import_timm();"
+        "from huggingface_hub import constants; print(timm.__name__, constants.HF_HUB_OFFLINE)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["timm", "True"]
+
+
+def test_declaring_twice_changes_nothing() -> None:
+    declare_torchvision_operators()
+    declare_torchvision_operators()
+    if importlib.util.find_spec("torchvision") is not None:
+        assert hasattr(torch.ops.torchvision, "nms")
+
+
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for load in (import_timm, import_transformers):
+        with pytest.raises(MissingExtraError, match=r"perfmodel\[train\]"):
+            load()
+
+
+def test_answers_for_meta_tensors_leave_real_ones_alone() -> None:
+    import_transformers()
+    answer_for_meta_tensors()
+    from transformers import masking_utils
+
+    packed = torch.tensor([[0, 1, 2, 0, 1]])  # two sequences in one row
+    assert masking_utils.find_packed_sequence_indices(packed).tolist() == [[0, 0, 0, 1, 1]]
+    assert masking_utils.find_packed_sequence_indices(packed.to("meta")) is None
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
