@@ -104,7 +104,9 @@ def _to_float32(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _cast_lower(policy: AutocastPolicy, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    return policy.lower(args), {k: policy.lower(v) for k, v in kwargs.items()}
+    # Last operand first, the order in which PyTorch's own kernels cast.
+    lowered = {k: policy.lower(v) for k, v in kwargs.items()}
+    return [policy.lower(value) for value in reversed(args)][::-1], lowered
 
 
 def _cast_float32(policy: AutocastPolicy, args: Any, kwargs: Any) -> tuple[Any, Any]:

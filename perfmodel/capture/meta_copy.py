@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,8 +36,21 @@ def on_meta(program: Program) -> Program:
 
 def meta_copy(value: Any) -> Any:
     """Copy a nest of objects deeply, each tensor as a meta tensor."""
+    memo: dict[int, Any] = {}
+    for module in _modules_in(value):
+        # Parameters copy themselves without asking a torch function mode.
+        for tensor in (*module.parameters(), *module.buffers()):
+            _shadow(tensor, memo)
     with _TensorsToMeta():
-        return copy.deepcopy(value)
+        return copy.deepcopy(value, memo)
+
+
+def _modules_in(value: Any) -> Iterator[nn.Module]:
+    if isinstance(value, nn.Module):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _modules_in(item)
 
 
 class _TensorsToMeta(TorchFunctionMode):

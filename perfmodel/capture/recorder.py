@@ -8,6 +8,7 @@ tensor, its shape goes on alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -199,15 +200,25 @@ def _recurrent_name(op: str, attrs: Mapping[str, AttrValue]) -> str:
 
 
 def _relocated(attrs: Mapping[str, AttrValue], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Send a large factory call to the meta device."""
+    """Send a factory call to the meta device, unless it makes a small constant.
+
+    Floating tensors with extents are workspaces that activations get written to, and autograd
+    insists that both live on one device; numbers and small index tensors stay constants.
+    """
     size = attrs.get("size", ())
-    count = 1
-    for extent in size if isinstance(size, tuple) else ():
-        count *= extent if isinstance(extent, int) else 1
-    numbers = [attrs.get(name) for name in ("end", "n", "m", "steps")]
-    if max(count, *(n for n in numbers if isinstance(n, int)), 0) <= LARGEST_CONSTANT:
+    extents = [e for e in size if isinstance(e, int)] if isinstance(size, tuple) else []
+    numbers = [n for n in map(attrs.get, ("end", "n", "m", "steps")) if isinstance(n, int)]
+    is_small = max(math.prod(extents), *numbers, 0) <= LARGEST_CONSTANT
+    if is_small and not (extents and _is_floating(attrs)):
         return kwargs
     return {**kwargs, "device": _META}
+
+
+def _is_floating(attrs: Mapping[str, AttrValue]) -> bool:
+    dtype = attrs.get("dtype")
+    if dtype is None:
+        return not isinstance(attrs.get("fill_value", 0.0), int)
+    return isinstance(dtype, str) and "float" in dtype
 
 
 def _on_meta(value: Any, shadows: dict[int, torch.Tensor]) -> Any:
