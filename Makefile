@@ -8,7 +8,7 @@ JOBS   ?= profiles/campaigns/cpu-2core.toml
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE  := perfmodel service tests benchmarks examples
+CODE  := perfmodel service tests benchmarks examples docs
 
 .DEFAULT_GOAL := help
 .PHONY: help dev fmt lint types test bench docs serve train profile check clean
@@ -43,8 +43,9 @@ test: dev ## set up and run all tests (style and types among them)
 bench: dev ## run every benchmark, one after the other
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-docs: dev ## write the generated pages again: docs/accuracy.md
+docs: dev ## write what is generated again: docs/accuracy.md and the answer in README.md
 	$(BIN)/perfmodel evaluate --split leave-family-out --split random --report docs/accuracy.md
+	$(BIN)/python docs/readme_answer.py
 
 serve: dev ## start the service on HOST:PORT, show one query with its answer, serve until Ctrl-C
 	$(BIN)/perfmodel serve --host $(HOST) --port $(PORT) --example

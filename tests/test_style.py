@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("perfmodel", "service", "tests", "benchmarks", "examples")
+FOLDERS = ("perfmodel", "service", "tests", "benchmarks", "examples", "docs")
 CODE = [name for name in FOLDERS if (ROOT / name).is_dir()]
 
 
