@@ -97,6 +97,7 @@ class CaptureChild:
     def _ask(self, request: bytes) -> tuple[dict[str, Any], bytes]:
         """Send one line; read a line of JSON and as many bytes as it says."""
         if self._child is None or self._child.poll() is not None:
+            self._kill()
             self._child = _start()
         assert self._child.stdin is not None and self._child.stdout is not None
         self._child.stdin.write(request)

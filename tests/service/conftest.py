@@ -1,0 +1,75 @@
+"""The real application on a real catalogue, with a graph source that needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import UnknownModelError
+from perfmodel.estimator import CapturedStep, Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.job import Job
+from perfmodel.store.database import Database
+from perfmodel.types import Phase, Role
+from service.app import create_app
+from service.settings import Settings
+
+KNOWN = ("timm/resnet18", "timm/resnet50")
+
+
+def hand_capture(job: Job) -> CapturedStep:
+    """Capture the known models as one matrix product with a row for each sample."""
+    if job.model not in KNOWN:
+        raise UnknownModelError(job.label, known=KNOWN, pointer="/job/model")
+    width = 512 if job.model == "timm/resnet18" else 2048
+    shapes = ((job.batch_size, width), (width, 1000), (job.batch_size, 1000))
+    roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
+    tensors = tuple(
+        Tensor(shape=shape, dtype="float32", role=role, storage=position)
+        for position, (shape, role) in enumerate(zip(shapes, roles, strict=True))
+    )
+    nodes = (
+        Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,)),
+        Node(op="mylib::fused", phase=Phase.FORWARD, inputs=(2,), outputs=()),
+    )
+    return CapturedStep(graph=Graph(nodes=nodes, tensors=tensors))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        models=tmp_path / "models",
+        database=f"sqlite:///{tmp_path}/graphs.db",
+        max_body_bytes=200_000,
+        max_upload_bytes=1_000_000,
+        max_cells=150_000,
+    )
+
+
+@pytest.fixture
+def app(settings: Settings) -> FastAPI:
+    graphs = GraphLibrary(capture=hand_capture, database=Database(settings.database))
+    estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)
+    return create_app(estimator, settings)
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def question() -> dict[str, Any]:
+    return {
+        "job": {"model": "timm/resnet50", "mode": "training", "batch_size": 64},
+        "placement": "8xA100-SXM4-80GB",
+    }

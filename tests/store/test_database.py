@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import StoreError
+from perfmodel.store.database import Database, Registration
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "graphs.db"
+
+
+@pytest.fixture(params=["file", "memory"])
+def database(request: pytest.FixtureRequest, path: Path) -> Database:
+    return Database(f"sqlite:///{path}" if request.param == "file" else "sqlite://")
+
+
+def test_a_graph_is_kept_once(database: Database) -> None:
+    assert database.graph("ab") is None
+    assert database.put_graph("ab", b"content")
+    assert not database.put_graph("ab", b"content")
+    assert database.graph("ab") == b"content"
+
+
+def test_the_first_registration_stands(database: Database) -> None:
+    first = Registration(graph_hash="ab", mode="training", batch_size=8, tokens_per_sample=128)
+    assert database.registration("ab") is None
+    assert database.register(first)
+    assert not database.register(Registration(graph_hash="ab", mode="inference", batch_size=1))
+    assert database.registration("ab") == first
+    assert database.registered() == ["ab"]
+
+
+def test_a_capture_is_found_by_its_key(database: Database) -> None:
+    assert database.capture("key") is None
+    assert database.put_capture("key", "ab", None)
+    assert not database.put_capture("key", "cd", 5)
+    assert database.capture("key") == ("ab", None)
+
+
+def test_what_was_written_is_there_for_the_next_process(path: Path) -> None:
+    database = Database(f"sqlite:///{path}")
+    database.put_graph("ab", b"content")
+    database.close()
+    assert Database(f"sqlite:///{path}").graph("ab") == b"content"
+
+
+def test_threads_write_together(path: Path) -> None:
+    database = Database(f"sqlite:///{path}")
+    with ThreadPoolExecutor(8) as pool:
+        written = list(pool.map(lambda i: database.put_graph(f"{i % 20}", b"x"), range(100)))
+    assert sum(written) == 20
+
+
+def test_reads_go_on_while_another_process_writes(path: Path) -> None:
+    database = Database(f"sqlite:///{path}")
+    database.put_graph("ab", b"content")
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    assert database.graph("ab") == b"content"
+    writer.execute("ROLLBACK")
+    writer.close()
+
+
+def test_a_damaged_graph_is_named(path: Path) -> None:
+    database = Database(f"sqlite:///{path}")
+    database.put_graph("ab", b"content")
+    other = sqlite3.connect(path)
+    other.execute("UPDATE graphs SET canonical = x'00'")
+    other.commit()
+    other.close()
+    with pytest.raises(StoreError, match="ab is damaged"):
+        database.graph("ab")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "nodialect:///x", "sqlite:////nowhere/at/all.db"])
+def test_a_database_that_cannot_be_used_says_so(url: str) -> None:
+    with pytest.raises(StoreError, match="cannot be used"):
+        Database(url)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_database_still_answers(path: Path) -> None:
+    Database(f"sqlite:///{path}").put_graph("ab", b"content")
+    path.chmod(0o400)
+    path.parent.chmod(0o500)
+    try:
+        database = Database(f"sqlite:///file:{path}?mode=ro&uri=true")
+        with pytest.raises(StoreError):
+            database.put_graph("cd", b"content")
+        assert database.graph("ab") == b"content"
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_a_password_is_never_shown() -> None:
+    with pytest.raises(StoreError) as caught:
+        Database("nodialect://user:secret@host/name")
+    assert "secret" not in str(caught.value)
