@@ -20,6 +20,11 @@ _VARIANTS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+#: Canonical names of operators that a device without a kernel for them runs in parts.
+_FUSED = ("scaled_dot_product_attention", "recurrent")
+
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "_cudnn_rnn", "mkldnn_rnn_layer")
+
 _Ids = npt.NDArray[np.int32]
 
 
@@ -82,14 +87,14 @@ def align(ran: Sequence[Call], expected: Sequence[Call]) -> list[tuple[int, int]
     return [(kept[i], j) for i, j in pairs]
 
 
-def absorb_attention(
+def absorb_parts(
     pairs: Sequence[tuple[int, int]], ran: Sequence[Call], expected: Sequence[Call]
 ) -> list[tuple[int, int]]:
-    """Pair the parts of an attention that ran in parts with the one node it is in the graph.
+    """Pair the parts of a fused operator that ran in parts with the one node it is in the graph.
 
     Attention with dropout has no kernel of its own on a CPU: matrix products, softmax and
-    dropout run in its place. All calls that stayed alone between the neighbours of a lone
-    attention node are taken for its parts.
+    dropout run in its place; so it is with the backward pass of a recurrent layer. All calls
+    that stayed alone between the neighbours of a lone node of this kind are taken for its parts.
 
     Parameters
     ----------
@@ -105,9 +110,15 @@ def absorb_attention(
     """
     further: list[tuple[int, int]] = []
     for (i0, i1), (j0, j1) in _gaps(pairs, len(ran), len(expected)):
-        lone = [j for j in range(j0, j1) if "dot_product_attention" in expected[j].loose]
+        lone = [j for j in range(j0, j1) if expected[j].loose.startswith(_FUSED)]
         if len(lone) == 1:
             further += [(i, lone[0]) for i in range(i0, i1)]
+    taken = {i for i, _ in (*pairs, *further)}
+    for i, call in enumerate(ran):
+        if i not in taken and call.loose.startswith(_FUSED):
+            # Further layers of a recurrent stack that is one node.
+            same = [(abs(i - k), j) for k, j in pairs if expected[j].loose == call.loose]
+            further += [(i, min(same)[1])] if same else []
     return further
 
 
@@ -123,6 +134,8 @@ def canonical_op(op: str) -> str:
     """
     if op.startswith(("_scaled_dot_product", "scaled_dot_product")):
         return "scaled_dot_product_attention" + ("_backward" if op.endswith("_backward") else "")
+    if op.startswith(_RECURRENT):
+        return "recurrent" + ("_backward" if op.endswith("_backward") else "")
     plain = op.rstrip("_") or op
     return _VARIANTS.get(plain, plain)
 

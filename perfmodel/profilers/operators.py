@@ -11,14 +11,16 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.graph.ir import Graph
-from perfmodel.profilers.alignment import Call, absorb_attention, align
+from perfmodel.profilers.alignment import Call, absorb_parts, align
 from perfmodel.records import OperatorRecord
 
 #: Events that are operators, as opposed to annotations and nodes of autograd.
 _OPERATOR = re.compile(r"(?!profiler::|torch::)\w+::\w+")
 
-#: A composite that is one node in a graph, whatever it is made of on a device.
-_ATTENTION = "aten::scaled_dot_product_attention"
+#: Composites that are one node in a graph, whatever they are made of on a device.
+_FUSED = frozenset(
+    f"aten::{op}" for op in ("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu")
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +159,7 @@ def _joined_step(
     """Return the seconds of one step by node, and those of no node by operator."""
     calls = [Call(op=event.op, shapes=event.shapes) for event in events]
     pairs = align(calls, nodes)
-    node_of = dict([*pairs, *absorb_attention(pairs, calls, nodes)])
+    node_of = dict([*pairs, *absorb_parts(pairs, calls, nodes)])
     node_s: dict[int, float] = {}
     lost_s: dict[str, float] = {}
     for position, event in enumerate(events):
@@ -180,7 +182,7 @@ def _dispatched(events: Iterable[Any]) -> Iterable[OperatorEvent]:
     ends_ns: dict[int, int] = {}
     for event in events:
         name = event.name()
-        if not _OPERATOR.fullmatch(name) or (is_composite(name) and name != _ATTENTION):
+        if not _OPERATOR.fullmatch(name) or (is_composite(name) and name not in _FUSED):
             continue
         start_ns, thread = event.start_ns(), event.start_thread_id()
         if start_ns < ends_ns.get(thread, 0):

@@ -58,8 +58,6 @@ OPERATOR_SCHEMA = pa.schema(
     ]
 )
 
-GRAPH_SCHEMA = pa.schema([("graph_hash", pa.string()), ("graph", pa.string())])
-
 _PLAIN = ("workload_hash", "graph_hash", "model", "family", "accelerator", "batch_size",
           "step_time_s", "low_s", "high_s", "spread", "noisy", "warmup_steps",
           "peak_memory_bytes")  # fmt: skip

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from perfmodel.errors import StoreError, UnknownGraphError
 from perfmodel.graph.canonical import from_json, to_json
@@ -20,8 +19,13 @@ from perfmodel.profilers.wire import key_of
 from perfmodel.records import Measurement, OperatorRecord, StepRecord
 from perfmodel.store.durable import write_whole
 from perfmodel.store.journal import JournalEntry, entry_paths, read_entry, write_entry
+from perfmodel.store.profile_graphs import (
+    all_graphs,
+    find_graph,
+    known_graphs,
+    write_graphs,
+)
 from perfmodel.store.profile_tables import (
-    GRAPH_SCHEMA,
     OPERATOR_SCHEMA,
     STEP_SCHEMA,
     measurement_of,
@@ -31,9 +35,6 @@ from perfmodel.store.profile_tables import (
     step_row,
     write_table,
 )
-
-#: Graphs of one row group: what has to be decompressed to read one of them.
-_GRAPHS_PER_GROUP = 16
 
 
 class ProfileStore:
@@ -168,20 +169,37 @@ class ProfileStore:
         Raises
         ------
         UnknownGraphError
-            No readable file holds it.
+            No file holds it.
+        StoreError
+            No readable file holds it, and one is damaged; names it.
         """
-        for text in self._graph_texts(graph_hash):
-            return from_json(text)
+        damaged: list[StoreError] = []
+        for name in self.devices():
+            device = self.folder / name
+            for path in _graph_files(device):
+                text = find_graph(path, graph_hash, on_damaged=damaged.append)
+                if text is not None:
+                    return from_json(text)
+            for found, text in _journal_graphs(device, damaged.append):
+                if found == graph_hash:
+                    return from_json(text)
+        for error in damaged:
+            raise error
         raise UnknownGraphError(graph_hash, hint=f"No file under {self.folder} holds it.")
 
-    def graphs(self) -> Iterator[tuple[str, Graph]]:
-        """Yield every graph with its hash, each once; damaged files are left out."""
+    def graphs(
+        self, *, on_damaged: Callable[[StoreError], None] | None = None
+    ) -> Iterator[tuple[str, Graph]]:
+        """Yield every graph with its hash, each once; see :meth:`iter_measurements`."""
+        report = on_damaged or _raise
         seen: set[str] = set()
         for name in self.devices():
-            for graph_hash, text in self._all_graph_texts(self.folder / name):
-                if graph_hash not in seen:
-                    seen.add(graph_hash)
-                    yield graph_hash, from_json(text)
+            device = self.folder / name
+            files = (all_graphs(path, on_damaged=report) for path in _graph_files(device))
+            for found, text in itertools.chain(*files, _journal_graphs(device, report)):
+                if found not in seen:
+                    seen.add(found)
+                    yield found, from_json(text)
 
     def compact(self) -> list[Path]:
         """Turn every journal into immutable Parquet files.
@@ -211,18 +229,12 @@ class ProfileStore:
         entries = sorted(entries, key=_similar_together)
         number = _number(entries)
         measurements = [entry.measurement for entry in entries]
-        graphs = {entry.measurement.step.graph_hash: entry.graph_json for entry in entries}
-        for known, _ in self._all_graph_texts(device, journal=False):
-            graphs.pop(known, None)
+        known = set().union(*map(known_graphs, _graph_files(device)))
+        graphs = {e.measurement.step.graph_hash: e.graph_json for e in entries}
         paths = {
             kind: device / f"{kind}-{number}.parquet" for kind in ("graphs", "operators", "steps")
         }
-        columns = {"graph_hash": list(graphs), "graph": list(graphs.values())}
-        write_table(
-            paths["graphs"],
-            pa.table(columns, schema=GRAPH_SCHEMA),
-            row_group_size=_GRAPHS_PER_GROUP,
-        )
+        write_graphs(paths["graphs"], {k: v for k, v in graphs.items() if k not in known})
         write_table(
             paths["operators"], pa.table(operator_columns(measurements), schema=OPERATOR_SCHEMA)
         )
@@ -256,25 +268,6 @@ class ProfileStore:
             for row in rows:
                 yield measurement_of(row, records.get(row["workload_hash"], ()))
 
-    def _graph_texts(self, graph_hash: str) -> Iterator[str]:
-        for name in self.devices():
-            device = self.folder / name
-            for path in _graph_files(device):
-                index = _graph_index(path, path.stat().st_mtime_ns)
-                if graph_hash in index:
-                    group = _graph_group(path, index[graph_hash], path.stat().st_mtime_ns)
-                    yield group[graph_hash]
-            for found, text in _journal_graphs(device):
-                if found == graph_hash:
-                    yield text
-
-    def _all_graph_texts(self, device: Path, *, journal: bool = True) -> Iterator[tuple[str, str]]:
-        for path in _graph_files(device):
-            for group in sorted(set(_graph_index(path, path.stat().st_mtime_ns).values())):
-                yield from _graph_group(path, group, path.stat().st_mtime_ns).items()
-        if journal:
-            yield from _journal_graphs(device)
-
     def _device(self, accelerator: str) -> Path:
         return self.folder / _folder_name(accelerator)
 
@@ -293,34 +286,16 @@ def _sibling(steps_path: Path, kind: str) -> Path:
     return steps_path.with_name(steps_path.name.replace("steps-", f"{kind}-", 1))
 
 
-def _journal_graphs(device: Path) -> Iterator[tuple[str, str]]:
+def _journal_graphs(
+    device: Path, report: Callable[[StoreError], None]
+) -> Iterator[tuple[str, str]]:
     for path in entry_paths(device / "journal"):
-        with suppress(StoreError):
+        try:
             entry = read_entry(path)
+        except StoreError as error:
+            report(error)
+        else:
             yield entry.measurement.step.graph_hash, entry.graph_json
-
-
-@lru_cache(maxsize=64)
-def _graph_index(path: Path, _changed_ns: int) -> dict[str, int]:
-    """Return for each graph of a file the row group that holds it; empty for a damaged file."""
-    index: dict[str, int] = {}
-    try:
-        file = pq.ParquetFile(path)
-        for group in range(file.num_row_groups):
-            hashes = file.read_row_group(group, columns=["graph_hash"]).column(0)
-            index.update(dict.fromkeys(hashes.to_pylist(), group))
-    except (OSError, ValueError, pa.ArrowException):
-        return {}
-    return index
-
-
-@lru_cache(maxsize=4)
-def _graph_group(path: Path, group: int, _changed_ns: int) -> dict[str, str]:
-    try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read_row_group(group)
-    except (OSError, ValueError, pa.ArrowException):
-        return {}
-    return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def _number(entries: Iterable[JournalEntry]) -> str:

@@ -1,0 +1,169 @@
+"""Campaigns on this machine: fresh processes, failures, and a kill in the middle."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.job import Job
+from perfmodel.profilers.campaign import CampaignEvent, EventKind, run_campaign
+from perfmodel.profilers.measure import MeasureSettings
+from perfmodel.profilers.timing import TimingPolicy
+from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
+from perfmodel.store.profiles import ProfileStore
+from perfmodel.types import Compiler, Mode
+
+DEVICE = AcceleratorSpec(
+    name="cpu-test",
+    kind="cpu",
+    vendor="any",
+    architecture="any",
+    form_factor="any",
+    year=None,
+    peak_flops={"fp32": 1e11},
+    memory_bytes=8e9,
+    bandwidth_bytes_per_s=2e10,
+)
+
+
+def settings_in(folder: Path, *, timeout_s: float = 60.0) -> MeasureSettings:
+    return MeasureSettings(
+        threads=1,
+        policy=TimingPolicy(known_samples=5, max_samples=6, attempts=1),
+        timeout_s=timeout_s,
+        lock_path=folder / "machine.lock",
+    )
+
+
+def test_a_tiny_model_is_really_measured(tmp_path: Path) -> None:
+    job = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=8)
+    outcome = measure_in_fresh_process(job, DEVICE, settings_in(tmp_path))
+    assert isinstance(outcome, Success), outcome
+    step = outcome.measurement.step
+    assert 5 <= len(step.samples_s) <= 6
+    assert min(step.samples_s) <= step.step_time_s <= max(step.samples_s)
+    assert step.family == "mlp"
+    assert step.provenance.threads == 1
+    assert step.provenance.software["torch"]
+    assert step.peak_memory_bytes is not None
+    assert outcome.measurement.joined_share > 0.9
+    # An operator cannot take longer than the profiled steps that hold it; overhead is the rest.
+    assert sum(r.time_s for r in outcome.measurement.operators) > 0
+
+
+def test_what_cannot_be_measured_is_a_failure_with_its_reason(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    unknown = measure_in_fresh_process(Job(model="timm/nosuchnet"), DEVICE, settings)
+    assert isinstance(unknown, Failure)
+    assert unknown.kind == "error"
+    assert "nosuchnet" in unknown.reason
+    compiled = Job(model="zoo/mlp", compiler=Compiler.TENSORRT)
+    refused = measure_in_fresh_process(compiled, DEVICE, settings)
+    assert isinstance(refused, Failure)
+    assert "tensorrt" in refused.reason
+
+
+def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
+    begin_s = time.monotonic()
+    outcome = measure_in_fresh_process(big, DEVICE, settings_in(tmp_path, timeout_s=0.5))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "timeout"
+    assert time.monotonic() - begin_s < 30
+
+
+def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) -> None:
+    jobs = [Job(model="zoo/nosuch"), Job(model="zoo/mlp", batch_size=4)]
+    store = ProfileStore(tmp_path / "profiles")
+    events: list[CampaignEvent] = []
+    arguments = {"store": store, "device": DEVICE, "settings": settings_in(tmp_path)}
+    report = run_campaign(jobs, on_event=events.append, **arguments)  # type: ignore[arg-type]
+    assert (report.finished, report.failed, report.skipped) == (1, 1, 0)
+    assert [event.kind for event in events] == [
+        EventKind.STARTED, EventKind.FAILED, EventKind.STARTED, EventKind.FINISHED,
+    ]  # fmt: skip
+    assert "nosuch" in next(iter(store.failures(DEVICE.name).values()))["reason"]
+    again = run_campaign(jobs, **arguments)  # type: ignore[arg-type]
+    assert (again.finished, again.failed, again.skipped) == (0, 0, 2)
+    retried = run_campaign(jobs, retry_failed=True, **arguments)  # type: ignore[arg-type]
+    assert (retried.finished, retried.failed, retried.skipped) == (0, 1, 1)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from perfmodel.graph.job import Job
+from perfmodel.profilers.campaign import run_campaign
+from perfmodel.store.profiles import ProfileStore
+from test_campaign import DEVICE, settings_in
+
+if __name__ == "__main__":
+    folder = Path({folder!r})
+    jobs = [Job(model="zoo/mlp", batch_size=size) for size in range(1, 7)]
+    run_campaign(
+        jobs, store=ProfileStore(folder / "profiles"), device=DEVICE,
+        settings=settings_in(folder), on_event=lambda e: print(e.kind, flush=True),
+    )
+"""
+
+
+def test_a_killed_campaign_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    tests = str(Path(__file__).parent)
+    script.write_text(SCRIPT.format(tests=tests, folder=str(tmp_path)))
+    store = ProfileStore(tmp_path / "profiles")
+
+    def begin() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+
+    campaign = begin()
+    assert campaign.stdout is not None
+    finished = 0
+    while finished < 2:
+        finished += campaign.stdout.readline().strip() == EventKind.FINISHED
+    time.sleep(0.05)  # somewhere in the third measurement
+    campaign.send_signal(signal.SIGKILL)
+    campaign.wait(10)
+    campaign.stdout.close()
+    kept = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json.gz")}
+    assert len(kept) in (2, 3)
+
+    rest = begin()
+    output, _ = rest.communicate(timeout=100)
+    assert rest.returncode == 0
+    assert output.split().count("skipped") == len(kept)
+    assert output.split().count("finished") == 6 - len(kept)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert sorted(step.batch_size for step in store.steps()) == [1, 2, 3, 4, 5, 6]
+
+
+def test_two_campaigns_take_turns(tmp_path: Path) -> None:
+    from perfmodel.profilers.machine_lock import machine_lock
+
+    lock = tmp_path / "machine.lock"
+    code = (
+        "import sys; from pathlib import Path; "
+        "from perfmodel.profilers.machine_lock import machine_lock\n"
+        f"with machine_lock(Path({json.dumps(str(lock))})): print('mine', flush=True)"
+    )
+    with machine_lock(lock):
+        other = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(1.0)
+    output, _ = other.communicate(timeout=20)
+    assert output == "mine\n"

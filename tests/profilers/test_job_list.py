@@ -1,0 +1,100 @@
+"""Job lists in files."""
+
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
+from perfmodel.profilers.job_list import read_jobs
+from perfmodel.profilers.wire import job_from_dict, job_key, job_to_dict
+from perfmodel.types import Compiler, Mode
+
+
+def test_a_grid_is_every_combination_of_its_lists(tmp_path: Path) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        """
+[defaults]
+mode = ["training", "inference"]
+
+[[workloads]]
+model = "timm/resnet18"
+model_kwargs = { img_size = 64 }
+batch_size = [1, 4]
+
+[[workloads]]
+hf_config = "tiny"
+batch_size = 2
+mode = "inference"
+compiler = "onnxruntime"
+
+[hf_configs.tiny]
+model_type = "bert"
+hidden_size = 64
+"""
+    )
+    jobs = read_jobs(path)
+    # 2 modes x 2 batch sizes + 1.
+    assert len(jobs) == 5
+    assert [(job.mode, job.batch_size) for job in jobs[:4]] == [
+        (mode, size) for mode in (Mode.TRAINING, Mode.INFERENCE) for size in (1, 4)
+    ]
+    assert jobs[4].hf_config == {"model_type": "bert", "hidden_size": 64}
+    assert jobs[4].compiler is Compiler.ONNXRUNTIME
+
+
+def test_lines_hold_one_job_each(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text('{"model": "zoo/mlp", "batch_size": 3}\n\n{"model": "zoo/ncf"}\n')
+    assert read_jobs(path) == [Job(model="zoo/mlp", batch_size=3), Job(model="zoo/ncf")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.jsonl", '{"model": "zoo/mlp"}\n{"model": ', "line 2"),
+        ("a.jsonl", '{"modle": "zoo/mlp"}', "modle"),
+        ("a.jsonl", '{"model": "zoo/mlp", "mode": "guess"}', "training, inference"),
+        ("a.toml", "[[workloads]\n", "no TOML"),
+        ("a.toml", "[[jobs]]\n", "unknown table 'jobs'"),
+        ("a.toml", '[[workloads]]\nhf_config = "none"\n', "hf_configs.none"),
+    ],
+)
+def test_a_list_that_cannot_be_read_says_why(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        read_jobs(path)
+
+
+def test_an_absent_list_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="Cannot read"):
+        read_jobs(tmp_path / "none.toml")
+
+
+def test_a_job_survives_the_way_through_a_dict() -> None:
+    job = Job(hf_config={"model_type": "bert"}, mode=Mode.TRAINING, optimizer="adamw")
+    assert job_from_dict(job_to_dict(job)) == job
+
+
+def test_the_key_tells_apart_what_is_measured_apart() -> None:
+    base = job_to_dict(Job(model="zoo/mlp", batch_size=2))
+    key = job_key(base, accelerator="cpu", threads=2)
+    reordered = dict(reversed(list(base.items())))
+    assert job_key(reordered, accelerator="cpu", threads=2) == key
+    assert job_key({**base, "batch_size": 4}, accelerator="cpu", threads=2) != key
+    assert job_key(base, accelerator="other", threads=2) != key
+    assert job_key(base, accelerator="cpu", threads=1) != key
+
+
+def test_the_shipped_campaign_is_wide_enough() -> None:
+    path = Path(__file__).parents[2] / "profiles" / "campaigns" / "cpu-2core.toml"
+    jobs = read_jobs(path)
+    keys = {job_key(job_to_dict(job), accelerator="cpu", threads=2) for job in jobs}
+    assert len(keys) == len(jobs) >= 260
+    models = {(job.label, str(job.model_kwargs)) for job in jobs}
+    assert len(models) >= 66
+    assert sum(job.compiler is Compiler.ONNXRUNTIME for job in jobs) >= 10
