@@ -21,6 +21,10 @@ _TORCH_DTYPES = {
     "fp64": "float64",
 }
 _MIN_REPEATS = 3
+#: Time to find out on a small product whether a dtype is slow. A product split over threads waits
+#: for the slowest, so that one busy neighbour makes single calls a hundred times slower: the
+#: budget must leave room for some calls that nobody disturbed.
+_PROBE_BUDGET_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +130,7 @@ def _torch_gemm(torch: Any, dtype: Any, effort: Effort) -> float | None:
     # A dtype without a fast kernel can be a thousand times slower: find out on a small product.
     probe = min(256, size)
     try:
-        probe_s = best_time_s(_torch_product(torch, dtype, probe), budget_s=0.02)
+        probe_s = best_time_s(_torch_product(torch, dtype, probe), budget_s=_PROBE_BUDGET_S)
     except (RuntimeError, NotImplementedError):
         return None
     if probe_s * (size / probe) ** 3 > 2 * effort.gemm_budget_s:
