@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
@@ -90,7 +91,9 @@ def serve(
             server_header=False,
         )
     else:
-        _Server(config, on_ready or _announce).run()
+        # Ctrl-C is how it is meant to end; the server has shut down by the time this is raised.
+        with contextlib.suppress(KeyboardInterrupt):
+            _Server(config, on_ready or _announce).run()
 
 
 class _Server(uvicorn.Server):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -58,3 +59,9 @@ def test_closing_ends_the_child(child: CaptureChild) -> None:
     assert process is not None
     child.close()
     assert process.poll() is not None
+
+
+def test_further_batch_sizes_are_as_if_captured(child: CaptureChild) -> None:
+    for batch_size in (4, 5, 6, 7, 33):
+        job = replace(MLP, batch_size=batch_size)
+        assert child(job).graph.content_hash == capture_in_process(job).graph.content_hash
