@@ -6,6 +6,7 @@ Not imported by the package; run as ``python -m perfmodel.capture.onnx.infer_chi
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import resource
 import sys
@@ -16,10 +17,12 @@ _CPU_S = 4
 
 
 def main() -> None:
-    """Answer questions until the input ends."""
+    """Say that onnx is there, then answer questions until the input ends."""
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+    importlib.import_module("onnx.shape_inference")
+    print("ready", flush=True)
     for line in sys.stdin:
         try:
             answer = _infer(json.loads(line))

@@ -24,8 +24,10 @@ from perfmodel.capture.onnx.model import OnnxValueInfo
 from perfmodel.errors import MissingExtraError
 from perfmodel.graph.ir import AttrValue
 
-#: Seconds that all questions about one file may take together.
-_PATIENCE_S = 2.5
+#: Seconds that all questions about one file may take together, and that the child may take to
+#: import onnx before the first.
+_PATIENCE_S = 1.5
+_START_S = 10.0
 _CHILD = "perfmodel.capture.onnx.infer_child"
 
 Spec = tuple[tuple[int, ...], str]
@@ -70,33 +72,41 @@ class ShapeOracle:
 
     def _exchange(self, line: bytes) -> list[Any]:
         child = self._start()
-        if child is None or child.stdin is None or child.stdout is None:
+        if child is None or child.stdin is None:
             return []
         try:
             child.stdin.write(line)
             child.stdin.flush()
-            with selectors.DefaultSelector() as selector:
-                selector.register(child.stdout, selectors.EVENT_READ)
-                if not selector.select(max(0.0, self._deadline - time.monotonic())):
-                    child.kill()
-                    return []
-            answer = child.stdout.readline()
         except BrokenPipeError:
             return []
+        answer = _line(child, self._deadline)
         return list(json.loads(answer)) if answer.endswith(b"\n") else []
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         if self._child is None:
             if importlib.util.find_spec("onnx") is None:
                 raise MissingExtraError("Shape inference of untranslated operators", extra="onnx")
-            self._deadline = time.monotonic() + _PATIENCE_S
             self._child = subprocess.Popen(
                 [sys.executable, "-m", _CHILD],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
+            _line(self._child, time.monotonic() + _START_S)
+            self._deadline = time.monotonic() + _PATIENCE_S
         return self._child if self._child.poll() is None else None
+
+
+def _line(child: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """Read a line, or end the child at the deadline and return nothing."""
+    if child.stdout is None:
+        return b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        if not selector.select(max(0.0, deadline - time.monotonic())):
+            child.kill()
+            return b""
+    return child.stdout.readline()
 
 
 def unknown_operator(
