@@ -60,19 +60,22 @@ def _capture(subject: str, settings: dict[str, Any], dims: tuple[str, ...]) -> t
     if read.onnx is not None:
         graph = capture_file(read, settings, dims)
         job = job_of({"graph": graph.content_hash}, settings)
-        return job, _noted(graph, job)
+        return job, _noted(graph, job, None)
     refuse_dims(dims)
     if read.graph is not None:
         return job_of({"graph": read.graph.content_hash, **settings_of(read.graph)}, {}), read.graph
-    from perfmodel.zoo import capture_job
+    from perfmodel.estimator.capture import capture_in_process
 
     job = job_of(read.reference, settings)
-    return job, _noted(capture_job(job), job)
+    step = capture_in_process(job)
+    return job, _noted(step.graph, job, step.tokens_per_sample)
 
 
-def _noted(graph: Graph, job: Job) -> Graph:
+def _noted(graph: Graph, job: Job, tokens_per_sample: int | None) -> Graph:
     """Note in the graph's source with which settings it was captured."""
     noted = {"mode": str(job.mode), "batch_size": str(job.batch_size), "precision": job.precision}
+    if tokens_per_sample is not None:
+        noted["tokens_per_sample"] = str(tokens_per_sample)
     return replace(graph, source={**graph.source, **noted})
 
 

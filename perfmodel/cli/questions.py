@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,10 @@ class GivenGraph:
         from perfmodel.estimator import CapturedStep
 
         if job.graph == self._graph.content_hash:
-            return CapturedStep(graph=self._graph)
+            return CapturedStep(
+                graph=self._graph,
+                tokens_per_sample=_noted_number(self._graph, "tokens_per_sample"),
+            )
         return self._others.step(job)
 
 
@@ -109,9 +113,13 @@ def settings_of(graph: Graph) -> dict[str, Any]:
     noted: dict[str, Any] = {
         name: graph.source[name] for name in ("mode", "precision") if name in graph.source
     }
-    if graph.source.get("batch_size", "").isdecimal():
-        noted["batch_size"] = int(graph.source["batch_size"])
-    return noted
+    batch_size = _noted_number(graph, "batch_size")
+    return noted if batch_size is None else {**noted, "batch_size": batch_size}
+
+
+def _noted_number(graph: Graph, name: str) -> int | None:
+    text = graph.source.get(name, "")
+    return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
 
 
 def read_dims(dims: Sequence[str]) -> dict[str, int]:

@@ -66,6 +66,17 @@ def test_a_captured_graph_is_answered_like_its_model(
     assert from_file["step_time_s"] == by_name["step_time_s"]
 
 
+def test_a_captured_sequence_model_keeps_its_tokens(tmp_path: Path) -> None:
+    config = tmp_path / "bert.json"
+    size = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config.write_text(json.dumps({"model_type": "bert", **size, "intermediate_size": 128}))
+    path = tmp_path / "graph.json"
+    _run("capture", str(config), "--sequence-length", "32", "-o", str(path))
+    found = json.loads(_run("predict", str(path), "--on", "L4", "--json", *MODELS).stdout)
+    rate = found["throughput"]
+    assert rate["tokens_per_second"] == pytest.approx(32 * rate["samples_per_second"])
+
+
 def test_plain_words_and_json_ask_the_same(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
     request.write_text(json.dumps(_request()))
