@@ -93,13 +93,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         read: list[torch.Tensor],
         attrs: Mapping[str, AttrValue],
     ) -> Any:
-        rule = SHAPE_RULES.get(signature.op)
-        if rule is not None:
-            return rule(*args, **kwargs)
         if not _any_meta(read):
             return func(*args, **_relocated(attrs, kwargs) if not read else kwargs)
+        rule = SHAPE_RULES.get(signature.op, func)
         if not all(tensor.is_meta for tensor in read):
-            return self._propagate_mixed(func, args, kwargs)
+            return self._propagate_mixed(rule, args, kwargs)
+        if rule is not func:
+            return rule(*args, **kwargs)
         if signature.op in VALUE_READS:
             return self._value(read[0])
         if signature.op == "_to_copy" and "device" in kwargs:
@@ -158,7 +158,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.phase is Phase.FORWARD or self.module_path:
             if torch.is_grad_enabled():
                 created = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
-                self._name_of_sequence[created] = self.module_path
+                # The first call that sees a number is the one that autograd made it for.
+                self._name_of_sequence.setdefault(created, self.module_path)
             return self.module_path
         running = torch._C._current_autograd_node()
         if running is None:

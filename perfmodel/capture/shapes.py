@@ -132,6 +132,34 @@ def _attention_backward(
     return (*grads, torch.empty_like(attn_bias) if wanted and attn_bias is not None else None)
 
 
+def _convolution(x: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
+    out: torch.Tensor = torch.ops.aten.convolution.default(x, weight, *rest)
+    return _laid_out_like(x, weight, out)
+
+
+def _convolution_backward(
+    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *rest: Any
+) -> tuple[torch.Tensor | None, ...]:
+    grads = torch.ops.aten.convolution_backward.default(grad, x, weight, *rest)
+    return tuple(None if g is None else _laid_out_like(x, weight, g) for g in grads)
+
+
+def _laid_out_like(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Lay a result out channels last when either operand is, as real convolutions do."""
+    if out.dim() != 4 or not (_is_channels_last(x) or _is_channels_last(weight)):
+        return out
+    return torch.empty(out.shape, dtype=out.dtype, device=_META, memory_format=torch.channels_last)
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    # With one channel, or one pixel, both layouts hold at once: then neither is asked for.
+    return (
+        tensor.dim() == 4
+        and not tensor.is_contiguous()
+        and tensor.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
 def _heads_last(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Make (batch, heads, length, width) laid out as the fused kernels write it."""
     if len(shape) != 4:
@@ -183,11 +211,13 @@ def _recurrent_backward(
     return torch.empty_like(inputs), torch.empty_like(hx), grad_cell, grads
 
 
-#: Operators whose shapes PyTorch does not know on meta tensors.
+#: Operators whose shapes or layouts PyTorch does not know on meta tensors.
 SHAPE_RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "scaled_dot_product_attention": _attention,
         "scaled_dot_product_attention_backward": _attention_backward,
+        "convolution": _convolution,
+        "convolution_backward": _convolution_backward,
         "_cudnn_rnn": _recurrent,
         "_cudnn_rnn_backward": _recurrent_backward,
     }
