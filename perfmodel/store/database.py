@@ -26,7 +26,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from perfmodel.errors import StoreError
@@ -101,7 +101,7 @@ class Database:
         self.url = url
         with _translated(url):
             self._engine = _engine(url)
-            METADATA.create_all(self._engine)
+            _create_tables(self._engine)
 
     def put_graph(self, graph_hash: str, canonical: bytes) -> bool:
         """Keep a graph.
@@ -210,6 +210,14 @@ def _translated(url: str) -> Iterator[None]:
             f"The database {shown} cannot be used: {error}. Check the URL, the permissions and "
             "the free space."
         ) from error
+
+
+def _create_tables(engine: Engine) -> None:
+    try:
+        METADATA.create_all(engine)
+    except OperationalError:
+        # Another worker may have created them between the look and the leap; look again.
+        METADATA.create_all(engine)
 
 
 def _engine(url: str) -> Engine:
