@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfmodel.cli.options import members_option, models_option, output_options
+
+if TYPE_CHECKING:
+    from perfmodel.predictors.base import Sample
+
+#: Published steps of each device and setting that are captured: enough for some constants.
+PER_SETTING = 150
 
 
 @click.command()
@@ -18,6 +25,12 @@ from perfmodel.cli.options import members_option, models_option, output_options
     help="Folder of the records to learn from.",
 )
 @click.option("--name", default="default", show_default=True, help="Name of the trained model.")
+@click.option(
+    "--timm",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder of published timm benchmark tables; the answers for devices without "
+    "measurements of their own learn from it too.",
+)
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same model.")
@@ -26,6 +39,7 @@ from perfmodel.cli.options import members_option, models_option, output_options
 def command(
     profiles: Path,
     name: str,
+    timm: Path | None,
     members: tuple[str, ...],
     device: str | None,
     seed: int,
@@ -43,7 +57,15 @@ def command(
 
     found = load_samples(ProfileStore(profiles), device=device)
     chosen = members or DEFAULT_MEMBERS
-    folder = train(found.samples, models, name=name, members=chosen, seed=seed, progress=_tell)
+    folder = train(
+        found.samples,
+        models,
+        name=name,
+        members=chosen,
+        seed=seed,
+        progress=_tell,
+        published=_published(timm) if timm else (),
+    )
     if as_json:
         from perfmodel.cli.output import print_json
 
@@ -61,6 +83,17 @@ def command(
         click.echo(f"Left out: {number} ({reason}).")
     for note, number in found.notes.items():
         click.echo(f"Note: {number} ({note}).")
+
+
+def _published(folder: Path) -> tuple[Sample, ...]:
+    from perfmodel.importers.timm import read_timm
+    from perfmodel.training.published import choose_steps, published_samples
+
+    imported = read_timm(folder)
+    for row in imported.rejected:
+        _tell(f"Left out: {row.file} line {row.line}: {row.reason}.")
+    chosen = choose_steps(imported.steps, PER_SETTING)
+    return published_samples(chosen, progress=_tell).samples
 
 
 def _tell(line: str) -> None:

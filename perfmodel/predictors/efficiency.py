@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.nodes import OP_CLASSES, node_table
+from perfmodel.features.nodes import OP_CLASSES, PHASES, NodeTable, node_table
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.base import FloatArray, Predictor, Sample
@@ -24,6 +25,7 @@ from perfmodel.predictors.checks import (
     write_json,
 )
 from perfmodel.predictors.step_calibration import non_negative_least_squares
+from perfmodel.types import Compiler, Phase
 
 #: Assumed shares of the stated peak for kinds of device without any training data. They are
 #: an assumption, not a measurement: large products reach 50 to 70 % of a data-sheet peak and
@@ -39,6 +41,13 @@ ASSUMED_EFFICIENCY: Mapping[str, float] = MappingProxyType(
 #: Assumed time between two launches of an eager framework on a device without training data.
 ASSUMED_LAUNCH_S = 6e-6
 
+#: What an efficiency belongs to: an operator class in the forward pass, or in the rest of a step,
+#: where the same class runs other kernels.
+_BACKWARD = "/backward"
+SLOTS: tuple[str, ...] = tuple(
+    op_class.value + part for part in ("", _BACKWARD) for op_class in OP_CLASSES
+)
+
 _EFFICIENCY_LIMITS = (0.005, 1.0)
 _PRIOR_SHARE = 0.05
 
@@ -50,7 +59,7 @@ class TypicalEfficiency:
     Parameters
     ----------
     by_class : mapping of str to float
-        Share of the roofline rate that operators of a class reach, in (0, 1].
+        Share of the roofline rate that operators of each of :data:`SLOTS` reach, in (0, 1].
     launch_s : float
         Overhead of one node, in seconds.
     """
@@ -59,7 +68,10 @@ class TypicalEfficiency:
     launch_s: float
 
 
-ASSUMED = TypicalEfficiency(by_class=ASSUMED_EFFICIENCY, launch_s=ASSUMED_LAUNCH_S)
+ASSUMED = TypicalEfficiency(
+    by_class={slot: ASSUMED_EFFICIENCY[slot.removesuffix(_BACKWARD)] for slot in SLOTS},
+    launch_s=ASSUMED_LAUNCH_S,
+)
 
 
 @final
@@ -67,9 +79,11 @@ class EfficiencyPredictor(Predictor):
     """Divides the roofline of each class of operators by its typical efficiency.
 
     ``T = sum_c roofline_c / efficiency_c + launch_s * nodes``, with one constant per operator
-    class and kind of device, fitted to whole steps by weighted non-negative least squares. A
-    kind of device that was never measured gets :data:`ASSUMED_EFFICIENCY`; there a launch runs
-    beside the device, and a node takes the longer of the two.
+    class and pass, fitted to whole steps by weighted non-negative least squares. Each kind of
+    device has its own constants, and so has each compiler on it that was measured: a compiler
+    fuses what the graph lists apart. A kind of device that was never measured gets
+    :data:`ASSUMED_EFFICIENCY`; there a launch runs beside the device, and a node takes the
+    longer of the two.
     """
 
     name: ClassVar[str] = "efficiency"
@@ -78,18 +92,17 @@ class EfficiencyPredictor(Predictor):
         self.by_kind_: dict[str, TypicalEfficiency] | None = None
 
     def fit(self, samples: Sequence[Sample]) -> Self:
-        """Fit the constants of every kind of device in the samples."""
+        """Fit the constants of every kind of device and compiler in the samples."""
         check_samples(samples, least=1)
-        kinds = sorted({sample.workload.accelerator.kind for sample in samples})
-        self.by_kind_ = {
-            kind: _fit([s for s in samples if s.workload.accelerator.kind == kind])
-            for kind in kinds
-        }
+        groups: dict[str, list[Sample]] = {}
+        for sample in samples:
+            groups.setdefault(_group(sample.workload), []).append(sample)
+        self.by_kind_ = {group: _fit(groups[group]) for group in sorted(groups)}
         return self
 
     def knows(self, kind: str) -> bool:
-        """Tell whether the constants of a kind of device were learned."""
-        return self.by_kind_ is not None and kind in self.by_kind_
+        """Tell whether constants of a kind of device were learned."""
+        return any(group.partition("/")[0] == kind for group in self.by_kind_ or ())
 
     def predict(self, workloads: Sequence[Workload]) -> FloatArray:
         """Return the sum of node times of each workload."""
@@ -100,14 +113,19 @@ class EfficiencyPredictor(Predictor):
         """Return roofline over efficiency plus launch of each node."""
         if self.by_kind_ is None:
             raise unfitted(self.name)
-        kind = workload.accelerator.kind
-        typical = self.by_kind_.get(kind, ASSUMED)
+        typical = self._typical(workload)
         table = node_table(workload.graph)
-        shares = np.array([typical.by_class[c.value] for c in OP_CLASSES])
-        work = node_roofline(workload).roofline_s / shares[np.asarray(table.cost.op_class)]
-        if kind in self.by_kind_:
+        shares = np.array([typical.by_class[slot] for slot in SLOTS])
+        work = node_roofline(workload).roofline_s / shares[_slots(table)]
+        if typical is not ASSUMED:
             return np.asarray(work + typical.launch_s)
         return np.where(table.is_view, 0.0, np.maximum(work, typical.launch_s))
+
+    def _typical(self, workload: Workload) -> TypicalEfficiency:
+        """Take the constants of device and compiler, else of the device, else the assumed ones."""
+        learned = self.by_kind_ or {}
+        kind = workload.accelerator.kind
+        return learned.get(_group(workload)) or learned.get(kind) or ASSUMED
 
     def save(self, folder: Path) -> Mapping[str, Any]:
         """Write the constants."""
@@ -129,9 +147,22 @@ class EfficiencyPredictor(Predictor):
         return predictor
 
 
+def _group(workload: Workload) -> str:
+    kind = workload.accelerator.kind
+    eager = workload.compiler is Compiler.EAGER
+    return kind if eager else f"{kind}/{workload.compiler.value}"
+
+
+def _slots(table: NodeTable) -> npt.NDArray[np.int64]:
+    """Position in :data:`SLOTS` of each node."""
+    is_forward = np.asarray(table.cost.phase) == PHASES.index(Phase.FORWARD)
+    classes = np.asarray(table.cost.op_class, dtype=np.int64)
+    return np.where(is_forward, classes, classes + len(OP_CLASSES))
+
+
 def _read(value: Any, path: Path) -> TypicalEfficiency:
     by_class = value.get("by_class") if isinstance(value, dict) else None
-    if not isinstance(by_class, dict) or set(by_class) != {c.value for c in OP_CLASSES}:
+    if not isinstance(by_class, dict) or set(by_class) != set(SLOTS):
         raise DamagedArtifactError(f"{path} does not hold one efficiency per operator class.")
     low, high = _EFFICIENCY_LIMITS
     return TypicalEfficiency(
@@ -145,7 +176,7 @@ def _fit(samples: Sequence[Sample]) -> TypicalEfficiency:
     times = np.array([sample.step_time_s for sample in samples])
     weights = np.array([sample.weight for sample in samples])
     design = np.stack([_class_seconds(sample.workload) for sample in samples]) / times[:, None]
-    prior = np.array([1.0 / ASSUMED_EFFICIENCY[c.value] for c in OP_CLASSES] + [ASSUMED_LAUNCH_S])
+    prior = np.array([1.0 / ASSUMED.by_class[slot] for slot in SLOTS] + [ASSUMED_LAUNCH_S])
     # One row per unknown that says "as assumed", with the weight of a few samples.
     rows = np.concatenate([design, np.diag(1.0 / prior)])
     target = np.ones(len(rows))
@@ -158,15 +189,14 @@ def _fit(samples: Sequence[Sample]) -> TypicalEfficiency:
         trust = trust * weights.sum() / trust.sum()
     low, high = _EFFICIENCY_LIMITS
     shares = np.clip(1.0 / np.maximum(solution[:-1], 1e-9), low, high)
-    by_class = dict(zip((c.value for c in OP_CLASSES), shares.tolist(), strict=True))
+    by_class = dict(zip(SLOTS, shares.tolist(), strict=True))
     return TypicalEfficiency(by_class=by_class, launch_s=float(solution[-1]))
 
 
 def _class_seconds(workload: Workload) -> FloatArray:
-    """Roofline seconds of each class, and the number of nodes."""
+    """Roofline seconds of each of :data:`SLOTS`, and the number of nodes."""
     table = node_table(workload.graph)
-    classes = np.asarray(table.cost.op_class, dtype=np.int64)
     seconds = np.bincount(
-        classes, weights=node_roofline(workload).roofline_s, minlength=len(OP_CLASSES)
+        _slots(table), weights=node_roofline(workload).roofline_s, minlength=len(SLOTS)
     )
     return np.append(seconds, float(table.node_count))

@@ -19,7 +19,7 @@ from perfmodel.predictors.checks import check_samples, write_json
 from perfmodel.predictors.distance import TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
-from perfmodel.predictors.folds import CrossFit, Progress, family_folds
+from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_folds
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.predictors.serving import FALLBACK, MEASURED, MEMBERS, SERVING, HeldOut
 from perfmodel.predictors.stacking import fit_weights, mix
@@ -41,6 +41,7 @@ def train(
     folds: int = FOLDS,
     coverage: float = 0.9,
     progress: Progress | None = None,
+    published: Sequence[Sample] = (),
 ) -> Path:
     """Train an ensemble and write it as a new version of a model.
 
@@ -62,6 +63,9 @@ def train(
         Coverage of the intervals, in (0, 1).
     progress : callable or None
         Receives one line per finished fit.
+    published : sequence of Sample
+        Steps that others measured on further devices. The typical efficiencies that answer for
+        devices without measurements of their own learn from them too.
 
     Returns
     -------
@@ -80,7 +84,8 @@ def train(
         samples, family_folds(samples, folds), lambda m: new_predictor(m, seed=seed), progress
     )
     answers = {member: cross.out_of_fold(member) for member in members}
-    held_out = _held_out(samples, answers, coverage)
+    typical = [*samples, *published]
+    held_out = _held_out(samples, answers, coverage, unseen_device_residuals(typical, folds))
     stacked = np.stack(list(answers.values()), axis=1)
     sample_weights = np.array([sample.weight for sample in samples])
     weights = fit_weights(stacked, held_out.times_s, sample_weights)
@@ -90,38 +95,57 @@ def train(
         if progress is not None:
             progress(f"fitted {member} on all {len(samples)} samples")
     by_member = dict(zip(members, weights.tolist(), strict=True))
-    files, facts = _files(samples, fitted, by_member, held_out)
+    fallback = EfficiencyPredictor().fit(typical)
+    files, facts = _files(samples, fitted, by_member, held_out, fallback)
     scores = {m: score(samples, a).to_dict() for m, a in answers.items()}
     scores["ensemble"] = score(samples, mix(stacked, weights)).to_dict()
     manifest = _manifest(samples, name, seed, facts, by_member, scores)
+    manifest["typical_efficiency"] = _typical_facts(typical, held_out.unseen)
     return write_artifact(_version_folder(out / name, manifest), files, manifest)
 
 
 def _held_out(
-    samples: Sequence[Sample], answers: Mapping[str, FloatArray], coverage: float
+    samples: Sequence[Sample],
+    answers: Mapping[str, FloatArray],
+    coverage: float,
+    unseen: FloatArray,
 ) -> HeldOut:
     return HeldOut(
         devices=tuple(sample.workload.accelerator.name for sample in samples),
         times_s=np.array([sample.step_time_s for sample in samples]),
         answers_s=answers,
         coverage=coverage,
-        unseen=_leave_device_out(samples),
+        unseen=unseen,
     )
 
 
-def _leave_device_out(samples: Sequence[Sample]) -> FloatArray:
-    """Log residuals of the typical efficiencies on each device when it is left out."""
-    devices = [sample.workload.accelerator.name for sample in samples]
-    residuals: list[float] = []
-    if len(set(devices)) < 2:
-        return np.zeros(0)
-    for device in sorted(set(devices)):
-        others = [s for s, d in zip(samples, devices, strict=True) if d != device]
-        own = [s for s, d in zip(samples, devices, strict=True) if d == device]
-        answers = EfficiencyPredictor().fit(others).predict([s.workload for s in own])
-        times = np.array([s.step_time_s for s in own])
-        residuals.extend(np.log(answers / times).tolist())
-    return np.array(residuals)
+def unseen_device_residuals(samples: Sequence[Sample], folds: int = FOLDS) -> FloatArray:
+    """Return how far typical efficiencies are off where device and family are both unseen.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+    folds : int
+        Folds of families that are left out together with each device in turn.
+
+    Returns
+    -------
+    ndarray
+        ``log(answer / measured)`` of every sample that could be held out; empty where there is
+        one device.
+    """
+    devices = np.array([sample.workload.accelerator.name for sample in samples])
+    fold_of = np.array([family_fold(sample.family, folds) for sample in samples])
+    residuals: list[FloatArray] = []
+    for device in sorted(set(devices.tolist())):
+        for fold in range(folds):
+            own = np.flatnonzero((devices == device) & (fold_of == fold))
+            others = np.flatnonzero((devices != device) & (fold_of != fold))
+            if len(own) and len(others):
+                predictor = EfficiencyPredictor().fit([samples[i] for i in others])
+                answers = predictor.predict([samples[i].workload for i in own])
+                residuals.append(np.log(answers / [samples[i].step_time_s for i in own]))
+    return np.concatenate(residuals) if residuals else np.zeros(0)
 
 
 def _files(
@@ -129,13 +153,14 @@ def _files(
     fitted: Mapping[str, Predictor],
     weights: Mapping[str, float],
     held_out: HeldOut,
+    fallback: Predictor,
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Write everything into a temporary folder and read it back as bytes."""
     specs = {s.workload.accelerator.name: s.workload.accelerator for s in samples}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         facts = {m: dict(p.save(folder / MEMBERS / m)) for m, p in fitted.items()}
-        EfficiencyPredictor().fit(samples).save(folder / FALLBACK)
+        fallback.save(folder / FALLBACK)
         serving = {
             "weights": dict(weights),
             "devices": [spec_to_dict(spec) for _, spec in sorted(specs.items())],
@@ -180,6 +205,21 @@ def _manifest(
         "members": {m: {k: v for k, v in f.items() if k != "columns"} for m, f in facts.items()},
         "scores": {"split": "leave-family-out", "predictors": scores},
         "libraries": _library_versions(),
+    }
+
+
+def _typical_facts(samples: Sequence[Sample], unseen: FloatArray) -> dict[str, Any]:
+    """Say what the answers for unseen devices rest on and how far they were off."""
+    error = np.abs(np.expm1(unseen))
+    return {
+        "samples": len(samples),
+        "devices": sorted({sample.workload.accelerator.name for sample in samples}),
+        "data_digest": data_digest(samples),
+        "unseen_device_and_family": {
+            "samples": len(unseen),
+            "mape": float(error.mean()) if len(unseen) else None,
+            "median_ape": float(np.median(error)) if len(unseen) else None,
+        },
     }
 
 
