@@ -139,8 +139,8 @@ def unseen_device_residuals(samples: Sequence[Sample], folds: int = FOLDS) -> Fl
     residuals: list[FloatArray] = []
     for device in sorted(set(devices.tolist())):
         for fold in range(folds):
-            own = np.flatnonzero((devices == device) & (fold_of == fold))
-            others = np.flatnonzero((devices != device) & (fold_of != fold))
+            own = np.flatnonzero((devices == device) & (fold_of == fold)).tolist()
+            others = np.flatnonzero((devices != device) & (fold_of != fold)).tolist()
             if len(own) and len(others):
                 predictor = EfficiencyPredictor().fit([samples[i] for i in others])
                 answers = predictor.predict([samples[i].workload for i in own])
