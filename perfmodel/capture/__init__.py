@@ -1,0 +1,1 @@
+"""Capture: PyTorch programs and ONNX files become graphs, without being run."""

@@ -9,6 +9,7 @@ Outside a capture the keys are off and nothing changes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +24,8 @@ from perfmodel.capture.autocast import AutocastPolicy, interposed_casts
 _CAST_KEY = "AutocastHPU"
 _FUSED_KEY = "AutocastIPU"
 
+_registering = threading.Lock()
+
 _policy: ContextVar[AutocastPolicy | None] = ContextVar("perfmodel_autocast", default=None)
 
 
@@ -35,7 +38,8 @@ def interposed(policy: AutocastPolicy | None = None) -> Iterator[None]:
     policy : AutocastPolicy or None
         Casts of an ``amp_*`` precision; None for none.
     """
-    _register()
+    with _registering:
+        _register()
     token = _policy.set(policy)
     try:
         with _switched_on(_FUSED_KEY):

@@ -6,6 +6,7 @@ meta tensors, and so both see the same sequence of operators.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ class Program:
             Output of the module for inference, the last loss for training.
         """
         announce = on_phase or _ignore
-        with _without_inference_shortcuts():
+        with _SHORTCUTS.off():
             if self.mode is Mode.INFERENCE:
                 announce(Phase.FORWARD)
                 with torch.no_grad(), self._autocast():
@@ -276,15 +277,33 @@ def _ignore(phase: Phase) -> None:
     """Listen to no phase."""
 
 
-@contextmanager
-def _without_inference_shortcuts() -> Iterator[None]:
-    """Switch off the fused encoder layer that nn.TransformerEncoder takes in inference only.
+class _Shortcuts:
+    """The fused encoder layer that nn.TransformerEncoder takes in inference only.
 
-    It exists on some devices alone and hides the operators inside it.
+    It exists on some devices alone and hides the operators inside it. The switch is global, so
+    it is off while any thread runs a step.
     """
-    was_enabled = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(was_enabled)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps = 0
+        self._was_enabled = True
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Switch it off for one step."""
+        with self._lock:
+            if self._steps == 0:
+                self._was_enabled = torch.backends.mha.get_fastpath_enabled()
+                torch.backends.mha.set_fastpath_enabled(False)
+            self._steps += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._steps -= 1
+                if self._steps == 0:
+                    torch.backends.mha.set_fastpath_enabled(self._was_enabled)
+
+
+_SHORTCUTS = _Shortcuts()

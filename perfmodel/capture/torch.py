@@ -190,6 +190,11 @@ def _module_paths(recorder: Recorder, module: nn.Module) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     text = str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+    if "`fused=True`" in text:
+        return (
+            "A fused optimizer checks the device of its parameters and cannot be captured by "
+            "shape; use its for-each form (foreach=True), which does the same work."
+        )
     if isinstance(error, NotImplementedError) or "meta" in text.lower():
         return (
             "The step needs the values of tensors, which are unknown while it is captured by "

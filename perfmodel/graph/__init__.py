@@ -1,0 +1,1 @@
+"""Graphs of one step: representation, canonical form, costs, workloads and jobs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -269,3 +270,22 @@ def test_capture_leaves_attention_outside_alone() -> None:
     expected = torch.softmax(x @ x.transpose(-2, -1) / 2, dim=-1) @ x
     result = functional.scaled_dot_product_attention(x, x, x)
     torch.testing.assert_close(result, expected)
+
+
+def test_fused_optimizer_is_refused_with_a_way_out() -> None:
+    with pytest.raises(CaptureError, match="foreach=True"):
+        capture_module(
+            small_cnn(), (IMAGES,), mode=Mode.TRAINING,
+            optimizer=lambda params: torch.optim.AdamW(params, fused=True),
+        )  # fmt: skip
+
+
+def test_threads_capture_at_the_same_time() -> None:
+    alone = capture_module(small_cnn(), (IMAGES,), mode=Mode.TRAINING).content_hash
+
+    def hashed(_: int) -> str:
+        return capture_module(small_cnn(), (IMAGES,), mode=Mode.TRAINING).content_hash
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(hashed, range(12))) == {alone}
+    assert torch.backends.mha.get_fastpath_enabled()
