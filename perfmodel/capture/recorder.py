@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -100,6 +101,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._propagate_mixed(rule, args, kwargs)
         if rule is not func:
             return rule(*args, **kwargs)
+        if _only_writes_lists(func):
+            return None
         if signature.op in VALUE_READS:
             return self._value(read[0])
         if signature.op == "_to_copy" and "device" in kwargs:
@@ -180,7 +183,19 @@ class PlaceholderValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run the operator, or answer with a placeholder."""
         if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
             return placeholder(args[0])
+        if _only_writes_lists(func) and args[0][0].is_meta:
+            return None
         return func(*args, **(kwargs or {}))
+
+
+@cache
+def _only_writes_lists(func: Any) -> bool:
+    """Tell a for-each operator in place: it changes no shape and returns nothing.
+
+    On meta tensors PyTorch would take it apart into one slow call for each parameter.
+    """
+    schema = func._schema
+    return schema.name.startswith("aten::_foreach_") and not schema.returns
 
 
 def placeholder(tensor: torch.Tensor) -> bool | int | float:
