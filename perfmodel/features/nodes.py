@@ -60,7 +60,8 @@ STATIC_COLUMNS: tuple[str, ...] = (
     "log_parameter_bytes", "reordered_inputs", "log_axis_stride", "matrix_engine", "priced",
     "log_gemm_batch", "log_gemm_m", "log_gemm_n", "log_gemm_k", "gemm_n_mod_16", "gemm_k_mod_16",
     "log_groups", "log_channels_in", "log_channels_out", "log_kernel_area", "stride", "dilation",
-    "log_spatial_in", "log_spatial_out", "depthwise", "transposed", "gradients",
+    "log_spatial_in", "log_spatial_out", "log_width_out", "channels_in_mod_16",
+    "channels_out_mod_16", "depthwise", "transposed", "gradients",
     "log_nearest_reuse", "log_largest_reuse", "producer_class", "consumer_class",
     "log_consumers",
     *(f"recent_share_{int(limit).bit_length() - 1}" for limit in REUSE_LIMITS_BYTES),
@@ -332,8 +333,11 @@ def _shape_columns(graph: Graph, cost: CostTable) -> dict[str, npt.ArrayLike]:
         "log_spatial_in": _log2(conv[:, 6]),
         "log_spatial_out": _log2(conv[:, 7]),
         "depthwise": (groups > 1) & (channels_in == 1),
-        "gradients": conv[:, 8],
-        "transposed": conv[:, 9],
+        "log_width_out": _log2(conv[:, 8]),
+        "channels_in_mod_16": np.floor(channels_in) % 16,
+        "channels_out_mod_16": np.floor(channels_out) % 16,
+        "gradients": conv[:, 9],
+        "transposed": conv[:, 10],
         "log_axis_stride": _log2(strides),
     }
 

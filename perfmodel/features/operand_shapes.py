@@ -25,7 +25,8 @@ class ConvolutionShape(NamedTuple):
     """Geometry of a convolution; all 0 for other operators.
 
     ``kernel_area`` is the number of taps, ``spatial_in``/``spatial_out`` the number of
-    positions per sample and channel, ``gradients`` how many results a backward call has.
+    positions per sample and channel, ``width_out`` the last extent of the result,
+    ``gradients`` how many results a backward call has.
     """
 
     groups: float = 0.0
@@ -36,6 +37,7 @@ class ConvolutionShape(NamedTuple):
     dilation: float = 0.0
     spatial_in: float = 0.0
     spatial_out: float = 0.0
+    width_out: float = 0.0
     gradients: float = 0.0
     transposed: float = 0.0
 
@@ -120,6 +122,7 @@ def convolution_shape(
         dilation=float(_whole(node.attrs.get("dilation"), 1)),
         spatial_in=float(math.prod(source.shape[2:])),
         spatial_out=float(math.prod(result.shape[2:])),
+        width_out=float(result.shape[-1]),
         gradients=float(len(outputs)) if backward else 0.0,
         transposed=float(transposed),
     )
