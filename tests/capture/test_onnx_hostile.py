@@ -358,7 +358,8 @@ def test_a_damaged_file_on_disk_is_refused_and_closed(tmp_path):
 def test_the_heaviest_file_stays_within_two_seconds_and_half_a_gigabyte():
     # As many nodes as the limits allow, each with a computed constant of the largest size.
     program = textwrap.dedent("""
-        import resource, time
+        import time
+        from pathlib import Path
         from onnx import TensorProto, helper
         from perfmodel.capture.onnx import capture_onnx
         first = helper.make_tensor("v", TensorProto.INT64, [1024], list(range(1024)))
@@ -370,7 +371,10 @@ def test_the_heaviest_file_stays_within_two_seconds_and_half_a_gigabyte():
         data = data.SerializeToString()
         start = time.process_time()
         capture_onnx(data)
-        print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        seconds = time.process_time() - start
+        # ru_maxrss would count the process that started this one.
+        status = Path("/proc/self/status").read_text()
+        print(seconds, status.partition("VmHWM:")[2].split()[0])
     """)
     out = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

@@ -109,7 +109,7 @@ def test_a_damaged_member_is_left_out_and_named(folder: Path, tmp_path: Path) ->
     assert "operators.json" in model.absent["operators"]
     (prediction,) = model.predict([_new_workload()])
     (full,) = ServingModel.load(folder).predict([_new_workload()])
-    assert prediction.high_s / prediction.low_s >= full.high_s / full.low_s
+    assert prediction.high_s / prediction.low_s >= full.high_s / full.low_s * (1 - 1e-9)
     if full.time_s != prediction.time_s:
         assert any("operators" in warning for warning in prediction.warnings)
 

@@ -98,7 +98,7 @@ def test_badly_joined_operator_times_are_not_used_and_counted(tmp_path: Path) ->
 
 def test_noisy_measurements_are_dropped_and_counted(tmp_path: Path) -> None:
     quiet = _measurement()
-    noisy = _changed(quiet, noisy=True, spread=0.8, workload_hash="0" * 32, batch_size=5)
+    noisy = _changed(quiet, noisy=True, spread=0.8, workload_hash="0" * 32, job={})
     found = load_samples(_store(tmp_path, quiet, noisy))
     assert len(found.samples) == 1
     assert found.dropped == {"too noisy": 1}
