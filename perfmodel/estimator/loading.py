@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 #: Name of the model that answers where several are installed.
 DEFAULT_NAME = "default"
 
-_SHOWN = ("scores", "data_digest", "created_at", "devices", "licence", "versions", "members")
+_SHOWN = (
+    "scores", "data", "created_at", "devices", "licence", "libraries", "members", "weights",
+    "typical_efficiency",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
