@@ -34,7 +34,12 @@ class BoosterSettings:
     ----------
     rounds, depth : int
     learning_rate, min_child_weight, row_share, column_share, l2 : float
-    seed, threads : int
+    bins : int
+        Thresholds that a column is divided by.
+    seed : int
+    threads : int
+        One by default: on a machine with other work, threads that wait for each other after
+        every level of a tree take twenty times as long as one alone.
     """
 
     rounds: int = 300
@@ -44,8 +49,9 @@ class BoosterSettings:
     row_share: float = 0.8
     column_share: float = 0.6
     l2: float = 1.0
+    bins: int = 64
     seed: int = 0
-    threads: int = 2
+    threads: int = 1
 
 
 class Booster:
@@ -96,6 +102,7 @@ class Booster:
             "objective": "reg:squarederror",
             "tree_method": "hist",
             "max_depth": settings.depth,
+            "max_bin": settings.bins,
             "eta": settings.learning_rate,
             "min_child_weight": settings.min_child_weight,
             "subsample": settings.row_share,

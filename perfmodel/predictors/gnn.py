@@ -266,7 +266,15 @@ def _golden(network: StepNetwork) -> list[float]:
 
 @contextlib.contextmanager
 def _deterministic(seed: int) -> Iterator[None]:
-    """Seed torch inside the block and leave its generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
+    """Seed torch inside the block, on one thread; leave generator and threads as they were.
+
+    One thread adds in one order, and does not wait for a second one that is kept busy.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)

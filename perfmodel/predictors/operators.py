@@ -40,7 +40,9 @@ _OPERATOR_PRIOR_ROWS = 20.0
 _EVEN_SHARE = 0.2
 _SHORTEST_NODE_S = 1e-7
 
-DEFAULT_SETTINGS = BoosterSettings(rounds=400, depth=8, learning_rate=0.07, column_share=0.5)
+DEFAULT_SETTINGS = BoosterSettings(
+    rounds=150, depth=8, learning_rate=0.1, row_share=0.7, column_share=0.4
+)
 
 
 @dataclass(frozen=True)
