@@ -1,10 +1,40 @@
-"""What every importer returns: measurements it understood, rows it did not, and why."""
+"""What every importer returns: records of four kinds, and the rows it did not understand.
+
+The kinds are those of the project's own profilers: a step on one accelerator, a kernel, a
+collective, a step on a placement. Every record says where it comes from and under which terms.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
 
 from perfmodel.graph.job import Job
+from perfmodel.placement.topology import Placement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Where a record comes from.
+
+    Parameters
+    ----------
+    source : str
+        Repository or publication, with the part of it.
+    licence : str
+        Terms as stated there; ``"not stated"`` where they are not.
+    file : str
+        File name.
+    line : int
+        Line (or row) in the file, from 1; 0 where there is none.
+    """
+
+    source: str
+    licence: str
+    file: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,20 +49,131 @@ class PublishedStep:
         Catalogue name.
     samples_per_second : float
         Throughput of the one accelerator, > 0.
-    source, licence : str
-        Where the figure comes from and under which terms.
+    origin : Origin
+    memory_bytes : float or None
+        Largest memory in use on the device, where it was recorded.
+    repeats : int
+        Measurements behind the figure (a median of them), >= 1.
+    spread : float
+        Relative width of those repeats; 0 where there is one.
     """
 
     job: Job
     accelerator: str
     samples_per_second: float
-    source: str
-    licence: str
+    origin: Origin
+    memory_bytes: float | None = None
+    repeats: int = 1
+    spread: float = 0.0
 
     @property
     def step_time_s(self) -> float:
-        """Time of one step: batch size over throughput."""
-        return self.job.batch_size / self.samples_per_second
+        """Time of one optimizer step or forward pass: samples of a step over throughput."""
+        return self.job.batch_size * self.job.accumulation_steps / self.samples_per_second
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedKernel:
+    """Time of one operator call on one accelerator.
+
+    Parameters
+    ----------
+    op : str
+        ``"gemm"``, ``"bmm"``, ``"conv2d"``, ``"softmax"``, ``"layer_norm"``, ``"elementwise"``,
+        ``"attention_prefill"``, ``"attention_decode"``, ``"moe"`` or a further lower-case word.
+    accelerator : str
+        Catalogue name.
+    dtype : str
+        Operand type of the arithmetic: ``"fp32"``, ``"fp16"``, ``"bf16"``, ``"fp8"``, ...
+    shape : mapping of str to float
+        Named extents, such as ``m``, ``n``, ``k``, ``batch``, ``heads``, ``head_dim``.
+    time_s : float
+        Time of one call, > 0.
+    origin : Origin
+    kernel : str
+        Which implementation ran (framework, version, kernel source), where it is known.
+    """
+
+    op: str
+    accelerator: str
+    dtype: str
+    shape: Mapping[str, float]
+    time_s: float
+    origin: Origin
+    kernel: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedCollective:
+    """Time of one collective operation.
+
+    Parameters
+    ----------
+    collective : str
+        ``"all_reduce"``, ``"all_gather"``, ``"reduce_scatter"``, ``"all_to_all"``,
+        ``"broadcast"``, ``"send_recv"``.
+    accelerator : str
+        Catalogue name.
+    ranks, hosts : int
+        Accelerators that take part, and hosts they are spread over.
+    size_bytes : float
+        Payload of one rank, > 0.
+    time_s : float
+        > 0.
+    topology : str
+        Link between the ranks as the source names it.
+    origin : Origin
+    backend : str
+        Library, version and kernel, where they are known.
+    """
+
+    collective: str
+    accelerator: str
+    ranks: int
+    hosts: int
+    size_bytes: float
+    time_s: float
+    topology: str
+    origin: Origin
+    backend: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedPlacement:
+    """Step time of one job on a set of accelerators.
+
+    Parameters
+    ----------
+    job : Job or None
+        Enough to capture the graph; None for a job type known by its name alone.
+    job_type : str
+        Name of the job for people; names the job where there is no ``job``.
+    batch_size : int
+        Samples per replica and micro-batch, >= 1.
+    placement : Placement
+    step_time_s : float
+        Time of one whole step, > 0.
+    origin : Origin
+    sync_time_s : float or None
+        Part of it logged as synchronisation of gradients.
+    memory_bytes : float or None
+    settings : mapping of str to str
+        What else the source says: accumulation, sharding, software, cluster.
+    """
+
+    job: Job | None
+    job_type: str
+    batch_size: int
+    placement: Placement
+    step_time_s: float
+    origin: Origin
+    sync_time_s: float | None = None
+    memory_bytes: float | None = None
+    settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+Record = PublishedStep | PublishedKernel | PublishedCollective | PublishedPlacement
+Kind = Literal["steps", "kernels", "collectives", "placements"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,5 +198,8 @@ class RejectedRow:
 class Imported:
     """All that one import returned."""
 
-    steps: tuple[PublishedStep, ...]
-    rejected: tuple[RejectedRow, ...]
+    steps: tuple[PublishedStep, ...] = ()
+    kernels: tuple[PublishedKernel, ...] = ()
+    collectives: tuple[PublishedCollective, ...] = ()
+    placements: tuple[PublishedPlacement, ...] = ()
+    rejected: tuple[RejectedRow, ...] = ()

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import Imported, PublishedStep, RejectedRow
+from perfmodel.importers.base import Imported, Origin, PublishedStep, RejectedRow
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 SOURCE = "huggingface/pytorch-image-models results/"
@@ -100,12 +100,18 @@ def _read_file(file: Path, steps: list[PublishedStep], rejected: list[RejectedRo
     with file.open(newline="", encoding="utf-8") as handle:
         for line, row in enumerate(csv.DictReader(handle), start=2):
             try:
-                steps.append(_step(row, match))
+                steps.append(
+                    _step(
+                        row,
+                        match,
+                        Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line),
+                    )
+                )
             except (KeyError, ValueError) as problem:
                 rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
 
 
-def _step(row: Mapping[str, str], match: re.Match[str]) -> PublishedStep:
+def _step(row: Mapping[str, str], match: re.Match[str], origin: Origin) -> PublishedStep:
     prefix = match["mode"]
     rate = float(row[f"{prefix}_samples_per_sec"])
     batch_size = int(float(row[f"{prefix}_batch_size"]))
@@ -128,6 +134,5 @@ def _step(row: Mapping[str, str], match: re.Match[str]) -> PublishedStep:
         job=job,
         accelerator=DEVICES[match["device"]],
         samples_per_second=rate,
-        source=SOURCE,
-        licence=LICENCE,
+        origin=origin,
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import PublishedStep
+from perfmodel.importers.base import Origin, PublishedStep
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.training.published import choose_steps, published_samples
 from perfmodel.training.train import unseen_device_residuals
@@ -16,7 +16,7 @@ def _step(
 ) -> PublishedStep:
     job = Job(model=model, batch_size=64, precision=Precision.AMP_FP16, compiler=compiler)
     return PublishedStep(
-        job=job, accelerator=accelerator, samples_per_second=rate, source="made up", licence="CC0"
+        job=job, accelerator=accelerator, samples_per_second=rate, origin=Origin(source="made up", licence="CC0")
     )
 
 
