@@ -107,12 +107,14 @@ REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
     {
         "bert-base-squad": ReferenceWorkload(family="bert", location="bert:bert_base_squad"),
         "bert-large-squad": ReferenceWorkload(family="bert", location="bert:bert_large_squad"),
+        "gnmt": ReferenceWorkload(family="gnmt", location="gnmt:gnmt"),
         "lstm-lm": ReferenceWorkload(family="lstm", location="recurrent:lstm_lm"),
         "megatron-gpt": ReferenceWorkload(family="gpt2", location="gpt:megatron_gpt"),
         "mlp": ReferenceWorkload(family="mlp", location="perceptron:mlp"),
         "ncf": ReferenceWorkload(family="ncf", location="recommendation:ncf"),
         "resnet18-cifar": ReferenceWorkload(family="resnet", location="residual:resnet18_cifar"),
         "resnet50-v1.5": ReferenceWorkload(family="resnet", location="residual:resnet50_v1_5"),
+        "ssd300-resnet50": ReferenceWorkload(family="ssd", location="ssd:ssd300_resnet50"),
         "transformer-translation": ReferenceWorkload(
             family="transformer", location="translation:transformer_translation"
         ),

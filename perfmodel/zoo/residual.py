@@ -60,18 +60,33 @@ def bottleneck_block(inputs: int, width: int, stride: int) -> ResidualBlock:
 
 
 def stages(
-    block: Callable[[int, int, int], ResidualBlock], depths: tuple[int, ...], expansion: int
+    block: Callable[[int, int, int], ResidualBlock],
+    depths: tuple[int, ...],
+    expansion: int,
+    strides: tuple[int, ...] = (1, 2, 2, 2),
 ) -> nn.Sequential:
-    """Return stages of blocks that start at 64 channels and double from stage to stage."""
+    """Return stages of blocks that start at 64 channels and double from stage to stage.
+
+    The first block of a stage has the stage's stride.
+    """
     blocks: list[nn.Module] = []
     channels = 64
-    for stage, depth in enumerate(depths):
+    for stage, (depth, first) in enumerate(zip(depths, strides, strict=False)):
         width = 64 * 2**stage
         for position in range(depth):
-            stride = 2 if stage > 0 and position == 0 else 1
+            stride = first if position == 0 else 1
             blocks.append(block(channels, width, stride))
             channels = width * expansion
     return nn.Sequential(*blocks)
+
+
+def image_stem() -> tuple[nn.Module, ...]:
+    """Return the 7x7 convolution and the pooling that quarter an image."""
+    return (
+        convolution(3, 64, size=7, stride=2),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, stride=2, padding=1),
+    )
 
 
 def resnet18_cifar(batch: Batch, num_classes: int = 10, img_size: int = 32) -> Parts:
@@ -83,11 +98,7 @@ def resnet18_cifar(batch: Batch, num_classes: int = 10, img_size: int = 32) -> P
 
 def resnet50_v1_5(batch: Batch, num_classes: int = 1000, img_size: int = 224) -> Parts:
     """Build ResNet-50 v1.5, for 224x224 images."""
-    stem = (
-        convolution(3, 64, size=7, stride=2),
-        nn.ReLU(inplace=True),
-        nn.MaxPool2d(3, stride=2, padding=1),
-    )
+    stem = image_stem()
     body = stages(bottleneck_block, (3, 4, 6, 3), 4)
     return _classifier(batch, stem, body, 2048, num_classes, img_size)
 
