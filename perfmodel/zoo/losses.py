@@ -39,13 +39,18 @@ class TokenLoss:
     ----------
     target : torch.Tensor
         Token numbers, shape (B, S), int64.
+    label_smoothing : float
+        Probability that is spread over the whole vocabulary, in [0, 1].
     """
 
     target: torch.Tensor
+    label_smoothing: float = 0.0
 
     def __call__(self, output: torch.Tensor) -> torch.Tensor:
         """Return the mean loss over positions, from scores of shape (B, S, V)."""
-        return functional.cross_entropy(output.flatten(0, 1), self.target.flatten())
+        return functional.cross_entropy(
+            output.flatten(0, 1), self.target.flatten(), label_smoothing=self.label_smoothing
+        )
 
 
 @dataclass(frozen=True)
