@@ -126,7 +126,7 @@ def test_no_canonical_name_looks_like_a_mig_slice(name):
     assert mig_profile(name) is None
 
 
-@pytest.mark.parametrize("written", ["tpu-v4-8", "NVIDIA H200 NVL", "RTX 4000 SFF Ada", "A100x8"])
+@pytest.mark.parametrize("written", ["tpu-v4-8", "NVIDIA H100 CNX", "RTX 4000 SFF Ada", "A100x8"])
 def test_a_near_name_is_not_guessed(written):
     # Other products, or a slice of several chips: near is not the same.
     with pytest.raises(UnknownAcceleratorError):
