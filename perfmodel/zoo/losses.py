@@ -75,18 +75,18 @@ class SpanLoss:
 
 @dataclass(frozen=True)
 class BinaryLoss:
-    """Binary cross-entropy of one score for each sample.
+    """Binary cross-entropy of scores.
 
     Parameters
     ----------
     target : torch.Tensor
-        0 or 1, shape (B,), float.
+        0 or 1, shape of the scores, float.
     """
 
     target: torch.Tensor
 
     def __call__(self, output: torch.Tensor) -> torch.Tensor:
-        """Return the mean loss from scores of shape (B,)."""
+        """Return the mean loss over all scores."""
         return functional.binary_cross_entropy_with_logits(output, self.target.to(output.dtype))
 
 

@@ -107,17 +107,28 @@ REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
     {
         "bert-base-squad": ReferenceWorkload(family="bert", location="bert:bert_base_squad"),
         "bert-large-squad": ReferenceWorkload(family="bert", location="bert:bert_large_squad"),
+        "cyclegan": ReferenceWorkload(family="cyclegan", location="cyclegan:cyclegan"),
         "gnmt": ReferenceWorkload(family="gnmt", location="gnmt:gnmt"),
         "lstm-lm": ReferenceWorkload(family="lstm", location="recurrent:lstm_lm"),
         "megatron-gpt": ReferenceWorkload(family="gpt2", location="gpt:megatron_gpt"),
         "mlp": ReferenceWorkload(family="mlp", location="perceptron:mlp"),
         "ncf": ReferenceWorkload(family="ncf", location="recommendation:ncf"),
+        "recommender-autoencoder": ReferenceWorkload(
+            family="autoencoder", location="recommendation:recommender_autoencoder"
+        ),
         "resnet18-cifar": ReferenceWorkload(family="resnet", location="residual:resnet18_cifar"),
         "resnet50-v1.5": ReferenceWorkload(family="resnet", location="residual:resnet50_v1_5"),
         "ssd300-resnet50": ReferenceWorkload(family="ssd", location="ssd:ssd300_resnet50"),
+        "transformer-xl-base": ReferenceWorkload(
+            family="transformer-xl", location="transformer_xl:transformer_xl_base"
+        ),
+        "transformer-xl-large": ReferenceWorkload(
+            family="transformer-xl", location="transformer_xl:transformer_xl_large"
+        ),
         "transformer-translation": ReferenceWorkload(
             family="transformer", location="translation:transformer_translation"
         ),
+        "yolov3": ReferenceWorkload(family="yolo", location="yolo:yolov3"),
     }
 )
 
