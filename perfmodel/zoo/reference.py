@@ -119,15 +119,16 @@ REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
         "resnet18-cifar": ReferenceWorkload(family="resnet", location="residual:resnet18_cifar"),
         "resnet50-v1.5": ReferenceWorkload(family="resnet", location="residual:resnet50_v1_5"),
         "ssd300-resnet50": ReferenceWorkload(family="ssd", location="ssd:ssd300_resnet50"),
+        "transformer-translation": ReferenceWorkload(
+            family="transformer", location="translation:transformer_translation"
+        ),
         "transformer-xl-base": ReferenceWorkload(
             family="transformer-xl", location="transformer_xl:transformer_xl_base"
         ),
         "transformer-xl-large": ReferenceWorkload(
             family="transformer-xl", location="transformer_xl:transformer_xl_large"
         ),
-        "transformer-translation": ReferenceWorkload(
-            family="transformer", location="translation:transformer_translation"
-        ),
+        "waveglow": ReferenceWorkload(family="waveglow", location="waveglow:waveglow"),
         "yolov3": ReferenceWorkload(family="yolo", location="yolo:yolov3"),
     }
 )

@@ -7,6 +7,7 @@ from perfmodel.graph.cost import (
     convolution,
     creation,
     elementwise,
+    factorization,
     indexing,
     matmul,
     movement,
@@ -30,8 +31,8 @@ from perfmodel.graph.cost.table import (
 
 #: Modules whose import fills the register, one per kind of operator.
 FORMULA_MODULES = (
-    attention, convolution, creation, elementwise, indexing, matmul, movement, normalization,
-    optimizer, pooling, recurrent, reduction, resampling, spectral, view,
+    attention, convolution, creation, elementwise, factorization, indexing, matmul, movement,
+    normalization, optimizer, pooling, recurrent, reduction, resampling, spectral, view,
 )  # fmt: skip
 
 __all__ = [
