@@ -14,7 +14,8 @@ from perfmodel import __version__
 from perfmodel.cli.failures import EXIT_INTERRUPTED, exit_code_of, report
 
 #: Each subcommand with its line in ``--help``. The file of the same name holds its ``command``
-#: and is imported only when it is called, so that ``--help`` stays fast.
+#: and is imported only when it is called, so that ``--help`` stays fast. The file of ``import`` is
+#: called otherwise, since that word cannot name a module.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "predict": "Predict the throughput of a job on a placement.",
@@ -23,6 +24,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "devices": "List the accelerators that perfmodel knows.",
         "doctor": "Say what this machine has and what is missing.",
         "profile": "Measure workloads on this machine; resumes where it was stopped.",
+        "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
         "models": "List the trained models.",
@@ -42,7 +44,8 @@ class LazyGroup(click.Group):
         """Import and return one subcommand, or None."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"perfmodel.cli.{cmd_name}").command
+        module = {"import": "import_data"}.get(cmd_name, cmd_name)
+        command = import_module(f"perfmodel.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.tables import count, positive, text
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 SOURCE = "huggingface/pytorch-image-models results/"
@@ -52,13 +53,13 @@ DEVICES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def read_timm(folder: Path) -> Imported:
-    """Read every benchmark table of a folder.
+def read_timm(path: Path) -> Imported:
+    """Read one benchmark table, or every one of a folder.
 
     Parameters
     ----------
-    folder : Path
-        The folder that holds ``benchmark-*.csv``.
+    path : Path
+        A table, or the folder that holds ``benchmark-*.csv``.
 
     Returns
     -------
@@ -70,9 +71,9 @@ def read_timm(folder: Path) -> Imported:
     StoreError
         No such table in the folder.
     """
-    files = sorted(folder.glob("benchmark-*.csv"))
+    files = [path] if path.is_file() else sorted(path.glob("benchmark-*.csv"))
     if not files:
-        raise StoreError(f"No benchmark-*.csv in {folder}; name the folder that holds the tables.")
+        raise StoreError(f"No benchmark-*.csv in {path}; name the folder that holds the tables.")
     steps: list[PublishedStep] = []
     rejected: list[RejectedRow] = []
     for file in files:
@@ -107,24 +108,20 @@ def _read_file(file: Path, steps: list[PublishedStep], rejected: list[RejectedRo
                         Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line),
                     )
                 )
-            except (KeyError, ValueError) as problem:
+            except ValueError as problem:
                 rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
 
 
 def _step(row: Mapping[str, str], match: re.Match[str], origin: Origin) -> PublishedStep:
     prefix = match["mode"]
-    rate = float(row[f"{prefix}_samples_per_sec"])
-    batch_size = int(float(row[f"{prefix}_batch_size"]))
-    if not rate > 0 or batch_size < 1:
-        raise ValueError(f"{rate} samples/s at batch size {batch_size} is no measurement")
     software = {"torch": torch_version(match["torch"])}
     if match["cuda"] != "cpu":
         software["cuda"] = f"{match['cuda'][2:4]}.{match['cuda'][4]}"
     job = Job(
-        model=f"timm/{row['model']}",
-        model_kwargs={"img_size": int(float(row[f"{prefix}_img_size"]))},
+        model=f"timm/{text(row, 'model')}",
+        model_kwargs={"img_size": count(row, f"{prefix}_img_size")},
         mode=_MODE[prefix],
-        batch_size=batch_size,
+        batch_size=count(row, f"{prefix}_batch_size"),
         precision=_PRECISION[match["precision"]],
         memory_format=_LAYOUT[match["layout"]],
         compiler=Compiler.INDUCTOR if match["dynamo"] else Compiler.EAGER,
@@ -133,6 +130,6 @@ def _step(row: Mapping[str, str], match: re.Match[str], origin: Origin) -> Publi
     return PublishedStep(
         job=job,
         accelerator=DEVICES[match["device"]],
-        samples_per_second=rate,
+        samples_per_second=positive(row, f"{prefix}_samples_per_sec"),
         origin=origin,
     )
