@@ -78,6 +78,7 @@ def _register() -> list[Any]:
     aten.impl("scaled_dot_product_attention", _attention, _FUSED_KEY)
     for name, mode in (("lstm", 2), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 0)):
         aten.impl(f"{name}.input", _recurrent(mode), _FUSED_KEY)
+    aten.impl("lstm_cell", _lstm_cell, _FUSED_KEY)
     return [everything, aten]
 
 
@@ -146,3 +147,22 @@ def _recurrent(mode: int) -> Callable[..., Any]:
         return (out, last, last_cell) if is_lstm else (out, last)
 
     return kernel
+
+
+def _lstm_cell(
+    inputs: torch.Tensor,
+    hx: list[torch.Tensor],
+    input_weight: torch.Tensor,
+    hidden_weight: torch.Tensor,
+    input_bias: torch.Tensor | None = None,
+    hidden_bias: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run two products and one kernel for all gates, as accelerators do."""
+    hidden, cell, _ = torch.ops.aten._thnn_fused_lstm_cell.default(
+        torch.matmul(inputs, input_weight.t()),
+        torch.matmul(hx[0], hidden_weight.t()),
+        hx[1],
+        input_bias,
+        hidden_bias,
+    )
+    return hidden, cell
