@@ -12,18 +12,18 @@ from perfmodel.zoo.reference import Batch, Parts
 class NeuMf(nn.Module):
     """Matrix factorisation beside a perceptron, joined by one linear layer.
 
-    Each user and each item has two vectors: one for the elementwise product, one for the
-    perceptron, which is twice as wide as its output and halves from layer to layer.
+    Each user and each item has two vectors: ``factors`` numbers for the elementwise product,
+    ``deep_factors`` for the perceptron, whose three layers halve down to ``factors``.
     """
 
-    def __init__(self, users: int, items: int, factors: int) -> None:
+    def __init__(self, users: int, items: int, factors: int, deep_factors: int) -> None:
         super().__init__()
         self.user_product = nn.Embedding(users, factors)
         self.item_product = nn.Embedding(items, factors)
-        self.user_deep = nn.Embedding(users, 2 * factors)
-        self.item_deep = nn.Embedding(items, 2 * factors)
+        self.user_deep = nn.Embedding(users, deep_factors)
+        self.item_deep = nn.Embedding(items, deep_factors)
         self.deep = nn.Sequential(
-            nn.Linear(4 * factors, 4 * factors), nn.ReLU(),
+            nn.Linear(2 * deep_factors, 4 * factors), nn.ReLU(),
             nn.Linear(4 * factors, 2 * factors), nn.ReLU(),
             nn.Linear(2 * factors, factors), nn.ReLU(),
         )  # fmt: skip
@@ -38,11 +38,15 @@ class NeuMf(nn.Module):
 
 
 def ncf(
-    batch: Batch, num_users: int = 138493, num_items: int = 26744, num_factors: int = 64
+    batch: Batch,
+    num_users: int = 138493,
+    num_items: int = 26744,
+    num_factors: int = 64,
+    deep_factors: int = 128,
 ) -> Parts:
     """Build NeuMF with the users and films of MovieLens-20M; a sample is a user-item pair."""
     return Parts(
-        module=NeuMf(num_users, num_items, num_factors),
+        module=NeuMf(num_users, num_items, num_factors, deep_factors),
         args=(torch.randint(num_users, (batch.size,)), torch.randint(num_items, (batch.size,))),
         loss=BinaryLoss(torch.randint(2, (batch.size,)).float()),
     )
