@@ -155,7 +155,8 @@ def kept_sketches(
     failures: dict[str, CaptureFailure] = {}
     for key, job in jobs.items():
         _file(_read(files, key, job), key, kept, failures)
-    missing = {k: capture_view(job) for k, job in jobs.items() if k not in kept | failures}
+    known = kept.keys() | failures.keys()
+    missing = {key: capture_view(job) for key, job in jobs.items() if key not in known}
     if not missing:
         return kept, failures
     if progress is not None:

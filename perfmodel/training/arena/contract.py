@@ -1,0 +1,97 @@
+"""What the arena asks of a learner and of a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.features.step import Step, StepSample
+from perfmodel.types import Basis
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Answer(Protocol):
+    """The time of one step with its interval, and what it rests on.
+
+    :class:`perfmodel.predictors.prediction.Prediction` is one.
+    """
+
+    @property
+    def time_s(self) -> float:
+        """Step time, > 0."""
+
+    @property
+    def low_s(self) -> float:
+        """Lower end of the interval, > 0."""
+
+    @property
+    def high_s(self) -> float:
+        """Upper end of the interval."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of measured times that such intervals contain, in (0, 1)."""
+
+    @property
+    def out_of_distribution(self) -> bool:
+        """The step lies outside of what the learner has learned from."""
+
+    @property
+    def basis(self) -> Basis:
+        """What the answer rests on."""
+
+
+class Learner(Protocol):
+    """Learns from measured steps; answers with an interval; takes a few probes of a device."""
+
+    def fit(self, samples: Sequence[StepSample]) -> Self:
+        """Learn; everything chosen or calibrated is chosen and calibrated on these samples."""
+
+    def predict(self, steps: Sequence[Step]) -> Sequence[Answer]:
+        """Answer each step."""
+
+    def adapt(self, probes: Sequence[StepSample]) -> Self:
+        """Return a new learner that has taken a few records of a device into account.
+
+        The learner itself stays as it is; nothing is trained from the start.
+        """
+
+
+@runtime_checkable
+class ProbeChooser(Protocol):
+    """A learner that can say which measurements would tell it most about a device."""
+
+    def device_features(self, steps: Sequence[Step]) -> FloatArray:
+        """Return what the residual of a device is linear in, shape (steps, features)."""
+
+    @property
+    def device_prior_(self) -> FloatArray:
+        """Prior variance of each coefficient of a device never measured, shape (features,)."""
+
+    @property
+    def noise_(self) -> float:
+        """Standard deviation of a log time that no coefficient of a device explains, > 0."""
+
+
+class Baseline(Protocol):
+    """A simple predictor to stand beside."""
+
+    def fit(self, samples: Sequence[StepSample]) -> Self:
+        """Learn from measured steps."""
+
+    def predict(self, steps: Sequence[Step]) -> FloatArray:
+        """Return seconds, shape (steps,); NaN where the baseline has no answer."""
+
+    def adapt(self, probes: Sequence[StepSample]) -> Self:
+        """Return a baseline that has taken a few records of a device into account."""
+
+
+LearnerFactory = Callable[[int], Learner]
+BaselineFactory = Callable[[int], Baseline]
+Progress = Callable[[str], None]

@@ -1,0 +1,137 @@
+r"""Which few measurements on a new device would shrink the error of its predictions most.
+
+A learner explains what is particular about a device by a few coefficients: with features ``x`` of
+a step and coefficients ``b`` of the device,
+
+    ln T = ln T^ + x b + e,    b ~ N(0, diag(prior)),    e ~ N(0, noise^2).
+
+Measuring a step with features ``x`` turns the covariance ``S`` of ``b`` into
+
+    S - S x x' S / (noise^2 + x' S x),
+
+whatever time comes out. The expected squared error over a population of steps with features
+``z_i`` is ``mean_i z_i' S z_i`` plus noise; the plan takes, one after the other, the candidate
+after which it is smallest (I-optimal design, greedily).
+
+Reference: Atkinson, Donev and Tobias, Optimum Experimental Designs, with SAS, Oxford 2007, ch. 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.features.step import Step
+from perfmodel.training.arena.contract import FloatArray, ProbeChooser
+
+
+def probe_order(
+    candidates: FloatArray,
+    prior: FloatArray,
+    noise: float,
+    k: int,
+    *,
+    population: FloatArray | None = None,
+    cost: FloatArray | None = None,
+) -> list[int]:
+    """Return the k candidates to measure, best first.
+
+    Parameters
+    ----------
+    candidates : ndarray, shape (candidates, features)
+        Features of what could be measured.
+    prior : ndarray, shape (features,)
+        Prior variance of each coefficient, >= 0.
+    noise : float
+        Standard deviation of one log time, > 0.
+    k : int
+        How many, >= 1; at most all candidates.
+    population : ndarray, shape (steps, features), optional
+        Features of what will be asked; the candidates by default.
+    cost : ndarray, shape (candidates,), optional
+        Relative cost of each measurement, > 0; gains are divided by it.
+
+    Returns
+    -------
+    list of int
+        Positions among the candidates, no one twice.
+
+    Raises
+    ------
+    InvalidInputError
+        k below one, or noise that is not positive.
+
+    Examples
+    --------
+    Two unknown coefficients, of which the second is the less certain one:
+
+    >>> probe_order(np.eye(2), np.array([1.0, 4.0]), 0.1, 2)
+    [1, 0]
+    """
+    if k < 1:
+        raise InvalidInputError(f"k must be at least 1, got {k}.")
+    if not noise > 0:
+        raise InvalidInputError(f"The noise must be positive, got {noise}.")
+    asked = candidates if population is None else population
+    moment = asked.T @ asked / max(len(asked), 1)
+    covariance = np.diag(np.asarray(prior, dtype=np.float64))
+    price = np.ones(len(candidates)) if cost is None else cost
+    free = np.ones(len(candidates), dtype=np.bool_)
+    chosen: list[int] = []
+    for _ in range(min(k, len(candidates))):
+        moved = candidates @ covariance
+        spread = noise**2 + np.einsum("ij,ij->i", moved, candidates)
+        # trace(M S x x' S) / (noise^2 + x' S x): what the mean variance loses by measuring x.
+        gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread / price
+        best = int(np.argmax(np.where(free, gain, -1.0)))
+        chosen.append(best)
+        free[best] = False
+        covariance = covariance - np.outer(moved[best], moved[best]) / spread[best]
+    return chosen
+
+
+def expected_variance(
+    measured: FloatArray, prior: FloatArray, noise: float, population: FloatArray
+) -> float:
+    """Return the mean variance of ``x b`` over a population after some measurements.
+
+    Parameters
+    ----------
+    measured : ndarray, shape (measurements, features)
+    prior : ndarray, shape (features,)
+        Prior variances, > 0.
+    noise : float
+    population : ndarray, shape (steps, features)
+
+    Examples
+    --------
+    One coefficient with variance 1, measured once with noise 1: 1 / (1 + 1).
+
+    >>> one = np.ones((1, 1))
+    >>> expected_variance(one, np.ones(1), 1.0, one)
+    0.5
+    """
+    precision = np.diag(1.0 / np.asarray(prior)) + measured.T @ measured / noise**2
+    covariance = np.linalg.inv(precision)
+    return float(np.einsum("ij,jk,ik->i", population, covariance, population).mean())
+
+
+def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> list[int]:
+    """Return the k steps whose measurement tells a learner most about their device.
+
+    Parameters
+    ----------
+    learner : ProbeChooser
+    candidates : sequence of Step
+        On the device that is to be measured; also what will be asked about it.
+    k : int
+
+    Returns
+    -------
+    list of int
+        Positions among the candidates, best first.
+    """
+    features = np.asarray(learner.device_features(candidates), dtype=np.float64)
+    return probe_order(features, learner.device_prior_, learner.noise_, k)
