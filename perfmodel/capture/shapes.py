@@ -211,6 +211,10 @@ def _recurrent_backward(
     return torch.empty_like(inputs), torch.empty_like(hx), grad_cell, grads
 
 
+def _ctc_loss_backward(grad: torch.Tensor, log_probs: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return torch.empty_like(log_probs)
+
+
 #: Operators whose shapes or layouts PyTorch does not know on meta tensors.
 SHAPE_RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
@@ -220,5 +224,6 @@ SHAPE_RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "convolution_backward": _convolution_backward,
         "_cudnn_rnn": _recurrent,
         "_cudnn_rnn_backward": _recurrent_backward,
+        "_ctc_loss_backward": _ctc_loss_backward,
     }
 )

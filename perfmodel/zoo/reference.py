@@ -108,6 +108,7 @@ REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
         "bert-base-squad": ReferenceWorkload(family="bert", location="bert:bert_base_squad"),
         "bert-large-squad": ReferenceWorkload(family="bert", location="bert:bert_large_squad"),
         "cyclegan": ReferenceWorkload(family="cyclegan", location="cyclegan:cyclegan"),
+        "deepspeech2": ReferenceWorkload(family="deepspeech2", location="deepspeech2:deepspeech2"),
         "gnmt": ReferenceWorkload(family="gnmt", location="gnmt:gnmt"),
         "lstm-lm": ReferenceWorkload(family="lstm", location="recurrent:lstm_lm"),
         "megatron-gpt": ReferenceWorkload(family="gpt2", location="gpt:megatron_gpt"),

@@ -17,6 +17,7 @@ from perfmodel.graph.cost import (
     recurrent,
     reduction,
     resampling,
+    sequence_loss,
     spectral,
     view,
 )
@@ -32,7 +33,8 @@ from perfmodel.graph.cost.table import (
 #: Modules whose import fills the register, one per kind of operator.
 FORMULA_MODULES = (
     attention, convolution, creation, elementwise, factorization, indexing, matmul, movement,
-    normalization, optimizer, pooling, recurrent, reduction, resampling, spectral, view,
+    normalization, optimizer, pooling, recurrent, reduction, resampling, sequence_loss,
+    spectral, view,
 )  # fmt: skip
 
 __all__ = [
