@@ -110,10 +110,14 @@ REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
         "cyclegan": ReferenceWorkload(family="cyclegan", location="cyclegan:cyclegan"),
         "deepspeech2": ReferenceWorkload(family="deepspeech2", location="deepspeech2:deepspeech2"),
         "gnmt": ReferenceWorkload(family="gnmt", location="gnmt:gnmt"),
+        "gpt2": ReferenceWorkload(family="gpt2", location="language_models:gpt2"),
+        "gpt3": ReferenceWorkload(family="gpt2", location="language_models:gpt3"),
         "lstm-lm": ReferenceWorkload(family="lstm", location="recurrent:lstm_lm"),
         "megatron-gpt": ReferenceWorkload(family="gpt2", location="gpt:megatron_gpt"),
         "mlp": ReferenceWorkload(family="mlp", location="perceptron:mlp"),
+        "mpt": ReferenceWorkload(family="mpt", location="language_models:mpt"),
         "ncf": ReferenceWorkload(family="ncf", location="recommendation:ncf"),
+        "opt": ReferenceWorkload(family="opt", location="language_models:opt"),
         "recommender-autoencoder": ReferenceWorkload(
             family="autoencoder", location="recommendation:recommender_autoencoder"
         ),
