@@ -124,6 +124,7 @@ REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
         "resnet18-cifar": ReferenceWorkload(family="resnet", location="residual:resnet18_cifar"),
         "resnet50-v1.5": ReferenceWorkload(family="resnet", location="residual:resnet50_v1_5"),
         "ssd300-resnet50": ReferenceWorkload(family="ssd", location="ssd:ssd300_resnet50"),
+        "switch": ReferenceWorkload(family="switch", location="switch:switch"),
         "tacotron2": ReferenceWorkload(family="tacotron2", location="tacotron2:tacotron2"),
         "transformer-translation": ReferenceWorkload(
             family="transformer", location="translation:transformer_translation"
