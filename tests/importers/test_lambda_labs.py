@@ -27,6 +27,7 @@ RUN: dict[str, Any] = {
     "mem_used_max_mib": None,
     "status": "ok",
     "data_backend": None,
+    "flags": None,
 }
 
 
@@ -130,6 +131,10 @@ def test_mask_rcnn_is_known_by_its_name(tmp_path: Path) -> None:
         ({"precision": "int3"}, "unknown precision 'int3'"),
         ({"batch_global": None}, "no batch_global"),
         ({"throughput_steady": None, "throughput": None}, "no throughput"),
+        (
+            {"flags": "few_steps;oom_text_in_log"},
+            "memory ran out during one of the few steps that were timed",
+        ),
         ({"throughput_steady": 0.0}, "throughput_steady is not above zero"),
     ],
 )
