@@ -11,10 +11,10 @@ STAMP := $(VENV)/.installed
 CODE  := perfmodel service tests benchmarks examples docs
 
 .DEFAULT_GOAL := help
-.PHONY: help dev fmt lint types test bench docs serve train profile check clean
+.PHONY: help dev fmt lint types test bench bench-accuracy docs serve train profile check clean
 
 help: ## list these words
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Stamped: a second run does nothing until the dependencies change.
 $(STAMP): pyproject.toml constraints.txt
@@ -41,10 +41,13 @@ test: dev ## set up and run all tests (style and types among them)
 	$(BIN)/pytest
 
 bench: dev ## run every benchmark, one after the other (coverage: every tenth model)
-	@for file in benchmarks/[a-z]*.py; do \
+	@for file in $(filter-out benchmarks/accuracy.py,$(wildcard benchmarks/[a-z]*.py)); do \
 	  case $$file in *capture_coverage.py) some="--step 10" ;; *) some= ;; esac; \
 	  echo "== $$file $$some"; $(BIN)/python $$file $$some || exit 1; \
 	done
+
+bench-accuracy: dev ## judge the predictors on frozen splits (FORM=--fast: in 10 minutes)
+	$(BIN)/python benchmarks/accuracy.py $(FORM)
 
 docs: dev ## write what is generated again: docs/accuracy.md and the answer in README.md
 	$(BIN)/perfmodel evaluate --split leave-family-out --split random --report docs/accuracy.md

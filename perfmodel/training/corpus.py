@@ -24,8 +24,6 @@ from perfmodel.features.sketch import StepSketch
 from perfmodel.features.step import Step, StepSample
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import PublishedStep
-from perfmodel.placement.memory import peak_tensor_bytes
-from perfmodel.predictors.base import Sample
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.capture_key import capture_key, capture_view
 from perfmodel.training.capture_pool import CaptureFailure, CapturePool
@@ -191,40 +189,6 @@ def _remember_unknown(
             files.write(
                 key, {"reason": np.array(failure.reason), "message": np.array(failure.message)}
             )
-
-
-def profile_samples(samples: Sequence[Sample]) -> tuple[StepSample, ...]:
-    """Turn samples of stored profiles into step samples.
-
-    Parameters
-    ----------
-    samples : sequence of Sample
-        From :func:`perfmodel.training.samples.load_samples`.
-
-    Returns
-    -------
-    tuple of StepSample
-        Of the source ``"profiles"``.
-    """
-    peaks: dict[str, float] = {}
-    found = []
-    for sample in samples:
-        graph = sample.workload.graph
-        if graph.content_hash not in peaks:
-            peaks[graph.content_hash] = peak_tensor_bytes(graph)
-        found.append(
-            StepSample(
-                step=Step.of(sample.workload),
-                step_time_s=sample.step_time_s,
-                model=sample.model,
-                family=sample.family,
-                source="profiles",
-                weight=sample.weight,
-                spread=sample.spread,
-                peak_tensor_bytes=peaks[graph.content_hash],
-            )
-        )
-    return tuple(found)
 
 
 def source_name(source: str) -> str:

@@ -145,22 +145,27 @@ class Transfer:
         return np.array([self._answer_s(step) for step in steps])
 
     def _pair(self, step: Step, per_sample_s: float) -> None:
-        found = self._elsewhere(step)
+        found = self._elsewhere(step, fitted=False)
         if found is not None:
             other, other_s = found
             pair = (other.accelerator.name, step.accelerator.name)
             self.ratio_[pair].append(float(np.log(per_sample_s / other_s)))
 
-    def _elsewhere(self, step: Step) -> tuple[Step, float] | None:
+    def _elsewhere(self, step: Step, *, fitted: bool) -> tuple[Step, float] | None:
+        """Return the best measurement on another device, first of devices with a constant."""
+        here = step.accelerator.name
         away = [
             (other, time_s)
             for other, time_s in self.known_.get(job_of(step), ())
-            if other.accelerator.name != step.accelerator.name
+            if other.accelerator.name != here
         ]
-        return max(away, key=lambda pair: _likeness(pair[0], step)) if away else None
+        if not away:
+            return None
+        known = [pair for pair in away if (pair[0].accelerator.name, here) in self.ratio_]
+        return max(known if fitted and known else away, key=lambda pair: _likeness(pair[0], step))
 
     def _answer_s(self, step: Step) -> float:
-        found = self._elsewhere(step)
+        found = self._elsewhere(step, fitted=True)
         if found is None:
             return float("nan")
         other, per_sample_s = found

@@ -13,8 +13,8 @@ from perfmodel.importers.base import Imported
 from perfmodel.importers.registry import import_format
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.arena.contract import Progress
-from perfmodel.training.corpus import build_corpus, profile_samples
-from perfmodel.training.samples import load_samples
+from perfmodel.training.corpus import build_corpus
+from perfmodel.training.profile_corpus import profile_corpus
 
 #: Formats whose steps on one accelerator are learned from.
 STEP_FORMATS = ("timm", "lambda", "deep-learning-examples")
@@ -93,8 +93,8 @@ def load_data(
     dropped = Counter(corpus.dropped)
     samples = list(corpus.samples)
     if profiles is not None and ProfileStore(profiles).devices():
-        own = load_samples(ProfileStore(profiles))
-        samples += profile_samples(own.samples)
+        own = profile_corpus(ProfileStore(profiles), cache=cache)
+        samples += own.samples
         dropped.update(own.dropped)
     if not samples:
         raise TrainingError(

@@ -79,12 +79,16 @@ def schedule(
     splits : sequence of str
         Names; all by default.
     """
-    order = np.array([unit_hash(f"order:{identity(sample)}") for sample in samples])
+    by_row = np.array([unit_hash(f"order:{identity(sample)}") for sample in samples])
+    by_model = np.array([unit_hash(f"order:{sample.model}") for sample in samples])
     scarce = _scarce(samples)
     rows = Counter(sample.step.accelerator.name for sample in samples)
     gpus = {s.step.accelerator.name for s in samples if s.step.accelerator.kind == "gpu"}
     chosen: list[Fold] = []
     for split in splits:
+        # Where models recur on both sides, all rows of a model stay together, so that what was
+        # seen elsewhere stays seen; where they do not, more models teach more.
+        order = by_row if "family" in split else by_model
         folds = [f for f in make_folds(samples, split) if not f.device or f.device in gpus]
         for fold in _some(folds, split, effort, rows):
             sparse = bool(fold.device) and rows[fold.device] < _RICH

@@ -1,0 +1,100 @@
+"""Run the arena and write docs/accuracy.md: how good answers are for what was never seen.
+
+Public measurements are read from ``--data`` (or PERFMODEL_DATA); without them only the profiles
+of this project are judged. Captured sketches are kept (PERFMODEL_CACHE): the first run captures
+every model once, which takes about 20 minutes on two cores and does not count for the times below.
+The fast form takes less than 10 minutes on two cores, the full form less than 90.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Before numpy and torch are loaded: two folds run side by side, each on one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from perfmodel.training.arena.data import load_data
+from perfmodel.training.arena.report import write_report
+from perfmodel.training.arena.run import load_answers, run_arena
+from perfmodel.training.arena.splits import SPLITS
+from perfmodel.training.arena.summary import summarise
+
+LEARNER = "perfmodel.training.arena.plain:PlainLearner"
+
+
+def main() -> None:
+    arguments = _arguments()
+    started = time.perf_counter()
+    if not arguments.report_only:
+        _run(arguments)
+    write_report(
+        arguments.folder,
+        arguments.out,
+        command=f"make bench-accuracy{' FORM=--fast' if arguments.fast else ''}",
+        json_path=arguments.json,
+    )
+    for line in summarise(load_answers(arguments.folder)):
+        target = "" if line.goal.target is None else f", to reach {100 * line.goal.target:.0f} %"
+        print(f"{100 * line.scores.mape:6.1f} %  {line.goal.title} ({line.scores.rows}{target})")
+    print(f"{arguments.out} written; {(time.perf_counter() - started) / 60:.1f} minutes")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    data = load_data(
+        arguments.data,
+        profiles=arguments.profiles,
+        workers=arguments.workers,
+        progress=_tell,
+    )
+    _tell(f"{len(data.samples)} samples; not in the folder: {', '.join(data.absent) or 'nothing'}")
+    factory = _learner(arguments.learner)
+    run_arena(
+        data.samples,
+        lambda seed: factory(seed=seed),
+        folder=arguments.folder,
+        name=arguments.learner.partition(":")[2],
+        seed=arguments.seed,
+        fast=arguments.fast,
+        resume=arguments.resume,
+        progress=_tell,
+        splits=arguments.split or SPLITS,
+        workers=arguments.workers,
+        facts={"dropped": data.dropped, "rejected": data.rejected},
+    )
+
+
+def _learner(location: str) -> Any:
+    module, _, name = location.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    stated = os.environ.get("PERFMODEL_DATA")
+    parser.add_argument("--data", type=Path, default=Path(stated) if stated else None)
+    parser.add_argument("--profiles", type=Path, default=Path("profiles"))
+    parser.add_argument("--fast", action="store_true", help="fewer folds on fewer samples")
+    parser.add_argument("--learner", default=LEARNER, metavar="MODULE:CLASS")
+    parser.add_argument("--split", action="append", choices=SPLITS, help="only this; repeatable")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--folder", type=Path, default=Path("build/accuracy"))
+    parser.add_argument("--resume", action="store_true", help="go on with a run that stopped")
+    parser.add_argument("--report-only", action="store_true", help="write the pages again")
+    parser.add_argument("--out", type=Path, default=Path("docs/accuracy.md"))
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
