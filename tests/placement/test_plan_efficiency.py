@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import TrainingError
+from perfmodel.placement.plan_efficiency import FloatArray, PlanPredictor, fit_constants
+from perfmodel.placement.transformer_plan import (
+    PlanConstants,
+    PlanTable,
+    TransformerPlan,
+    plan_times,
+)
+
+TRUE = PlanConstants(weight_efficiency=0.6, layer_launch_s=2e-3, update_bytes=20.0)
+
+
+def _plans(widths: tuple[int, ...], layers: tuple[int, ...] = (8, 16)) -> PlanTable:
+    cells = itertools.product(widths, layers, (1, 4), (2, 8), (1, 2, 4), (1, 2), (1, 2))
+    return PlanTable.of(
+        [
+            TransformerPlan(
+                layers=depth, hidden_size=width, heads=16, sequence_length=1024, micro_batch=b,
+                micro_batches=n, tensor=t, pipeline=p, data=d, peak_flops=3e14,
+                memory_bytes_per_s=2e12, link_bytes_per_s=3e11,
+            )
+            for width, depth, b, n, t, p, d in cells
+        ]
+    )  # fmt: skip
+
+
+PLANS = _plans((1024, 2048))
+
+
+def _quirk(plans: PlanTable) -> FloatArray:
+    """Return a slowdown of one split that no equation knows."""
+    return np.where((plans.tensor == 4) & (plans.micro_batch == 1), 1.3, 1.0)
+
+
+def test_constants_are_found_again() -> None:
+    found = fit_constants(PLANS, plan_times(PLANS, TRUE).step_time_s)
+    answers = plan_times(PLANS, found).step_time_s / plan_times(PLANS, TRUE).step_time_s
+    assert np.abs(answers - 1).max() < 0.03
+    assert found.layer_launch_s == pytest.approx(2e-3, rel=0.1)
+    assert all(0 < value < 1 for value in (found.weight_efficiency, found.link_efficiency))
+
+
+def test_equations_carry_to_depths_and_widths_never_seen() -> None:
+    predictor = PlanPredictor(boosted=False).fit(PLANS, plan_times(PLANS, TRUE).step_time_s)
+    deeper = _plans((1536, 4096), layers=(32, 64))
+    errors = predictor.predict(deeper) / plan_times(deeper, TRUE).step_time_s - 1
+    assert np.abs(errors).max() < 0.1
+
+
+def test_trees_learn_what_the_equations_leave() -> None:
+    times = plan_times(PLANS, TRUE).step_time_s * _quirk(PLANS)
+    deeper = _plans((1024, 2048), layers=(32,))
+    truth = plan_times(deeper, TRUE).step_time_s * _quirk(deeper)
+
+    def error(boosted: bool) -> float:
+        answers = PlanPredictor(boosted=boosted).fit(PLANS, times).predict(deeper)
+        return float(np.abs(answers / truth - 1).mean())
+
+    assert error(boosted=True) < error(boosted=False) / 2
+
+
+def test_beyond_what_was_seen_the_equations_answer_alone() -> None:
+    times = plan_times(PLANS, TRUE).step_time_s * _quirk(PLANS)
+    predictor = PlanPredictor().fit(PLANS, times)
+    wider = _plans((8192,))
+    assert predictor.is_within(PLANS).all() and not predictor.is_within(wider).any()
+    alone = plan_times(wider, predictor.constants_).step_time_s
+    np.testing.assert_array_equal(predictor.predict(wider), alone)
+
+
+def test_same_seed_same_answer_and_back_from_json() -> None:
+    times = plan_times(PLANS, TRUE).step_time_s * _quirk(PLANS)
+    first, second = (PlanPredictor(seed=3).fit(PLANS, times) for _ in range(2))
+    answers = first.predict(PLANS)
+    np.testing.assert_array_equal(second.predict(PLANS), answers)
+    again = PlanPredictor.from_dict(json.loads(json.dumps(first.to_dict())))
+    np.testing.assert_array_equal(again.predict(PLANS), answers)
+
+
+def test_too_little_and_nonsense_are_refused() -> None:
+    few = _plans((1024,), layers=(8,))
+    small = PlanTable.of([])
+    with pytest.raises(TrainingError, match="at least"):
+        PlanPredictor().fit(small, np.zeros(0))
+    with pytest.raises(TrainingError, match="above zero"):
+        PlanPredictor().fit(few, np.zeros(len(few)))

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import TrainingError
+from perfmodel.graph.job import Job
+from perfmodel.importers.base import Origin, PublishedPlacement
+from perfmodel.placement.topology import Node, Placement, Plan
+from perfmodel.placement.transformer_plan import (
+    PlanConstants,
+    PlanTable,
+    TransformerPlan,
+    plan_times,
+)
+from perfmodel.training.arena.plans import METHODS, evaluate_plans, transformer_plan
+from perfmodel.types import Mode, Precision
+
+DATA = os.environ.get("PERFMODEL_DATA")
+
+
+def _record(
+    layers: int, width: int, plan: Plan, micro_batch: int, time_s: float = 1.0
+) -> PublishedPlacement:
+    job = Job(
+        model="zoo/megatron-gpt",
+        model_kwargs={"num_layers": layers, "hidden_size": width, "num_heads": 8},
+        mode=Mode.TRAINING,
+        batch_size=micro_batch,
+        accumulation_steps=4,
+        precision=Precision.FP16,
+        sequence_length=512,
+        activation_checkpointing=True,
+    )
+    count = (plan.data or 1) * plan.tensor * plan.pipeline
+    return PublishedPlacement(
+        job=job,
+        job_type="gpt",
+        batch_size=micro_batch,
+        placement=Placement(nodes=(Node(accelerator="A100-SXM4-80GB", count=count),), plan=plan),
+        step_time_s=time_s,
+        origin=Origin(source="made up", licence="none"),
+    )
+
+
+def _made_up() -> list[PublishedPlacement]:
+    """Return steps that follow the equations, in an order that mixes the groups."""
+    plans = [Plan(data=d, tensor=t, pipeline=p) for d in (1, 2) for t in (1, 2) for p in (1, 2)]
+    records = [
+        _record(layers, width, plan, micro_batch)
+        for micro_batch in (1, 4)
+        for plan in plans
+        for width in (512, 1024)
+        for layers in (4, 8, 12)
+    ]
+    table = PlanTable.of([_plan(record) for record in records])
+    times = plan_times(table, PlanConstants(weight_efficiency=0.5)).step_time_s
+    return [
+        replace(record, step_time_s=float(time))
+        for record, time in zip(records, times, strict=True)
+    ]
+
+
+def _plan(record: PublishedPlacement) -> TransformerPlan:
+    plan = transformer_plan(record)
+    assert plan is not None
+    return plan
+
+
+def test_a_record_becomes_a_plan() -> None:
+    plan = _plan(_record(4, 64, Plan(data=1, tensor=2), 3))
+    assert (plan.layers, plan.hidden_size, plan.tensor, plan.micro_batch) == (4, 64, 2, 3)
+    assert plan.micro_batches == 4 and plan.recomputes and plan.peak_flops == 312e12
+
+
+def test_every_row_is_answered_by_folds_without_its_group() -> None:
+    records = _made_up()
+    found = evaluate_plans(records)
+    assert found.rows == tuple(range(len(records)))
+    for part in np.unique(found.fold):
+        held = {g for g, f in zip(found.groups, found.fold, strict=True) if f == part}
+        rest = {g for g, f in zip(found.groups, found.fold, strict=True) if f != part}
+        assert not held & rest
+    assert set(found.predicted_s) == set(METHODS)
+    assert all(np.isfinite(a).all() and (a > 0).all() for a in found.predicted_s.values())
+    assert found.mape("plan") < 3 < found.mape("flops_over_peak")
+
+
+def test_a_held_out_time_changes_no_answer_of_its_fold() -> None:
+    records = _made_up()
+    before = evaluate_plans(records, folds=2)
+    row = 5
+    changed = list(records)
+    changed[row] = replace(records[row], step_time_s=100.0)
+    after = evaluate_plans(changed, folds=2)
+    same = before.fold == before.fold[row]
+    for method in METHODS:
+        np.testing.assert_array_equal(
+            before.predicted_s[method][same], after.predicted_s[method][same]
+        )
+
+
+def test_other_records_are_passed_over() -> None:
+    records = _made_up()
+    other = PublishedPlacement(
+        job=None,
+        job_type="game",
+        batch_size=1,
+        placement=Placement(nodes=(Node(accelerator="T4"),)),
+        step_time_s=1.0,
+        origin=records[0].origin,
+    )
+    found = evaluate_plans([other, *records])
+    assert found.rows[0] == 1 and len(found.rows) == len(records)
+
+
+def test_one_group_cannot_be_left_out() -> None:
+    with pytest.raises(TrainingError, match="two model sizes"):
+        evaluate_plans([_record(4, 64, Plan(data=1), 1)] * 3)
+    with pytest.raises(TrainingError, match="9 folds"):
+        evaluate_plans(_made_up(), folds=9)
+
+
+@pytest.mark.skipif(not DATA, reason="PERFMODEL_DATA names no public measurements")
+def test_published_steps_of_a_model_size_never_seen() -> None:
+    from perfmodel.importers.vtrain import read_vtrain
+
+    found = evaluate_plans(read_vtrain(Path(DATA or "") / "vtrain").placements)
+    assert found.mape("plan") < 2.0 < found.mape("plain_trees")
+    assert found.mape("equations") < 7.0
