@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -174,8 +175,11 @@ def ratio_error(jobs: StrArray, off: FloatArray, apart: StrArray | None = None) 
     """
     means = []
     for rows in _groups(jobs):
-        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MOST_OF_JOB)).astype(int)]
-        left, right = np.triu_indices(len(rows), k=1)
+        if len(rows) < 2:
+            continue
+        if len(rows) > _MOST_OF_JOB:
+            rows = rows[np.linspace(0, len(rows) - 1, _MOST_OF_JOB).astype(np.int64)]
+        left, right = _pairs(len(rows))
         if apart is not None:
             differs = apart[rows[left]] != apart[rows[right]]
             left, right = left[differs], right[differs]
@@ -183,6 +187,12 @@ def ratio_error(jobs: StrArray, off: FloatArray, apart: StrArray | None = None) 
             gap = np.abs(off[rows[left]] - off[rows[right]])
             means.append(float(np.expm1(gap).mean()))
     return float(np.mean(means)) if means else None
+
+
+@cache
+def _pairs(rows: int) -> tuple[IntArray, IntArray]:
+    left, right = np.triu_indices(rows, k=1)
+    return left.astype(np.int64), right.astype(np.int64)
 
 
 def surprises(table: AnswerTable) -> BoolArray:

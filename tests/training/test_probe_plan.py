@@ -1,0 +1,69 @@
+"""Probe plans: each choice shrinks the expected error most, and the arithmetic holds."""
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.training.probe_plan import expected_variance, probe_order
+
+RNG = np.random.default_rng(0)
+FEATURES = RNG.standard_normal((60, 3)) * np.array([1.0, 0.5, 0.2])
+PRIOR = np.array([0.09, 0.04, 0.04])
+
+
+def test_the_first_choice_is_the_best_of_all() -> None:
+    left = [expected_variance(FEATURES[[i]], PRIOR, 0.05, FEATURES) for i in range(len(FEATURES))]
+    assert probe_order(FEATURES, PRIOR, 0.05, 1) == [int(np.argmin(left))]
+
+
+def test_each_further_choice_is_the_best_after_those_before() -> None:
+    chosen = probe_order(FEATURES, PRIOR, 0.05, 4)
+    for count in range(1, 4):
+        before = chosen[:count]
+        left = {
+            i: expected_variance(FEATURES[[*before, i]], PRIOR, 0.05, FEATURES)
+            for i in range(len(FEATURES))
+            if i not in before
+        }
+        assert left[chosen[count]] == pytest.approx(min(left.values()))
+
+
+def test_planned_probes_leave_less_variance_than_random_ones() -> None:
+    planned = expected_variance(
+        FEATURES[probe_order(FEATURES, PRIOR, 0.05, 5)], PRIOR, 0.05, FEATURES
+    )
+    drawn = [
+        expected_variance(FEATURES[RNG.choice(60, 5, replace=False)], PRIOR, 0.05, FEATURES)
+        for _ in range(50)
+    ]
+    assert planned < min(drawn)
+
+
+def test_plans_are_nested_and_never_measure_twice() -> None:
+    longest = probe_order(FEATURES, PRIOR, 0.05, 10)
+    assert longest[:3] == probe_order(FEATURES, PRIOR, 0.05, 3)
+    assert len(set(longest)) == 10
+    assert len(probe_order(FEATURES[:4], PRIOR, 0.05, 10)) == 4
+
+
+def test_a_dear_measurement_is_put_off() -> None:
+    first = probe_order(FEATURES, PRIOR, 0.05, 1)[0]
+    cost = np.ones(60)
+    cost[first] = 1e6
+    assert probe_order(FEATURES, PRIOR, 0.05, 1, cost=cost)[0] != first
+
+
+def test_what_will_be_asked_decides() -> None:
+    candidates = np.eye(2)
+    prior = np.ones(2)
+    for axis in (0, 1):
+        asked = np.zeros((5, 2))
+        asked[:, axis] = 1.0
+        assert probe_order(candidates, prior, 0.1, 1, population=asked) == [axis]
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        probe_order(FEATURES, PRIOR, 0.05, 0)
+    with pytest.raises(InvalidInputError, match="positive"):
+        probe_order(FEATURES, PRIOR, 0.0, 1)
