@@ -22,7 +22,7 @@ FORMAT_VERSION = 1
 #: Bounds on what is accepted, so that a hostile file costs little time and memory.
 MAX_BYTES = 64 << 20
 MAX_TOKENS = 2_000_000
-MAX_NODES = 60_000
+MAX_NODES = 120_000
 MAX_TENSORS = 200_000
 MAX_RANK = 64
 MAX_ELEMENTS = 1 << 60

@@ -16,6 +16,7 @@ from perfmodel.capture.program import make_program
 from perfmodel.capture.torch import capture, capture_module
 from perfmodel.errors import CaptureError
 from perfmodel.graph.cost import totals
+from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph, Node
 from perfmodel.types import Mode, Phase, Precision, Role
 
@@ -209,6 +210,19 @@ def test_recurrent_layer_is_one_node_each_way(
     weights = 2 * gates * 8 * ((3 + 8) + (16 + 8))
     forward = totals(graph).flops_by_phase[Phase.FORWARD]
     assert forward == pytest.approx(2 * 10 * weights, rel=0.02)
+    assert graph.storage_bytes(Role.GRADIENT) == graph.storage_bytes(Role.PARAMETER)
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.AMP_FP16])
+def test_recurrent_cell_is_two_products_and_one_kernel(precision: Precision) -> None:
+    module, inputs = nn.LSTMCell(3, 8), (torch.zeros(2, 3),)
+    graph = capture_module(module, inputs, mode=Mode.TRAINING, precision=precision)
+    ops = Counter(node.op for node in graph.nodes if node.phase is Phase.FORWARD)
+    assert (ops["mm"], ops["_thnn_fused_lstm_cell"], ops["sigmoid"]) == (2, 1, 0)
+    # Four gates of 8 read 3 features and 8 of their own; ten operations for each gate value.
+    matmul = totals(graph).flops_by_class[OpClass.MATMUL]
+    # Backward: gradients of both weights; the inputs and the zero state need none.
+    assert matmul == 2 * (2 * 2 * 4 * 8 * (3 + 8))
     assert graph.storage_bytes(Role.GRADIENT) == graph.storage_bytes(Role.PARAMETER)
 
 

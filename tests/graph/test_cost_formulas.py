@@ -187,6 +187,23 @@ def test_resampling_and_transforms() -> None:
     assert fft.flops == 5 * 8 * 3
 
 
+def test_factorizations() -> None:
+    # A 6 x 6 matrix: 2/3 of 216 operations; two triangular solutions of 36 for 6 columns.
+    assert price("_linalg_slogdet", [(6, 6)], [(), (), (6, 6), (6,)]).flops == 144
+    solved = price("linalg_lu_solve", [(6, 6), (6,), (6, 6)], [(6, 6)], {1: "int32"})
+    assert solved.flops == 2 * 6 * 6 * 6
+
+
+def test_alignment_loss() -> None:
+    # 3 clips of 50 steps and 5 letters: a lattice of 3 x 50 x (2 * 5 + 1).
+    operands: Shapes = [(50, 3, 29), (3, 5)]
+    loss = price("_ctc_loss", operands, [(3,), (3, 50, 11)], {1: "int64"})
+    assert loss.flops == 12 * 3 * 50 * 11
+    operands = [(3,), (50, 3, 29), (3, 5), (3,), (3, 50, 11)]
+    back = price("_ctc_loss_backward", operands, [(50, 3, 29)], {2: "int64"})
+    assert back.flops == 2 * loss.flops + 50 * 3 * 29
+
+
 def test_for_each_and_fused_updates() -> None:
     # w += alpha * g over tensors of 6 and 4: one operation each, 20 floats in, 10 out.
     added = price("_foreach_add_", [(6,), (4,), (6,), (4,)], [(6,), (4,)], alpha=-0.1)
