@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.training.arena.data import load_data
+from perfmodel.training.arena.others import run_others
 from perfmodel.training.arena.report import write_report
 from perfmodel.training.arena.run import load_answers, run_arena
 from perfmodel.training.arena.splits import SPLITS
@@ -67,6 +68,14 @@ def _run(arguments: argparse.Namespace) -> None:
         workers=arguments.workers,
         facts={"dropped": data.dropped, "rejected": data.rejected},
     )
+    if arguments.data is not None:
+        run_others(
+            arguments.data,
+            arguments.folder,
+            seed=arguments.seed,
+            fast=arguments.fast,
+            progress=_tell,
+        )
 
 
 def _learner(location: str) -> Any:

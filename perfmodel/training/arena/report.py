@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from perfmodel.store.durable import write_whole
 from perfmodel.training.arena.goals import GOALS, Goal
 from perfmodel.training.arena.markdown import bars, number, percent, table
+from perfmodel.training.arena.methods import MethodTable, load_methods, method_lines
 from perfmodel.training.arena.metrics import LEAST_GROUP, ArenaScores
 from perfmodel.training.arena.run import load_answers, load_facts
 from perfmodel.training.arena.summary import Line, ProbePoint, probe_curve, summarise
@@ -31,8 +33,6 @@ def write_report(
     *,
     command: str,
     json_path: Path | None = None,
-    more: Sequence[str] = (),
-    more_lines: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the report of a run; nothing is fitted.
 
@@ -46,25 +46,23 @@ def write_report(
         What writes it again; stated in it.
     json_path : Path or None
         Gets the scores as JSON.
-    more : sequence of str
-        Lines of Markdown that follow the headline table: what other arenas found.
-    more_lines : mapping or None
-        The same as JSON values.
     """
     answers, facts = load_answers(folder), load_facts(folder)
     lines = summarise(answers)
     curve = probe_curve(answers, _curve_goal())
-    page = [*_head(facts, command), *_headline(lines), *more]
+    others = load_methods(folder)
+    page = [*_head(facts, command), *_headline(lines, others)]
     page += [*_ratios(lines), *_intervals(lines), *_surprises(lines), *_curve(curve)]
     for line in lines:
         page += _behind(line)
+    page += method_lines(others)
     page += _left_out(facts)
     write_whole(path, ("\n".join(page).rstrip() + "\n").encode())
     if json_path is not None:
         document = {
             "run": {name: value for name, value in facts.items() if name != "folds"},
             "lines": {line.goal.name: line.to_dict() for line in lines},
-            **(more_lines or {}),
+            "methods": {one.name: one.to_dict() for one in others},
         }
         write_whole(json_path, orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
@@ -96,27 +94,38 @@ def _head(facts: Mapping[str, Any], command: str) -> Iterator[str]:
     yield ""
 
 
-def _headline(lines: Sequence[Line]) -> Iterator[str]:
+def _headline(lines: Sequence[Line], others: Sequence[MethodTable]) -> Iterator[str]:
     names = list(dict.fromkeys(name for line in lines for name in line.baselines))
     header = ["asked", "rows", "MAPE", "to reach", "median", "90 % below", "bias"]
     rows = []
     for line in lines:
         scores = line.scores
-        mark = {True: " reached", False: " missed", None: ""}[line.reached]
         rows.append(
             [
                 line.goal.title,
                 str(scores.rows),
                 f"**{percent(scores.mape)}**",
-                percent(line.goal.target) + mark,
+                _wanted(line.goal.target, scores.mape),
                 percent(scores.median),
                 percent(scores.p90),
                 percent(scores.bias, signed=True),
                 *(_mape(line.baselines.get(name)) for name in names),
             ]
         )
+    for one in others:
+        error = one.errors(next(iter(one.predicted_s)))
+        mape, title = float(error.mean()), f"{one.title} (baselines below)"
+        cells = [title, str(len(error)), f"**{percent(mape)}**", _wanted(one.target, mape)]
+        cells += [percent(float(np.median(error))), percent(float(np.quantile(error, 0.9)))]
+        rows.append([*cells, *["-"] * (1 + len(names))])
     yield from ("## In one table", "")
     yield from table([*header, *(_TITLES.get(n, n) for n in names)], rows)
+
+
+def _wanted(target: float | None, mape: float) -> str:
+    if target is None:
+        return "-"
+    return f"{percent(target)} {'reached' if mape <= target else 'missed'}"
 
 
 def _mape(scores: ArenaScores | None) -> str:

@@ -143,7 +143,7 @@ def load_answers(folder: Path) -> AnswerTable:
     TrainingError
         There are none.
     """
-    files = sorted(Path(folder).glob("*/*.parquet"))
+    files = [file for split in SPLITS for file in sorted((folder / split).glob("*.parquet"))]
     if not files:
         raise TrainingError(f"No answers in {folder}; run the arena first.")
     return concatenate([AnswerTable.load(file) for file in files])
