@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
+        "probe-plan": "Name the few measurements on a device that would be worth most.",
         "models": "List the trained models.",
         "serve": "Answer over HTTP.",
     }
@@ -44,7 +45,7 @@ class LazyGroup(click.Group):
         """Import and return one subcommand, or None."""
         if cmd_name not in COMMANDS:
             return None
-        module = {"import": "import_data"}.get(cmd_name, cmd_name)
+        module = {"import": "import_data"}.get(cmd_name, cmd_name.replace("-", "_"))
         command = import_module(f"perfmodel.cli.{module}").command
         assert isinstance(command, click.Command)
         return command

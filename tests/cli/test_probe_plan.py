@@ -1,0 +1,62 @@
+"""``perfmodel probe-plan``, over a few small jobs that are captured for real."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from perfmodel.cli import cli
+from perfmodel.requests import parse_request
+
+JOBS = [
+    {"model": "timm/test_vit", "mode": "inference", "batch_size": 64},
+    {"model": "timm/test_resnet", "mode": "inference", "batch_size": 64},
+    {"model": "timm/test_resnet", "mode": "inference", "batch_size": 1},
+    # Far more than any memory holds.
+    {"model": "timm/test_resnet", "mode": "inference", "batch_size": 16_000_000},
+]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PERFMODEL_CACHE", str(cache))
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps(JOBS))
+    return str(path)
+
+
+def test_the_plan_holds_requests_that_can_be_asked(jobs: str) -> None:
+    shown = CliRunner().invoke(cli, ["probe-plan", "L4", "-k", "2", "--jobs", jobs, "--json"])
+    assert shown.exit_code == 0, shown.stderr
+    plan = json.loads(shown.stdout)
+    assert (plan["accelerator"], plan["candidates"], len(plan["probes"])) == ("L4", 3, 2)
+    errors = [plan["expected_error_before"]]
+    for probe in plan["probes"]:
+        job, placement = parse_request({key: probe[key] for key in ("job", "placement")})
+        assert job.batch_size in (1, 64)
+        assert placement.accelerator_count == 1
+        errors.append(probe["expected_error_after"])
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_the_table_names_the_workloads(jobs: str) -> None:
+    shown = CliRunner().invoke(cli, ["probe-plan", "L4", "-k", "1", "--jobs", jobs])
+    assert shown.exit_code == 0, shown.stderr
+    assert "Measure these on L4" in shown.stdout
+    assert "inference, batch" in shown.stdout
+
+
+def test_bad_input_is_refused_with_what_to_do(jobs: str, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(cli, ["probe-plan", "L44", "--jobs", jobs])
+    assert shown.exit_code == 2
+    assert "Did you mean" in shown.stderr
+    (tmp_path / "jobs.json").write_text("{}")
+    shown = CliRunner().invoke(cli, ["probe-plan", "L4", "--jobs", jobs])
+    assert shown.exit_code == 2
+    assert "JSON list" in shown.stderr
