@@ -5,8 +5,9 @@ the frame before. Its step is some twenty small operators, so that a clip of man
 is bound by their launches rather than by their arithmetic. The graph has some 170 nodes for each
 frame.
 
-Left out: the padding of a batch to its longest clip, which in LJSpeech is up to half as long again
-as the average (give ``num_frames``), and the clipping of gradients.
+Left out: synthesis, where each frame is fed back (both modes read the true frames); the padding
+of a batch to its longest clip, up to half as long again as the average of LJSpeech (give
+``num_frames``); the clipping of gradients.
 
 References
 ----------
@@ -121,7 +122,8 @@ class LocationAttention(nn.Module):
             Where the text has ended, (B, S) bool.
         """
         place = self.place(self.location(seen).transpose(1, 2))
-        score = self.score(torch.tanh(self.query(query.unsqueeze(1)) + place + keys)).squeeze(2)
+        wanted = self.query(query).unsqueeze(1)
+        score = self.score(torch.tanh(wanted + place + keys)).squeeze(2)
         alignment = functional.softmax(score.masked_fill(padding, -torch.inf), dim=1)
         return torch.bmm(alignment.unsqueeze(1), memory).squeeze(1), alignment
 

@@ -3,6 +3,9 @@
 Twelve times, channels are mixed by an invertible matrix, and one half of them scales and shifts
 the other by the output of a dilated convolution network that also reads the spectrogram.
 
+Left out: synthesis, which runs the same networks in the opposite order; both modes run the
+direction of training.
+
 References
 ----------
 Prenger, Valle, Catanzaro, "WaveGlow: A Flow-based Generative Network for Speech Synthesis", 2018.
