@@ -13,6 +13,9 @@ The type of arithmetic keeps the source's word where weights are stored narrower
 computed with (``w4a16``: four-bit weights, sixteen-bit arithmetic). ``kernel`` reads
 ``<framework> <version> <kernel source>``.
 
+The attention tables hold calls with a sliding window beside full ones and may not say which is
+which; see :mod:`perfmodel.importers.attention_window`.
+
 Reference: repository ai-dynamo/aiconfigurator, Apache-2.0.
 """
 
@@ -24,6 +27,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.importers import collective_rows
+from perfmodel.importers.attention_window import full_attention
 from perfmodel.importers.base import (
     Imported,
     Origin,
@@ -129,7 +133,8 @@ def _read_table(
             kernel=joined(row["framework"], row["version"], row["kernel_source"]),
         )
 
-    return read_rows(file, table_rows(file, (*_COMMON, *columns)), make, _origin, rejected)
+    made = read_rows(file, table_rows(file, (*_COMMON, *columns)), make, _origin, rejected)
+    return full_attention(made, rejected) if op.startswith("attention") else made
 
 
 def _origin(file: str, line: int) -> Origin:

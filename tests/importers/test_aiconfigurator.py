@@ -88,3 +88,19 @@ def test_collectives_of_this_source_only(tmp_path: Path) -> None:
 def test_a_file_of_another_name_is_reported(tmp_path: Path) -> None:
     (rejected,) = read_aiconfigurator(write_rows(tmp_path / "other.parquet", [gemm()])).rejected
     assert (rejected.file, rejected.line) == ("other.parquet", 0)
+
+
+def test_calls_with_a_window_that_is_not_stated_are_rejected(tmp_path: Path) -> None:
+    long = {"batch_size": 8, "isl": 4096, "num_heads": 32, "num_key_value_heads": 32}
+    # 4 * 8 * 32 * 64 * 4096 * 4097 / 2 = 5.5e11 FLOP take 0.56 ms at 989 TFLOP/s
+    rows = [
+        attention(latency_ms=1.0, **long),
+        attention(latency_ms=0.95, **long),  # a repeat
+        attention(latency_ms=0.7, **long),  # the same call, much faster
+        attention(latency_ms=0.4, **{**long, "num_key_value_heads": 8}),  # beyond the peak
+    ]
+    imported = read_aiconfigurator(write_rows(tmp_path / PREFILL_FILE, rows))
+    assert [k.origin.line for k in imported.kernels] == [1, 2]
+    assert [r.line for r in imported.rejected] == [3, 4]
+    assert "longer time" in imported.rejected[0].reason
+    assert "peak" in imported.rejected[1].reason

@@ -1,0 +1,350 @@
+"""Latency of kernel calls on devices that need not have been measured.
+
+``latency = overhead + max(FLOPs / peak, bytes / rate) x exp(trees(x))``, where the rate is that of
+the cache as far as repeated calls find their operands there. The trees learn the logarithm of
+``latency / base`` with ``base = overhead + roofline``, one booster per group of operators, from
+columns that describe calls relative to their device. No answer lies below what the peaks allow.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import DamagedArtifactError, TrainingError
+from perfmodel.features.kernel_calls import FloatArray, KernelCalls, WordArray
+from perfmodel.features.kernels import (
+    SCHEMA_VERSION,
+    KernelRoofline,
+    column_matrix,
+    framework,
+    kernel_columns,
+    kernel_roofline,
+)
+from perfmodel.predictors.boosting import Booster, BoosterSettings
+from perfmodel.predictors.checks import finite, read_json, unfitted, write_json
+from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
+
+KERNEL_SETTINGS = BoosterSettings(
+    rounds=300, depth=8, learning_rate=0.07, min_child_weight=8.0, row_share=0.8, column_share=0.4
+)
+#: Groups of operators with a booster of their own.
+GROUPS = ("product", "product_fp32", "prefill", "decode", "moe", "pointwise")
+
+_PRODUCTS = ("gemm", "bmm", "conv2d")
+_GROUP_OF = {"attention_prefill": "prefill", "attention_decode": "decode", "moe": "moe"}
+#: Quantile of the times of a group that stands for its fixed part.
+_OVERHEAD_QUANTILE = 0.02
+_STATE = "kernels.state.json"
+#: No booster of this predictor is larger when unpacked; a file that says otherwise is damaged.
+_LARGEST_BOOSTER_BYTES = 1 << 27
+#: Where a group was never measured: half the roofline's rate, and a launch.
+_UNSEEN_FACTOR = float(np.log(2.0))
+_UNSEEN_OVERHEAD_S = 5e-6
+
+
+def kernel_group(calls: KernelCalls) -> WordArray:
+    """Return the group of operators of each call, one of :data:`GROUPS`."""
+    group = np.full(len(calls), "pointwise", dtype="<U12")
+    for op, name in _GROUP_OF.items():
+        group[calls.op == op] = name
+    product = np.isin(calls.op, _PRODUCTS)
+    group[product] = "product"
+    group[product & (calls.dtype == "fp32")] = "product_fp32"
+    return group
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Calls with everything that is computed of them once."""
+
+    roofline: KernelRoofline
+    matrix: npt.NDArray[np.float32]
+    names: tuple[str, ...]
+    group: WordArray
+    framework: WordArray
+
+
+def _prepare(calls: KernelCalls) -> _Prepared:
+    roofline = kernel_roofline(calls)
+    columns = kernel_columns(calls, roofline)
+    return _Prepared(
+        roofline=roofline,
+        matrix=column_matrix(columns),
+        names=tuple(columns),
+        group=kernel_group(calls),
+        framework=framework(calls),
+    )
+
+
+@final
+class KernelPredictor:
+    """Predicts the time of one kernel call.
+
+    Parameters
+    ----------
+    settings : BoosterSettings
+    seed : int
+    """
+
+    name = "kernels"
+
+    def __init__(self, settings: BoosterSettings = KERNEL_SETTINGS, seed: int = 0) -> None:
+        self.settings = replace(settings, seed=seed)
+        self.boosters_: dict[str, Booster] = {}
+        self.log_limits_: dict[str, tuple[float, float]] = {}
+        self.overheads_s_: dict[str, float] = {}
+        self.offsets_: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+
+    def fit(self, calls: KernelCalls, time_s: FloatArray) -> Self:
+        """Learn from measured calls; every device has the same weight within a group.
+
+        Parameters
+        ----------
+        calls : KernelCalls
+        time_s : ndarray, shape (calls,)
+            Measured times, > 0.
+
+        Returns
+        -------
+        KernelPredictor
+
+        Raises
+        ------
+        TrainingError
+            No calls, or a time that is not finite and positive.
+        """
+        _check_times(calls, time_s)
+        ready = _prepare(calls)
+        self.overheads_s_ = _overheads(ready, time_s)
+        target = np.log(time_s / self._base(ready))
+        self.boosters_, self.log_limits_ = {}, {}
+        for group in np.unique(ready.group).tolist():
+            rows = np.flatnonzero(ready.group == group)
+            low, high = float(target[rows].min()), float(target[rows].max())
+            self.log_limits_[group] = (low - 0.5, high + 0.5)
+            self.boosters_[group] = Booster.train(
+                ready.matrix[rows],
+                target[rows],
+                _device_weights(calls.device[rows]),
+                ready.names,
+                self.settings,
+            )
+        return self
+
+    def predict(self, calls: KernelCalls) -> FloatArray:
+        """Return the time of each call.
+
+        Parameters
+        ----------
+        calls : KernelCalls
+
+        Returns
+        -------
+        ndarray, shape (calls,)
+            Seconds, finite, > 0, never below the floor of the roofline.
+
+        Raises
+        ------
+        TrainingError
+            Before :meth:`fit`.
+        InvalidInputError
+            An operator, type or extent that is not understood.
+        """
+        if not self.boosters_:
+            raise unfitted(self.name)
+        if not len(calls):
+            return np.zeros(0)
+        ready = _prepare(calls)
+        factor = np.full(len(calls), _UNSEEN_FACTOR)
+        for group in np.unique(ready.group).tolist():
+            if group in self.boosters_:
+                rows = np.flatnonzero(ready.group == group)
+                answers = self.boosters_[group].predict(ready.matrix[rows])
+                factor[rows] = np.clip(answers, *self.log_limits_[group])
+        times = self._base(ready) * np.exp(factor + self._offset(calls, ready))
+        return np.maximum(times, ready.roofline.floor_s)
+
+    def adapt(
+        self, calls: KernelCalls, time_s: FloatArray, prior: OffsetPrior | None = None
+    ) -> KernelPredictor:
+        """Return a predictor that has taken in a few measured calls of some devices.
+
+        The trees stay; each device gets a log offset per group of operators. Offsets that were
+        learned before are replaced for these devices.
+
+        Parameters
+        ----------
+        calls : KernelCalls
+        time_s : ndarray, shape (calls,)
+        prior : OffsetPrior or None
+
+        Returns
+        -------
+        KernelPredictor
+
+        Raises
+        ------
+        TrainingError
+            Before :meth:`fit`, or a time that is not finite and positive.
+        """
+        _check_times(calls, time_s)
+        adapted = KernelPredictor(self.settings, self.settings.seed)
+        adapted.boosters_, adapted.log_limits_ = self.boosters_, self.log_limits_
+        adapted.overheads_s_ = self.overheads_s_
+        residual = np.log(time_s / adapted.predict(calls))
+        group, devices = kernel_group(calls), calls.device_names
+        learned = {
+            device: group_offsets(
+                group[devices == device].tolist(), residual[devices == device], GROUPS, prior
+            )
+            for device in np.unique(devices).tolist()
+        }
+        adapted.offsets_ = MappingProxyType({**self.offsets_, **learned})
+        return adapted
+
+    def save(self, folder: Path) -> Mapping[str, Any]:
+        """Write the boosters as packed JSON, and what else was learned.
+
+        Returns
+        -------
+        mapping
+            JSON-able facts for the manifest.
+        """
+        if not self.boosters_:
+            raise unfitted(self.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for group, booster in self.boosters_.items():
+            _write_packed(folder, group, booster)
+        state = {
+            "columns": list(next(iter(self.boosters_.values())).columns),
+            "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
+            "overheads_s": self.overheads_s_,
+            "offsets": {device: dict(offsets) for device, offsets in self.offsets_.items()},
+        }
+        write_json(folder / _STATE, state)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "groups": sorted(self.boosters_),
+            "columns": state["columns"],
+            "trees": self.settings.rounds,
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote and check the golden rows.
+
+        Raises
+        ------
+        DamagedArtifactError
+            Content that cannot be what was written.
+        """
+        path = folder / _STATE
+        state = read_json(path)
+        predictor = cls()
+        try:
+            limits = {str(g): (low, high) for g, (low, high) in state["log_limits"].items()}
+            predictor.log_limits_ = {
+                group: (finite(low, path), finite(high, path))
+                for group, (low, high) in limits.items()
+            }
+            predictor.overheads_s_ = _finite_values(state["overheads_s"], path)
+            predictor.offsets_ = MappingProxyType(
+                {str(d): _finite_values(o, path) for d, o in state["offsets"].items()}
+            )
+            columns = [str(name) for name in state["columns"]]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedArtifactError(
+                f"{path} is not what was written: {error!r}. Train the model again."
+            ) from error
+        if not predictor.log_limits_ or not set(predictor.log_limits_) <= set(GROUPS):
+            raise DamagedArtifactError(f"{path} names no known group of operators.")
+        predictor.boosters_ = {
+            group: _read_packed(folder, group, columns) for group in predictor.log_limits_
+        }
+        return predictor
+
+    def _base(self, ready: _Prepared) -> FloatArray:
+        """``overhead + roofline`` of each call; what the trees multiply."""
+        group, place = np.unique(
+            np.char.add(np.char.add(ready.group, " "), ready.framework), return_inverse=True
+        )
+        known = [
+            self.overheads_s_.get(key, self.overheads_s_.get(key.split(" ")[0], _UNSEEN_OVERHEAD_S))
+            for key in group.tolist()
+        ]
+        return np.array(known)[place] + ready.roofline.warm_roofline_s
+
+    def _offset(self, calls: KernelCalls, ready: _Prepared) -> FloatArray:
+        offset = np.zeros(len(calls))
+        if not self.offsets_:
+            return offset
+        devices = calls.device_names
+        for device, by_group in self.offsets_.items():
+            for group, value in by_group.items():
+                offset[(devices == device) & (ready.group == group)] = value
+        return offset
+
+
+def _check_times(calls: KernelCalls, time_s: FloatArray) -> None:
+    if not len(calls) or len(calls) != len(time_s):
+        raise TrainingError(f"{len(calls)} kernel calls with {len(time_s)} times; give as many.")
+    if not np.all(np.isfinite(time_s) & (time_s > 0)):
+        raise TrainingError("A kernel time is not finite and positive; drop such records.")
+
+
+def _device_weights(device: npt.NDArray[np.int64]) -> FloatArray:
+    return np.asarray(1.0 / np.bincount(device)[device], dtype=np.float64)
+
+
+def _overheads(ready: _Prepared, time_s: FloatArray) -> dict[str, float]:
+    """Return the fixed part per group, and per group and framework."""
+    found = {}
+    for group in np.unique(ready.group).tolist():
+        rows = ready.group == group
+        found[group] = float(np.quantile(time_s[rows], _OVERHEAD_QUANTILE))
+        for word in np.unique(ready.framework[rows]).tolist():
+            own = time_s[rows & (ready.framework == word)]
+            found[f"{group} {word}"] = float(np.quantile(own, _OVERHEAD_QUANTILE))
+    return found
+
+
+def _finite_values(table: Mapping[str, Any], path: Path) -> dict[str, float]:
+    return {str(key): finite(value, path) for key, value in table.items()}
+
+
+def _write_packed(folder: Path, group: str, booster: Booster) -> None:
+    """Write a booster as gzip of its JSON: a fifth of the size. No clock goes into the file."""
+    with tempfile.TemporaryDirectory() as temporary:
+        booster.save(Path(temporary), group)
+        content = (Path(temporary) / f"{group}.json").read_bytes()
+        (folder / f"{group}.json.gz").write_bytes(gzip.compress(content, 9, mtime=0))
+        golden = (Path(temporary) / f"{group}.golden.json").read_bytes()
+        (folder / f"{group}.golden.json").write_bytes(golden)
+
+
+def _read_packed(folder: Path, group: str, columns: list[str]) -> Booster:
+    path = folder / f"{group}.json.gz"
+    try:
+        with gzip.open(path) as packed:
+            content = packed.read(_LARGEST_BOOSTER_BYTES + 1)
+        if len(content) > _LARGEST_BOOSTER_BYTES:
+            raise DamagedArtifactError(f"{path} unpacks to more than any booster; restore it.")
+        golden = (folder / f"{group}.golden.json").read_bytes()
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise DamagedArtifactError(
+            f"{path} cannot be read: {error}. Train the model again."
+        ) from error
+    with tempfile.TemporaryDirectory() as temporary:
+        (Path(temporary) / f"{group}.json").write_bytes(content)
+        (Path(temporary) / f"{group}.golden.json").write_bytes(golden)
+        return Booster.load(Path(temporary), group, columns)
