@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -13,14 +14,18 @@ from typing import Any
 
 import orjson
 
+import perfmodel.zoo
 from perfmodel.features.sketch import SKETCH_VERSION
 from perfmodel.graph.job import Job
 from perfmodel.types import Compiler, MemoryFormat, Precision
+from perfmodel.zoo.reference import REGISTER
 
 #: Precisions with the structure of another one: the same operators on items of the same size.
 _SAME_STRUCTURE: Mapping[Precision, Precision] = MappingProxyType(
     {Precision.AMP_BF16: Precision.AMP_FP16, Precision.TF32: Precision.FP32}
 )
+
+_ZOO_IMPORT = re.compile(r"perfmodel\.zoo\.(\w+)")
 
 _FIELDS = (
     "model", "model_kwargs", "hf_config", "mode", "batch_size", "accumulation_steps",
@@ -72,7 +77,7 @@ def capture_key(job: Job) -> str:
     document["sketch"] = SKETCH_VERSION
     document["libraries"] = _versions()
     if (job.model or "").startswith("zoo/"):
-        document["zoo"] = _zoo_digest()
+        document["zoo"] = _zoo_digest(str(job.model).removeprefix("zoo/"))
     text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(text).hexdigest()[:32]
 
@@ -98,11 +103,24 @@ def _version(library: str) -> str:
 
 
 @cache
-def _zoo_digest() -> str:
-    """Digest of the code of the reference workloads, which has no version of its own."""
-    import perfmodel.zoo
+def _zoo_digest(name: str) -> str:
+    """Digest of the code of a reference workload, which has no version of its own.
 
-    digest = hashlib.sha256()
-    for file in sorted(Path(perfmodel.zoo.__path__[0]).glob("*.py")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    Of the file that defines it and of those of the zoo that it imports; the register itself,
+    which changes with every new workload, is left out.
+    """
+    workload = REGISTER.get(name)
+    if workload is None:
+        return "absent"
+    folder = Path(perfmodel.zoo.__path__[0])
+    digest = hashlib.sha256(workload.location.encode() + workload.family.encode())
+    todo, seen = [workload.location.partition(":")[0]], {"reference", "bundle"}
+    while todo:
+        module = todo.pop()
+        file = folder / f"{module}.py"
+        if module not in seen and file.exists():
+            seen.add(module)
+            code = file.read_bytes()
+            digest.update(module.encode() + b"\0" + code)
+            todo += sorted(set(_ZOO_IMPORT.findall(code.decode())), reverse=True)
     return digest.hexdigest()

@@ -131,3 +131,11 @@ def test_a_worker_that_dies_costs_one_job(tmp_path: Path, monkeypatch: pytest.Mo
 def test_sources_have_short_names() -> None:
     assert source_name("lambdal/deeplearning-benchmark pytorch/") == "lambda"
     assert source_name("someone/other-bench") == "other-bench"
+
+
+def test_reference_workloads_are_known_by_their_own_code() -> None:
+    keys = {name: capture_key(_step(f"zoo/{name}").job) for name in ("bert-base-squad", "gnmt")}
+    assert len(set(keys.values())) == 2
+    assert keys["gnmt"] == capture_key(_step("zoo/gnmt", accelerator="T4").job)
+    # A name that is not in the register has a key too: what it cannot do is told by the capture.
+    assert capture_key(_step("zoo/no-such").job) not in keys.values()
