@@ -164,6 +164,18 @@ GOALS: tuple[Goal, ...] = (
         selection=Selection(source="lambda", mode="training"),
     ),
     Goal(
+        name="lambda-unseen-family",
+        title="Lambda training, one GPU, unseen task",
+        split="unseen-family",
+        selection=Selection(source="lambda", mode="training"),
+    ),
+    Goal(
+        name="examples-unseen-device",
+        title="NVIDIA DeepLearningExamples training, one GPU, unseen device",
+        split="unseen-device",
+        selection=Selection(source="nvidia-dle", mode="training"),
+    ),
+    Goal(
         name="profiles-unseen-family",
         title="own profiles, unseen family",
         split="unseen-family",
