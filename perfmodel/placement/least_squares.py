@@ -18,7 +18,9 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 _DIFFERENCE = 1e-6
-_ENOUGH = 1e-9  # relative gain below which a step is the last
+#: A step is the last when it gains less than this share of the sum, or of this sum.
+_ENOUGH = 1e-6
+_SMALL_SUM = 1e-2
 _MOST_DAMPING = 1e12
 
 
@@ -60,7 +62,7 @@ def least_squares(
             if damping > _MOST_DAMPING:
                 break
             continue
-        x, done = x + step, gain <= _ENOUGH * float(r @ r)
+        x, done = x + step, gain <= _ENOUGH * max(float(r @ r), _SMALL_SUM)
         r, damping = candidate, damping / 3
         if done:
             break

@@ -81,8 +81,31 @@ def test_same_seed_same_answer_and_back_from_json() -> None:
     first, second = (PlanPredictor(seed=3).fit(PLANS, times) for _ in range(2))
     answers = first.predict(PLANS)
     np.testing.assert_array_equal(second.predict(PLANS), answers)
+    first.calibrate(PLANS, times)
     again = PlanPredictor.from_dict(json.loads(json.dumps(first.to_dict())))
     np.testing.assert_array_equal(again.predict(PLANS), answers)
+    np.testing.assert_array_equal(again.interval(PLANS), first.interval(PLANS))
+
+
+def test_intervals_hold_most_times_of_sizes_never_seen() -> None:
+    noise = np.random.default_rng(1).normal(0.0, 0.05, len(PLANS))
+    times = plan_times(PLANS, TRUE).step_time_s * np.exp(noise)
+    predictor = PlanPredictor(boosted=False).fit(PLANS, times).calibrate(PLANS, times)
+    between = _plans((1024, 2048), layers=(12,))
+    again = np.random.default_rng(2).normal(0.0, 0.05, len(between))
+    truth = plan_times(between, TRUE).step_time_s * np.exp(again)
+    low, high = predictor.interval(between)
+    assert 0.8 < np.mean((low <= truth) & (truth <= high)) <= 1.0
+    assert predictor.half_width_ == pytest.approx(1.645 * 0.05, rel=0.5)
+
+
+def test_beyond_one_width_there_is_no_interval() -> None:
+    narrow = _plans((1024,))
+    times = plan_times(narrow, TRUE).step_time_s
+    predictor = PlanPredictor(boosted=False).fit(narrow, times).calibrate(narrow, times)
+    assert predictor.half_width_ is not None and predictor.half_width_beyond_ is None
+    low, high = predictor.interval(_plans((4096,)))
+    assert np.isnan(low).all() and np.isnan(high).all()
 
 
 def test_too_little_and_nonsense_are_refused() -> None:

@@ -53,6 +53,10 @@ class PlanEvaluation:
     measured_s : ndarray, shape (rows,)
     predicted_s : mapping of str to ndarray, shape (rows,)
         By the names of :data:`METHODS`.
+    low_s, high_s : ndarray, shape (rows,)
+        Ends of the predictor's intervals; NaN where it could not calibrate one.
+    beyond : ndarray of bool, shape (rows,)
+        Whether the plan lay beyond what the predictor had learned from.
     groups : tuple of str
         What each row was left out with: ``"24x1024"`` layers x width, or ``"1024"``.
     fold : ndarray of int64, shape (rows,)
@@ -62,9 +66,21 @@ class PlanEvaluation:
     rows: tuple[int, ...]
     measured_s: FloatArray
     predicted_s: Mapping[str, FloatArray]
+    low_s: FloatArray
+    high_s: FloatArray
+    beyond: npt.NDArray[np.bool_]
     groups: tuple[str, ...]
     fold: IntArray
     split: Split
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of the measured times inside their interval; None where there is none."""
+        given = np.isfinite(self.low_s)
+        if not given.any():
+            return None
+        inside = (self.low_s <= self.measured_s) & (self.measured_s <= self.high_s)
+        return float(inside[given].mean())
 
     def relative_errors(self, method: str) -> FloatArray:
         """Return :math:`|T^ / T - 1|` of each row."""
@@ -81,6 +97,7 @@ def evaluate_plans(
     seed: int = 0,
     folds: int | None = None,
     split: Split = "size",
+    intervals: bool = True,
 ) -> PlanEvaluation:
     """Predict every step from the groups that do not hold it.
 
@@ -93,6 +110,8 @@ def evaluate_plans(
         How many parts the groups are dealt into, >= 2; None leaves out one group at a time.
     split : {"size", "width"}
         What a group is.
+    intervals : bool
+        Calibrate intervals, which takes most of the time.
 
     Returns
     -------
@@ -108,18 +127,29 @@ def evaluate_plans(
     plans = [plan for _, plan in kept]
     measured = np.array([placements[row].step_time_s for row, _ in kept])
     groups = tuple(_group(plan, split) for plan in plans)
-    fold = _deal(groups, folds)
+    fold = _deal(groups, folds, seed)
     answers = {method: np.zeros(len(plans)) for method in METHODS}
+    low, high = np.zeros(len(plans)), np.zeros(len(plans))
+    beyond = np.zeros(len(plans), dtype=np.bool_)
     for part in np.unique(fold):
         held = np.flatnonzero(fold == part)
         rest = np.flatnonzero(fold != part)
         learn, ask = (PlanTable.of([plans[i] for i in rows]) for rows in (rest, held))
-        for method, answer in _LEARNERS.items():
-            answers[method][held] = answer(learn, measured[rest], ask, seed)
+        predictor = PlanPredictor(seed=seed).fit(learn, measured[rest])
+        answers["plan"][held] = predictor.predict(ask)
+        if intervals:
+            predictor.calibrate(learn, measured[rest])
+        low[held], high[held] = predictor.interval(ask)
+        beyond[held] = ~predictor.is_within(ask)
+        for method, baseline in _BASELINES.items():
+            answers[method][held] = baseline(learn, measured[rest], ask, seed)
     return PlanEvaluation(
         rows=tuple(row for row, _ in kept),
         measured_s=measured,
         predicted_s=MappingProxyType(answers),
+        low_s=low,
+        high_s=high,
+        beyond=beyond,
         groups=groups,
         fold=fold,
         split=split,
@@ -162,8 +192,9 @@ def _group(plan: TransformerPlan, split: Split) -> str:
     return f"{plan.layers}x{plan.hidden_size}" if split == "size" else str(plan.hidden_size)
 
 
-def _deal(groups: Sequence[str], folds: int | None) -> IntArray:
+def _deal(groups: Sequence[str], folds: int | None, seed: int) -> IntArray:
     names = sorted(set(groups))
+    np.random.default_rng(seed).shuffle(names)
     parts = len(names) if folds is None else folds
     if not 2 <= parts <= len(names):
         raise TrainingError(
@@ -172,10 +203,6 @@ def _deal(groups: Sequence[str], folds: int | None) -> IntArray:
         )
     part = {name: position % parts for position, name in enumerate(names)}
     return np.array([part[name] for name in groups], dtype=np.int64)
-
-
-def _plan(learn: PlanTable, times: FloatArray, ask: PlanTable, seed: int) -> FloatArray:
-    return PlanPredictor(seed=seed).fit(learn, times).predict(ask)
 
 
 def _equations(learn: PlanTable, times: FloatArray, ask: PlanTable, seed: int) -> FloatArray:
@@ -211,10 +238,9 @@ def _ideal_s(plans: PlanTable) -> FloatArray:
     return plans.model_flops / (plans.accelerators * plans.peak_flops)
 
 
-_LEARNERS: Mapping[str, Callable[[PlanTable, FloatArray, PlanTable, int], FloatArray]] = (
+_BASELINES: Mapping[str, Callable[[PlanTable, FloatArray, PlanTable, int], FloatArray]] = (
     MappingProxyType(
         {
-            "plan": _plan,
             "equations": _equations,
             "plain_trees": _plain_trees,
             "flops_over_peak": _flops_over_peak,

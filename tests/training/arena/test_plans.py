@@ -79,7 +79,7 @@ def test_a_record_becomes_a_plan() -> None:
 
 def test_every_row_is_answered_by_folds_without_its_group() -> None:
     records = _made_up()
-    found = evaluate_plans(records)
+    found = evaluate_plans(records, folds=3)
     assert found.rows == tuple(range(len(records)))
     for part in np.unique(found.fold):
         held = {g for g, f in zip(found.groups, found.fold, strict=True) if f == part}
@@ -88,15 +88,23 @@ def test_every_row_is_answered_by_folds_without_its_group() -> None:
     assert set(found.predicted_s) == set(METHODS)
     assert all(np.isfinite(a).all() and (a > 0).all() for a in found.predicted_s.values())
     assert found.mape("plan") < 3 < found.mape("flops_over_peak")
+    assert found.coverage is not None and found.coverage > 0.7
+
+
+def test_a_width_left_out_is_beyond_what_was_learned() -> None:
+    found = evaluate_plans(_made_up(), split="width")
+    assert set(found.groups) == {"512", "1024"} and found.beyond.all()
+    assert found.coverage is None  # one width is left to learn from
+    np.testing.assert_array_equal(found.predicted_s["plan"], found.predicted_s["equations"])
 
 
 def test_a_held_out_time_changes_no_answer_of_its_fold() -> None:
     records = _made_up()
-    before = evaluate_plans(records, folds=2)
+    before = evaluate_plans(records, folds=2, intervals=False)
     row = 5
     changed = list(records)
     changed[row] = replace(records[row], step_time_s=100.0)
-    after = evaluate_plans(changed, folds=2)
+    after = evaluate_plans(changed, folds=2, intervals=False)
     same = before.fold == before.fold[row]
     for method in METHODS:
         np.testing.assert_array_equal(
@@ -114,7 +122,7 @@ def test_other_records_are_passed_over() -> None:
         step_time_s=1.0,
         origin=records[0].origin,
     )
-    found = evaluate_plans([other, *records])
+    found = evaluate_plans([other, *records], folds=2, intervals=False)
     assert found.rows[0] == 1 and len(found.rows) == len(records)
 
 
@@ -129,6 +137,8 @@ def test_one_group_cannot_be_left_out() -> None:
 def test_published_steps_of_a_model_size_never_seen() -> None:
     from perfmodel.importers.vtrain import read_vtrain
 
-    found = evaluate_plans(read_vtrain(Path(DATA or "") / "vtrain").placements)
+    found = evaluate_plans(
+        read_vtrain(Path(DATA or "") / "vtrain").placements, folds=3, intervals=False
+    )
     assert found.mape("plan") < 2.0 < found.mape("plain_trees")
     assert found.mape("equations") < 7.0
