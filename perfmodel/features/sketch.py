@@ -49,6 +49,9 @@ _FUSIBLE = np.isin(
         )
     ],
 )
+_CONTRACTION_CODES = [
+    _CODE[c] for c in (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
+]
 #: Shares are kept in steps of one eighth: equal blocks of a deep network then have equal rows.
 _SHARE_STEPS = 8.0
 
@@ -290,3 +293,31 @@ def _components(nodes: int, left: IntArray, right: IntArray) -> IntArray:
         if first != second:
             label[max(first, second)] = min(first, second)
     return np.array([root(node) for node in range(nodes)], dtype=np.int64)
+
+
+def architecture_key(sketch: StepSketch, batch_size: int) -> str:
+    """Return a key that a model at one input size has at every batch size, mode and precision.
+
+    It is made of the contractions of the forward pass, by class and FLOPs per sample, so that
+    it needs no name: an uploaded graph is recognised too.
+
+    Parameters
+    ----------
+    sketch : StepSketch
+    batch_size : int
+        Samples of the step.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
+    """
+    forward = (sketch.phase == 0) & np.isin(sketch.op_class, _CONTRACTION_CODES)
+    work = [
+        f"{code}:{flops / batch_size:.3e}"
+        for code, flops, count in zip(
+            sketch.op_class[forward], sketch.flops[forward], sketch.count[forward], strict=True
+        )
+        for _ in range(int(count))
+    ]
+    return hashlib.sha256(",".join(sorted(work)).encode()).hexdigest()[:16]

@@ -40,6 +40,8 @@ class BoosterSettings:
     threads : int
         One by default: on a machine with other work, threads that wait for each other after
         every level of a tree take twenty times as long as one alone.
+    tolerance : float or None
+        Error up to which the loss is quadratic; quadratic everywhere by default.
     """
 
     rounds: int = 300
@@ -52,6 +54,7 @@ class BoosterSettings:
     bins: int = 64
     seed: int = 0
     threads: int = 1
+    tolerance: float | None = None
 
 
 class Booster:
@@ -113,6 +116,9 @@ class Booster:
             "base_score": float(np.average(target, weights=weight)),
             "verbosity": 0,
         }
+        if settings.tolerance is not None:
+            parameters["objective"] = "reg:pseudohubererror"
+            parameters["huber_slope"] = settings.tolerance
         model = xgboost.train(parameters, data, num_boost_round=settings.rounds)
         step = max(1, len(features) // _GOLDEN_ROWS)
         return cls(model, columns, features[::step][:_GOLDEN_ROWS].copy())

@@ -1,0 +1,204 @@
+r"""What other cells of the same job say: kriging of residuals.
+
+A job is an architecture at an input size; a cell of it is one device with one group of settings.
+The residual of a cell (logarithm of measured over predicted time, by a predictor that has not
+seen the family of the job) is taken as a sum of random effects::
+
+    r_i = a_job + sum_m b_{job, value of m at i} + noise,   m in MATCHES
+
+so that two cells of one job share ``s_0 + sum_m s_m [m agrees]`` of variance. The variances are
+fitted by non-negative least squares to the products of residuals of pairs of cells. The answer
+for a new cell is the mean of its effects given the cells that were measured, and what variance
+that leaves (simple kriging; G. Matheron, "Principles of geostatistics", 1963).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from perfmodel.features.step import Step
+from perfmodel.features.step_table import torch_version
+from perfmodel.types import Compiler
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: What two cells of a job may have in common.
+MATCHES = ("device", "mode", "compiler", "layout", "software", "precision", "batch", "all")
+
+_PAIRS_PER_JOB = 120
+#: PyTorch versions between which kernels changed much.
+_ERAS = (1.95, 2.75)
+
+
+def cell_of(step: Step) -> tuple[int, ...]:
+    """Return the codes of a step that :data:`MATCHES` compares, all but ``all``."""
+    version = torch_version(step.software)
+    return (
+        _code(step.accelerator.name),
+        _code(step.mode.value),
+        1
+        if step.compiler in (Compiler.INDUCTOR, Compiler.TENSORRT)
+        else _code(step.compiler.value),
+        _code(step.memory_format.value),
+        sum(version > era for era in _ERAS),
+        _code(step.precision.value.removeprefix("amp_").replace("bf16", "fp16")),
+        int(np.round(np.log2(step.batch_size))),
+    )
+
+
+def _code(text: str) -> int:
+    """Return a number of a text that is the same in every process."""
+    value = 0
+    for character in text.encode():
+        value = (value * 131 + character) % 2_147_483_647
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recalled:
+    """What the memory says about one step.
+
+    Parameters
+    ----------
+    mean : float
+        To be added to the logarithm of the predicted time.
+    variance : float
+        Of the residual after that.
+    prior_variance : float
+        Of the residual of a job without any measured cell.
+    cells : int
+        Measured cells of the job.
+    """
+
+    mean: float
+    variance: float
+    prior_variance: float
+    cells: int
+
+
+class JobMemory:
+    """Residuals of measured cells by job.
+
+    Attributes
+    ----------
+    variances_ : ndarray, shape (1 + len(MATCHES),)
+        Of the job and of each match.
+    noise_ : float
+        Variance of one cell that nothing shares.
+    """
+
+    def fit(
+        self, jobs: Sequence[str], cells: IntArray, residuals: FloatArray, weights: FloatArray
+    ) -> JobMemory:
+        """Keep residuals and learn what cells of a job share.
+
+        Parameters
+        ----------
+        jobs : sequence of str
+            Architecture key of each cell.
+        cells : ndarray of int64, shape (cells, len(MATCHES) - 1)
+            From :func:`cell_of`.
+        residuals : ndarray, shape (cells,)
+            log(measured / predicted) by a predictor that has not seen the job.
+        weights : ndarray, shape (cells,)
+        """
+        names = np.array(jobs)
+        order = np.argsort(names, kind="stable")
+        first = np.flatnonzero(np.r_[True, names[order][1:] != names[order][:-1]])
+        groups = np.split(order, first[1:])
+        clipped = np.clip(residuals, *np.quantile(residuals, [0.005, 0.995]))
+        self.variances_, total = _fit_variances(groups, cells, clipped)
+        self.noise_ = max(total - float(self.variances_.sum()), 0.05 * total, 1e-5)
+        self.cells_ = {str(names[group[0]]): (cells[group], residuals[group]) for group in groups}
+        return self
+
+    def with_cells(self, added: Mapping[str, tuple[IntArray, FloatArray]]) -> JobMemory:
+        """Return a memory that also holds further cells."""
+        copy = JobMemory()
+        copy.variances_, copy.noise_ = self.variances_, self.noise_
+        copy.cells_ = dict(self.cells_)
+        for job, (cells, residuals) in added.items():
+            if job in copy.cells_:
+                old_cells, old = copy.cells_[job]
+                cells, residuals = (
+                    np.concatenate([old_cells, cells]),
+                    np.concatenate([old, residuals]),
+                )
+            copy.cells_[job] = (cells, residuals)
+        return copy
+
+    @property
+    def prior_variance_(self) -> float:
+        """Variance of the residual of an unknown job."""
+        return float(self.variances_.sum()) + self.noise_
+
+    def recall(self, job: str, cell: IntArray) -> Recalled:
+        """Return what the cells of a job say about one of its cells."""
+        known = self.cells_.get(job)
+        prior = self.prior_variance_
+        if known is None:
+            return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
+        cells, residuals = known
+        return self._krige(cells, residuals, cell)
+
+    def _krige(self, cells: IntArray, residuals: FloatArray, cell: IntArray) -> Recalled:
+        prior = self.prior_variance_
+        shared = _shared(cells, cells) @ self.variances_
+        shared[np.diag_indices(len(cells))] += self.noise_
+        to_cell = _shared(cells, cell[None, :])[:, 0] @ self.variances_
+        weights = np.linalg.solve(shared, to_cell)
+        return Recalled(
+            mean=float(weights @ residuals),
+            variance=max(prior - float(weights @ to_cell), 0.02 * prior),
+            prior_variance=prior,
+            cells=len(cells),
+        )
+
+    def left_out(self, job: str, position: int, *, device: bool) -> Recalled:
+        """Return what the other cells of a job say about one: all others, or other devices."""
+        cells, residuals = self.cells_[job]
+        keep = np.ones(len(cells), dtype=np.bool_)
+        keep[position] = False
+        if device:
+            keep &= cells[:, 0] != cells[position, 0]
+        prior = self.prior_variance_
+        if not keep.any():
+            return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
+        return self._krige(cells[keep], residuals[keep], cells[position])
+
+
+def _shared(left: IntArray, right: IntArray) -> FloatArray:
+    """Which effects two cells have in common, shape (left, right, 1 + len(MATCHES))."""
+    same = left[:, None, :] == right[None, :, :]
+    constant = np.ones((*same.shape[:2], 1), dtype=np.bool_)
+    everything = same.all(axis=2, keepdims=True)
+    return np.concatenate([constant, same, everything], axis=2).astype(np.float64)
+
+
+def _fit_variances(
+    groups: Sequence[IntArray], cells: IntArray, residuals: FloatArray
+) -> tuple[FloatArray, float]:
+    rng = np.random.default_rng(0)
+    designs, products = [], []
+    for group in groups:
+        if len(group) < 2:
+            continue
+        a = rng.choice(len(group), size=_PAIRS_PER_JOB)
+        b = rng.choice(len(group), size=_PAIRS_PER_JOB)
+        a, b = group[a[a != b]], group[b[a != b]]
+        same = cells[a] == cells[b]
+        designs.append(
+            np.concatenate([np.ones((len(a), 1)), same, same.all(axis=1, keepdims=True)], axis=1)
+        )
+        products.append(residuals[a] * residuals[b])
+    total = float(np.mean(residuals**2))
+    if not designs:
+        return np.zeros(1 + len(MATCHES)), total
+    variances, _ = nnls(np.concatenate(designs), np.concatenate(products))
+    return variances, total

@@ -1,0 +1,394 @@
+r"""The joint predictor: all devices, all settings, one model.
+
+It answers in four steps, each of which says how sure it is:
+
+1. A node network (:mod:`.node_network`) and boosted trees on whole steps (:mod:`.whole_boost`)
+   predict the time of a step from its graph, the facts of the device and the settings. Both are
+   fitted ``folds`` times, each time without a part of the families; their mix is weighted by
+   what it got right on the families left out.
+2. If cells of the same job were measured elsewhere, their residuals are recalled
+   (:mod:`.job_memory`), relative to the members that had not seen its family.
+3. A device without records adds the spread of devices; records of it, however few, replace that
+   by what they say (:mod:`.device_effect`).
+4. The interval is the standard deviation of what is left, times a quantile that was measured on
+   held-out families for this group of devices and settings (split conformal).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import TrainingError
+from perfmodel.features.sketch import architecture_key
+from perfmodel.features.step import Step, StepSample
+from perfmodel.features.step_table import SETTING_COLUMNS, StepTable, step_table
+from perfmodel.features.whole_step import whole_rows
+from perfmodel.predictors.device_effect import DeviceEffect
+from perfmodel.predictors.folds import family_fold
+from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
+from perfmodel.predictors.joint_intervals import GroupQuantiles, Rung
+from perfmodel.predictors.node_net import NodeNet
+from perfmodel.predictors.novelty import Novelty
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.predictors.whole_boost import WholeBoost
+from perfmodel.types import Basis
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Report = Callable[[str], None]
+
+#: Smallest standard deviation of a device effect that is believed for devices never seen.
+_LEAST_DEVICE_SPREAD = 0.05
+_MIX_STEPS = np.linspace(0.0, 1.0, 11)
+_FEWEST_ROWS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One pair of predictors, fitted without one fold of families."""
+
+    net: NodeNet
+    boost: WholeBoost
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Raw:
+    """Answers of all members: logarithms of seconds, shape (members, steps)."""
+
+    mixed: FloatArray
+    shares: FloatArray
+
+
+class JointPredictor:
+    """Learns from measured steps of many devices; answers any step on any device.
+
+    Parameters
+    ----------
+    seed : int
+    folds : int
+        Parts of the families that are left out in turn.
+    epochs : int
+        Passes of the node network.
+    rounds : int
+        Trees of the whole-step predictor.
+    coverage : float
+        Of the intervals.
+    workers : int
+        Members that are fitted at the same time.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        folds: int = 3,
+        epochs: int = 10,
+        rounds: int = 500,
+        coverage: float = 0.9,
+        workers: int = 1,
+        report: Report | None = None,
+    ) -> None:
+        self.seed = seed
+        self.folds = folds
+        self.epochs = epochs
+        self.rounds = rounds
+        self.coverage = coverage
+        self.workers = workers
+        self.report = report
+
+    # -- learning -----------------------------------------------------------------------------
+
+    def fit(self, samples: Sequence[StepSample]) -> Self:
+        """Learn from measured steps.
+
+        Raises
+        ------
+        TrainingError
+            Too few samples or families to hold any out.
+        """
+        if len({sample.family for sample in samples}) < 2:
+            raise TrainingError("The joint predictor needs samples of two families or more.")
+        table = step_table([sample.step for sample in samples])
+        logs = np.log([sample.step_time_s for sample in samples])
+        weights = np.array([sample.weight for sample in samples])
+        fold = _even_folds([sample.family for sample in samples], self.folds)
+        rows, reference = whole_rows(table)
+        self.members_ = self._fit_members(table, rows, reference, logs, weights, fold)
+        net, boost, shares = self._held_out(table, rows, reference, fold)
+        self.mix_ = _fit_mix(_regimes(table), net, boost, logs, weights)
+        weight = _mix_of(self.mix_, _regimes(table))
+        residuals = logs - (weight * net + (1.0 - weight) * boost)
+        jobs = [architecture_key(s.step.sketch, s.step.batch_size) for s in samples]
+        cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
+        self.memory_ = JobMemory().fit(jobs, cells, residuals, weights)
+        self.fold_of_job_ = dict(zip(jobs, fold.tolist(), strict=True))
+        self.novelty_ = Novelty().fit(
+            rows,
+            [sample.model for sample in samples],
+            np.array([sample.family for sample in samples]),
+            residuals,
+            table.sketch_of,
+        )
+        self._learn_devices(table)
+        self._calibrate(table, rows, residuals, jobs)
+        return self
+
+    def _fit_members(
+        self,
+        table: StepTable,
+        rows: npt.NDArray[np.float32],
+        reference: FloatArray,
+        logs: FloatArray,
+        weights: FloatArray,
+        fold: IntArray,
+    ) -> list[Member]:
+        def one(k: int) -> Member:
+            steps = np.flatnonzero(fold != k)
+            net = NodeNet(seed=self.seed + k, epochs=self.epochs).fit_table(
+                table, logs, weights, steps, report=self.report
+            )
+            boost = WholeBoost(seed=self.seed + k, rounds=self.rounds).fit(
+                rows[steps], reference[steps], logs[steps], weights[steps]
+            )
+            if self.report is not None:
+                self.report(f"fitted member {k + 1} of {self.folds}")
+            return Member(net=net, boost=boost)
+
+        return [one(k) for k in range(self.folds)]
+
+    def _held_out(
+        self,
+        table: StepTable,
+        rows: npt.NDArray[np.float32],
+        reference: FloatArray,
+        fold: IntArray,
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        net, boost = np.zeros(len(fold)), np.zeros(len(fold))
+        shares = np.zeros((len(fold), 3))
+        for k, member in enumerate(self.members_):
+            own = np.flatnonzero(fold == k)
+            net[own], shares[own] = member.net.log_times(table, own, shares=True)
+            boost[own] = member.boost.log_times(rows[own], reference[own])
+        return net, boost, shares
+
+    def _learn_devices(self, table: StepTable) -> None:
+        """Spread of the effects that the networks found beyond the facts of their devices."""
+        self.devices_ = tuple(sorted(set(table.devices)))
+        effects = np.concatenate(
+            [m.net.network_.effect.detach().numpy()[:-1].astype(np.float64) for m in self.members_]
+        )
+        self.device_prior_ = np.maximum(np.mean(effects**2, axis=0), _LEAST_DEVICE_SPREAD**2)
+        self.effects_: dict[str, DeviceEffect] = {}
+
+    def _calibrate(
+        self,
+        table: StepTable,
+        rows: npt.NDArray[np.float32],
+        residuals: FloatArray,
+        jobs: Sequence[str],
+    ) -> None:
+        """Measure the quantiles of standardised residuals at every rung of evidence."""
+        _, factor, _ = self.novelty_.measure(rows)
+        prior = np.sqrt(self.memory_.prior_variance_)
+        groups = _groups(table)
+        scores = {Rung.NEW_JOB: np.abs(residuals) / (prior * factor)}
+        seen: dict[str, int] = {}
+        near, far = np.zeros(len(jobs)), np.full(len(jobs), np.nan)
+        for i, job in enumerate(jobs):
+            position = seen.get(job, 0)
+            seen[job] = position + 1
+            for device, column in ((False, near), (True, far)):
+                recalled = self.memory_.left_out(job, position, device=device)
+                if recalled.cells:
+                    left = abs(residuals[i] - recalled.mean)
+                    column[i] = left / np.sqrt(recalled.variance)
+                else:
+                    column[i] = np.nan
+        scores[Rung.KNOWN_JOB], scores[Rung.OTHER_DEVICES] = near, far
+        self.quantiles_ = GroupQuantiles.fit(scores, groups, self.coverage)
+
+    # -- answering ----------------------------------------------------------------------------
+
+    def predict(self, steps: Sequence[Step]) -> list[Prediction]:
+        """Answer steps: time, interval, evidence."""
+        if not steps:
+            return []
+        table = step_table(steps)
+        rows, reference = whole_rows(table)
+        raw = self._raw(table, rows, reference)
+        _, factor, nearest = self.novelty_.measure(rows)
+        distance, _, _ = self.novelty_.measure(rows)
+        groups = _groups(table)
+        return [
+            self._one(step, i, raw, groups[i], float(factor[i]), float(distance[i]), nearest[i])
+            for i, step in enumerate(steps)
+        ]
+
+    def _raw(self, table: StepTable, rows: npt.NDArray[np.float32], reference: FloatArray) -> _Raw:
+        weight = _mix_of(self.mix_, _regimes(table))
+        mixed, shares = [], []
+        for member in self.members_:
+            net, share = member.net.log_times(table, shares=True)
+            boost = member.boost.log_times(rows, reference)
+            mixed.append(weight * net + (1.0 - weight) * boost)
+            shares.append(share)
+        return _Raw(mixed=np.stack(mixed), shares=np.mean(shares, axis=0))
+
+    def _one(
+        self,
+        step: Step,
+        i: int,
+        raw: _Raw,
+        group: tuple[str, ...],
+        factor: float,
+        distance: float,
+        nearest: str,
+    ) -> Prediction:
+        log_time, recalled = self._with_memory(step, raw.mixed[:, i])
+        variance = recalled.variance if recalled.cells else recalled.variance * factor**2
+        known_device = step.accelerator.name in self.devices_
+        rung = Rung.of(recalled.cells, known_device)
+        half = self.quantiles_.at(rung, group) * float(np.sqrt(variance))
+        shift, spread = self._device(step.accelerator.name, raw.shares[i : i + 1])
+        half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
+        time_s = float(np.exp(log_time + shift))
+        outside = distance > self.novelty_.outside_ and not recalled.cells
+        return Prediction(
+            time_s=time_s,
+            low_s=time_s * float(np.exp(-half)),
+            high_s=time_s * float(np.exp(half)),
+            coverage=self.coverage,
+            basis=_basis(recalled, known_device, outside, step.accelerator.name in self.effects_),
+            out_of_distribution=bool(outside),
+            nearest=(nearest,),
+            model_version="",
+        )
+
+    def _with_memory(self, step: Step, mixed: FloatArray) -> tuple[float, Recalled]:
+        """Answer by the member that has not seen the job plus what its cells say, or by all."""
+        job = architecture_key(step.sketch, step.batch_size)
+        recalled = self.memory_.recall(job, np.array(cell_of(step), dtype=np.int64))
+        fold = self.fold_of_job_.get(job)
+        if fold is None:
+            return float(mixed.mean()) + recalled.mean, recalled
+        return float(mixed[fold]) + recalled.mean, recalled
+
+    def _device(self, device: str, shares: FloatArray) -> tuple[float, float]:
+        effect = self.effects_.get(device)
+        if effect is None:
+            if device in self.devices_:
+                return 0.0, 0.0
+            effect = DeviceEffect.unknown(self.device_prior_)
+        mean, variance = effect.at(shares)
+        return float(mean[0]), float(variance[0])
+
+    # -- a few records of a device ------------------------------------------------------------
+
+    def adapt(self, probes: Sequence[StepSample]) -> JointPredictor:
+        """Return a predictor that has taken a few records of devices into account."""
+        adapted = copy.copy(self)
+        adapted.effects_ = dict(self.effects_)
+        by_device: dict[str, list[StepSample]] = {}
+        for probe in probes:
+            by_device.setdefault(probe.step.accelerator.name, []).append(probe)
+        for device, records in by_device.items():
+            adapted.effects_[device] = self._learned_effect(device, records)
+        return adapted
+
+    def _learned_effect(self, device: str, records: Sequence[StepSample]) -> DeviceEffect:
+        table = step_table([record.step for record in records])
+        rows, reference = whole_rows(table)
+        raw = self._raw(table, rows, reference)
+        logs, noise = np.zeros(len(records)), np.zeros(len(records))
+        for i, record in enumerate(records):
+            log_time, recalled = self._with_memory(record.step, raw.mixed[:, i])
+            logs[i] = np.log(record.step_time_s) - log_time
+            noise[i] = recalled.variance
+        known = self.effects_.get(device)
+        if known is None:
+            prior = self.device_prior_ * (0.05 if device in self.devices_ else 1.0)
+            known = DeviceEffect.unknown(prior)
+        return known.given(raw.shares, logs, noise)
+
+    def device_features(self, steps: Sequence[Step]) -> FloatArray:
+        """Return the shares that the residual of a device is linear in, shape (steps, 3)."""
+        table = step_table(steps)
+        return np.mean([m.net.log_times(table, shares=True)[1] for m in self.members_], axis=0)
+
+    @property
+    def noise_(self) -> float:
+        """Standard deviation of a log time that no coefficient of a device explains."""
+        return float(np.sqrt(self.memory_.prior_variance_))
+
+
+def _even_folds(families: Sequence[str], folds: int) -> IntArray:
+    """Fold of each sample: families by hash order, dealt to the fold with fewest samples."""
+    names, counts = np.unique(np.array(families), return_counts=True)
+    order = np.argsort([-c for c in counts], kind="stable")
+    load, fold_of = np.zeros(folds), {}
+    for i in order:
+        start = family_fold(str(names[i]), folds)
+        lightest = min(range(folds), key=lambda k: (load[k], (k - start) % folds))
+        fold_of[str(names[i])] = lightest
+        load[lightest] += counts[i]
+    return np.array([fold_of[family] for family in families], dtype=np.int64)
+
+
+def _regimes(table: StepTable) -> list[tuple[str, ...]]:
+    """What decides which member is trusted more: kind of device, mode, compiler."""
+    training = table.settings[:, SETTING_COLUMNS.index("training")] > 0
+    cpu = table.settings[:, SETTING_COLUMNS.index("cpu")] > 0
+    return [
+        ("cpu" if c else "gpu", "training" if t else "inference", "fused" if f else "eager")
+        for c, t, f in zip(cpu, training, table.fused, strict=True)
+    ]
+
+
+def _groups(table: StepTable) -> list[tuple[str, ...]]:
+    return [(d, *r) for d, r in zip(table.devices, _regimes(table), strict=True)]
+
+
+def _fit_mix(
+    regimes: Sequence[tuple[str, ...]],
+    net: FloatArray,
+    boost: FloatArray,
+    logs: FloatArray,
+    weights: FloatArray,
+) -> dict[tuple[str, ...], float]:
+    """Weight of the network per regime, by the weighted mean error on held-out families."""
+
+    def best(chosen: npt.NDArray[np.bool_]) -> float:
+        losses = [
+            np.average(
+                np.abs(np.expm1(np.clip((a * net + (1 - a) * boost - logs)[chosen], -2, 2))),
+                weights=weights[chosen],
+            )
+            for a in _MIX_STEPS
+        ]
+        return float(_MIX_STEPS[int(np.argmin(losses))])
+
+    everything = np.ones(len(logs), dtype=np.bool_)
+    found = {(): best(everything)}
+    for regime in sorted(set(regimes)):
+        chosen = np.array([r == regime for r in regimes])
+        if chosen.sum() >= _FEWEST_ROWS:
+            found[regime] = best(chosen)
+    return found
+
+
+def _mix_of(mix: dict[tuple[str, ...], float], regimes: Sequence[tuple[str, ...]]) -> FloatArray:
+    return np.array([mix.get(regime, mix[()]) for regime in regimes])
+
+
+def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:
+    if outside:
+        return Basis.EXTRAPOLATED
+    if recalled.cells:
+        return Basis.CALIBRATED
+    return Basis.INTERPOLATED if known_device or probed else Basis.EXTRAPOLATED

@@ -1,0 +1,119 @@
+"""Quantiles of standardised residuals, per rung of evidence and group of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Fewest residuals from which a group gets a quantile of its own.
+FEWEST = 200
+
+
+class Rung(StrEnum):
+    """What an answer rests on, as far as its interval is concerned."""
+
+    NEW_JOB = "new_job"  # nothing of the job was measured
+    KNOWN_JOB = "known_job"  # cells of the job, this device among the measured ones
+    OTHER_DEVICES = "other_devices"  # cells of the job, none on this device
+
+    @classmethod
+    def of(cls, cells: int, known_device: bool) -> Rung:
+        """Return the rung of an answer."""
+        if not cells:
+            return cls.NEW_JOB
+        return cls.KNOWN_JOB if known_device else cls.OTHER_DEVICES
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupQuantiles:
+    """Quantiles by rung and group; a small group takes that of the larger one around it.
+
+    Parameters
+    ----------
+    values : mapping
+        From rung and words of a group (device, kind, mode, compiler; fewer words are larger
+        groups) to the quantile.
+    """
+
+    values: Mapping[tuple[str, ...], float]
+
+    @classmethod
+    def fit(
+        cls,
+        scores: Mapping[Rung, FloatArray],
+        groups: Sequence[tuple[str, ...]],
+        coverage: float,
+    ) -> GroupQuantiles:
+        """Measure the quantiles.
+
+        Parameters
+        ----------
+        scores : mapping of Rung to ndarray, shape (steps,)
+            Absolute residual over its standard deviation; NaN where the rung has none.
+        groups : sequence of tuple of str
+            (device, kind, mode, compiler) of each step.
+        coverage : float
+        """
+        found: dict[tuple[str, ...], float] = {}
+        for rung, values in scores.items():
+            for depth in range(5):
+                labels = [_around(group, depth) for group in groups]
+                for label in sorted(set(labels)):
+                    chosen = np.array([other == label for other in labels])
+                    own = values[chosen & np.isfinite(values)]
+                    if len(own) >= FEWEST or depth == 4:
+                        found[(rung.value, *label)] = conformal_quantile(own, coverage)
+        return cls(values=found)
+
+    def at(self, rung: Rung, group: tuple[str, ...]) -> float:
+        """Return the quantile of the smallest group that has one."""
+        for depth in range(5):
+            value = self.values.get((rung.value, *_around(group, depth)))
+            if value is not None:
+                return value
+        return 2.0
+
+    def to_list(self) -> list[Any]:
+        """Return JSON values."""
+        return [[list(key), value] for key, value in sorted(self.values.items())]
+
+    @classmethod
+    def from_list(cls, stored: Sequence[Any]) -> GroupQuantiles:
+        """Read back what :meth:`to_list` gave."""
+        return cls(values={tuple(str(w) for w in key): float(value) for key, value in stored})
+
+
+def _around(group: tuple[str, ...], depth: int) -> tuple[str, ...]:
+    """Drop the device first, then the compiler, the mode and the kind."""
+    device, kind, mode, compiler = group
+    return (
+        (device, kind, mode, compiler),
+        (kind, mode, compiler),
+        (kind, mode),
+        (kind,),
+        (),
+    )[depth]
+
+
+def conformal_quantile(scores: FloatArray, coverage: float) -> float:
+    """Return the split-conformal quantile: the smallest that covers new scores as promised.
+
+    Examples
+    --------
+    Of nine scores the ninth covers nine tenths of exchangeable new ones.
+
+    >>> conformal_quantile(np.arange(1.0, 10.0), 0.9)
+    9.0
+    """
+    count = len(scores)
+    if not count:
+        return 2.0
+    rank = min(int(np.ceil((count + 1) * coverage)), count)
+    return float(np.sort(scores)[rank - 1])

@@ -1,0 +1,268 @@
+r"""The network under the joint predictor: one efficiency per row, added up to a step.
+
+For row i of a step s on device d, with k(i) the kind of work of the row::
+
+    t_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)}) + l_i exp(o_i + u_{d,launch}))
+    (e_i, o_i) = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
+    u_d        = facts_d B + v_d
+
+``c_i`` counts equal nodes, ``r_i`` is the roofline time of the row and ``l_i`` the calls it needs
+(a part of one inside a fused kernel), each of ``LAUNCH_S``. ``v_d`` is the effect of a device
+that its facts do not explain: shrunk towards 0 in training, 0 for a device never seen. The
+neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
+passing with fixed weights; whole-step times train row efficiencies through the sum.
+
+Needs torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from perfmodel.features.step_table import (
+    DEVICE_FACTS,
+    ROW_COLUMNS,
+    SETTING_COLUMNS,
+    StepTable,
+)
+
+IntArray = npt.NDArray[np.int64]
+
+#: What one call costs where nothing is learned yet, seconds.
+LAUNCH_S = 1e-6
+EFFECTS = 3  # contraction, traffic, launch
+RATE_COLUMNS = 9
+
+_TICK_S = 1e-9
+_LIMIT = 8.0  # of standardised inputs
+_TILE = 128.0
+_GEMM = tuple(ROW_COLUMNS.index(f"log_gemm_{x}") for x in ("batch", "m", "n"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTensors:
+    """A StepTable as tensors, inputs standardised."""
+
+    start: torch.Tensor
+    length: torch.Tensor
+    rows: torch.Tensor
+    tiles: torch.Tensor
+    flops: torch.Tensor
+    traffic: torch.Tensor
+    fused_traffic: torch.Tensor
+    fused_launch: torch.Tensor
+    count: torch.Tensor
+    log_output: torch.Tensor
+    log_parameters: torch.Tensor
+    kind: torch.Tensor
+    matrix: torch.Tensor
+    wide: torch.Tensor
+    peaks: torch.Tensor
+    settings: torch.Tensor
+    facts: torch.Tensor
+    fused: torch.Tensor
+
+    @classmethod
+    def of(cls, table: StepTable, mean: torch.Tensor, scale: torch.Tensor) -> TableTensors:
+        """Convert a table; rows are standardised with the statistics of training."""
+        f32 = np.float32
+        rows = torch.from_numpy(table.rows)
+        extents = np.exp2(table.rows[:, _GEMM].astype(np.float64)) - 1.0
+        tiles = extents[:, 0].clip(1) * np.ceil(extents[:, 1:] / _TILE).clip(1).prod(axis=1)
+        return cls(
+            start=torch.from_numpy(table.start),
+            length=torch.from_numpy(table.length),
+            rows=((rows - mean) / scale).clamp(-_LIMIT, _LIMIT),
+            tiles=torch.from_numpy(np.where(extents[:, 1] > 0, tiles, 0.0).astype(f32)),
+            flops=torch.from_numpy(table.flops.astype(f32)),
+            traffic=torch.from_numpy(table.traffic_bytes.astype(f32)),
+            fused_traffic=torch.from_numpy(table.fused_bytes.astype(f32)),
+            fused_launch=torch.from_numpy(table.fused_launch.astype(f32)),
+            count=torch.from_numpy(table.count.astype(f32)),
+            log_output=torch.from_numpy(table.log_output.astype(f32)),
+            log_parameters=torch.from_numpy(np.log2(table.parameter_bytes).astype(f32)),
+            kind=torch.from_numpy(np.where(table.matrix, 0, 1).astype(np.int64)),
+            matrix=torch.from_numpy(table.matrix),
+            wide=torch.from_numpy(table.wide),
+            peaks=torch.from_numpy(table.peaks.astype(f32)),
+            settings=torch.from_numpy(table.settings),
+            facts=torch.from_numpy(table.facts),
+            fused=torch.from_numpy(table.fused),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Some steps of a table, grouped by sketch.
+
+    Parameters
+    ----------
+    sketches : ndarray of int64, shape (sketches,)
+        Which sketches of the table.
+    steps : ndarray of int64, shape (steps,)
+        Which steps.
+    place : ndarray of int64, shape (steps,)
+        Position of the sketch of each step in ``sketches``.
+    """
+
+    sketches: IntArray
+    steps: IntArray
+    place: IntArray
+
+
+def batches(sketch_of: IntArray, steps: IntArray, size: int, order: IntArray) -> list[Batch]:
+    """Split steps into batches of about ``size``, all steps of one sketch together.
+
+    Parameters
+    ----------
+    sketch_of : ndarray of int64
+        Sketch of every step of the table.
+    steps : ndarray of int64
+        Which steps to split.
+    size : int
+        Steps a batch.
+    order : ndarray of int64
+        Position of every sketch of the table in the order of the batches.
+    """
+    rank = order[sketch_of[steps]]
+    arranged = steps[np.argsort(rank, kind="stable")]
+    sketches = sketch_of[arranged]
+    first = np.flatnonzero(np.concatenate([[True], sketches[1:] != sketches[:-1]]))
+    ends = np.append(first[1:], len(arranged))
+    found: list[Batch] = []
+    begin = 0
+    while begin < len(first):
+        end = int(np.searchsorted(ends, first[begin] + size))
+        end = min(max(end + 1, begin + 1), len(first))
+        chosen = arranged[first[begin] : ends[end - 1]]
+        place = np.repeat(np.arange(end - begin), ends[begin:end] - first[begin:end])
+        found.append(
+            Batch(sketches=sketches[first[begin:end]], steps=chosen, place=place.astype(np.int64))
+        )
+        begin = end
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTimes:
+    """Times of the rows of some steps.
+
+    Parameters
+    ----------
+    step : Tensor of int64, shape (entries,)
+        Position in the batch of the step of each entry.
+    row : Tensor of int64, shape (entries,)
+        Row of the table.
+    work_s, launch_s : Tensor, shape (entries,)
+        All equal nodes of the row together.
+    kind : Tensor of int64, shape (entries,)
+    """
+
+    step: torch.Tensor
+    row: torch.Tensor
+    work_s: torch.Tensor
+    launch_s: torch.Tensor
+    kind: torch.Tensor
+
+
+class NodeNetwork(nn.Module):
+    """Efficiencies of rows and effects of devices.
+
+    Parameters
+    ----------
+    devices : int
+        Devices with effects of their own; number ``devices`` stands for all others.
+    wide, narrow : int
+        Widths of the two hidden layers.
+    """
+
+    def __init__(self, devices: int, *, wide: int = 96, narrow: int = 48) -> None:
+        super().__init__()
+        self.row = nn.Linear(len(ROW_COLUMNS), wide)
+        self.rate = nn.Linear(RATE_COLUMNS, wide, bias=False)
+        self.setting = nn.Linear(len(SETTING_COLUMNS), wide, bias=False)
+        self.hidden = nn.Linear(wide, narrow)
+        self.output = nn.Linear(narrow, 2)
+        self.effect = nn.Parameter(torch.zeros(devices + 1, EFFECTS))
+        self.by_fact = nn.Parameter(torch.zeros(len(DEVICE_FACTS), EFFECTS))
+        self.by_setting = nn.Parameter(torch.zeros(len(SETTING_COLUMNS), EFFECTS))
+        nn.init.normal_(self.output.weight, 0.0, 0.01)
+        with torch.no_grad():
+            self.output.bias[:] = torch.tensor([0.5, 1.0])
+
+    def row_times(self, t: TableTensors, batch: Batch, device: torch.Tensor) -> RowTimes:
+        """Return the time of every row of every step of a batch."""
+        sketches = torch.from_numpy(batch.sketches)
+        place = torch.from_numpy(batch.place)
+        chosen = torch.from_numpy(batch.steps)
+        length = t.length[sketches]
+        begin = torch.cumsum(length, 0) - length
+        rows = _ranges(t.start[sketches], length)
+        of_row = self.row(t.rows[rows])
+        lengths = length[place]
+        entry = _ranges(begin[place], lengths)
+        step = torch.repeat_interleave(torch.arange(len(place)), lengths)
+        row = rows[entry]
+        fused = t.fused[chosen][step]
+        launches = torch.where(fused, t.fused_launch[row], torch.ones(()))
+        rates, roofline = _rates(t, chosen[step], row, fused, launches)
+        settings = t.settings[chosen]
+        hidden = torch.relu(of_row[entry] + self.rate(rates) + self.setting(settings)[step])
+        answer = self.output(torch.relu(self.hidden(hidden)))
+        effects = self.effect[device] + t.facts[chosen] @ self.by_fact + settings @ self.by_setting
+        kind = t.kind[row]
+        work = roofline * torch.exp((answer[:, 0] + effects[step, kind]).clamp(-4.0, 7.0))
+        launch = LAUNCH_S * torch.exp((answer[:, 1] + effects[step, 2]).clamp(-4.0, 6.0))
+        count = t.count[row]
+        return RowTimes(
+            step=step, row=row, work_s=work * count, launch_s=launch * launches * count, kind=kind
+        )
+
+    def forward(self, t: TableTensors, batch: Batch, device: torch.Tensor) -> torch.Tensor:
+        """Return the logarithm of the time of every step of a batch."""
+        times = self.row_times(t, batch, device)
+        total = torch.zeros(len(batch.steps))
+        total = total.index_add_(0, times.step, times.work_s + times.launch_s)
+        return torch.log(total.clamp_min(_TICK_S))
+
+
+def _ranges(start: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+    """Concatenate ``start[i] .. start[i] + length[i]``."""
+    before = torch.cumsum(length, 0) - length
+    return torch.repeat_interleave(start - before, length) + torch.arange(int(length.sum()))
+
+
+def _rates(
+    t: TableTensors,
+    step: torch.Tensor,
+    row: torch.Tensor,
+    fused: torch.Tensor,
+    launches: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what the device makes of each row, for the network, and its roofline time."""
+    peaks = t.peaks[step]
+    matrix = torch.where(t.wide[row], peaks[:, 1], peaks[:, 0])
+    compute = t.flops[row] / torch.where(t.matrix[row], matrix, peaks[:, 2])
+    traffic = torch.where(fused, t.fused_traffic[row], t.traffic[row])
+    memory = traffic / peaks[:, 3]
+    roofline = torch.maximum(compute, memory).clamp_min(_TICK_S)
+    log_compute, log_memory = torch.log2(compute + _TICK_S), torch.log2(memory + _TICK_S)
+    waves = t.tiles[row] / peaks[:, 5]
+    filled = torch.where(waves > 0, waves / torch.ceil(waves).clamp_min(1.0), torch.ones(()))
+    columns = [
+        (log_compute + 20.0) / 5.0,
+        (log_memory + 20.0) / 5.0,
+        (torch.log2(roofline) + 17.0) / 5.0,
+        (log_compute - log_memory) / 5.0,
+        torch.log2((traffic + 1.0) / peaks[:, 4]) / 5.0,
+        (t.log_output[row] - torch.log2(peaks[:, 5]) - 10.0) / 5.0,
+        (t.log_parameters[row] - torch.log2(peaks[:, 4])) / 5.0,
+        fused.float() * launches,
+        torch.where(waves > 0, torch.log2(waves + 1e-3) / 5.0 + filled, torch.zeros(())),
+    ]
+    return torch.stack(columns, dim=1), roofline
