@@ -43,7 +43,9 @@ class MethodTable:
     target : float or None
         MAPE to reach.
     low_s, high_s : ndarray or None
-        Intervals of the first method.
+        Intervals of the first method; NaN where it states none.
+    facts : mapping of str to str
+        Remarks for the report.
     """
 
     name: str
@@ -58,10 +60,14 @@ class MethodTable:
 
     @property
     def coverage(self) -> float | None:
-        """Share of measured times inside the interval; None where there is none."""
+        """Share of measured times inside the interval, where one is stated; None without any."""
         if self.low_s is None or self.high_s is None:
             return None
-        return float(((self.low_s <= self.measured_s) & (self.measured_s <= self.high_s)).mean())
+        stated = np.isfinite(self.low_s) & np.isfinite(self.high_s)
+        if not stated.any():
+            return None
+        inside = (self.low_s <= self.measured_s) & (self.measured_s <= self.high_s)
+        return float(inside[stated].mean())
 
     def errors(self, method: str) -> FloatArray:
         """Return ``|T^ / T - 1|`` of each row."""

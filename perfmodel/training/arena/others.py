@@ -71,5 +71,7 @@ def plan_table(
         target=0.08,
         measured_s=found.measured_s,
         predicted_s=found.predicted_s,
+        low_s=found.low_s,
+        high_s=found.high_s,
         groups=np.array(found.groups, dtype=np.str_),
     )
