@@ -135,6 +135,15 @@ def kernel_columns(calls: KernelCalls, roofline: KernelRoofline) -> Mapping[str,
     }
 
 
+#: Columns that say which device it is rather than how a call relates to it.
+DEVICE_COLUMNS = (
+    "log_flops_per_core_cycle",
+    "log_bytes_per_core_cycle",
+    "log_watt_per_tflops",
+    "year",
+)
+
+
 def column_matrix(columns: Mapping[str, FloatArray]) -> npt.NDArray[np.float32]:
     """Return the columns side by side, one row a call."""
     return np.stack(list(columns.values()), axis=1).astype(np.float32)
@@ -268,6 +277,9 @@ def _device_facts(calls: KernelCalls, roofline: KernelRoofline) -> dict[str, Flo
     return {
         "log_flops_per_core_cycle": _log2(roofline.peak_flops_per_s / cores / clock),
         "log_bytes_per_core_cycle": _log2(_bandwidth(calls) / cores / clock),
+        "log_watt_per_tflops": _log2(
+            calls.fact([d.tdp_w or 250.0 for d in calls.devices]) / roofline.peak_flops_per_s * 1e12
+        ),
         "year": calls.fact([float(d.year or 2020) for d in calls.devices]),
     }
 

@@ -1,9 +1,12 @@
 """Latency of kernel calls on devices that need not have been measured.
 
-``latency = overhead + max(FLOPs / peak, bytes / rate) x exp(trees(x))``, where the rate is that of
-the cache as far as repeated calls find their operands there. The trees learn the logarithm of
-``latency / base`` with ``base = overhead + roofline``, one booster per group of operators, from
-columns that describe calls relative to their device. No answer lies below what the peaks allow.
+``latency = (overhead + roofline) x exp(trees(x))`` with ``roofline = max(FLOPs / peak, bytes /
+rate)``, where the rate is that of the cache as far as repeated calls find their operands there. The
+trees learn ``log(latency / (overhead + roofline))``, per group of operators. Two boosters answer,
+and the mean of their logarithms counts: one knows the device only through what a call means to it
+(waves, ridge point, cache), the other its facts too (rates per cycle, power, year). The first
+cannot mistake a device for its neighbour, the second can follow a trend over generations. No answer
+lies below what the peaks allow.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
-from perfmodel.features.kernel_calls import FloatArray, KernelCalls, WordArray
+from perfmodel.features.kernel_calls import FloatArray, IntArray, KernelCalls, WordArray
 from perfmodel.features.kernels import (
+    DEVICE_COLUMNS,
     SCHEMA_VERSION,
     KernelRoofline,
     column_matrix,
@@ -35,9 +39,11 @@ from perfmodel.predictors.checks import finite, read_json, unfitted, write_json
 from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
 
 KERNEL_SETTINGS = BoosterSettings(
-    rounds=300, depth=8, learning_rate=0.07, min_child_weight=8.0, row_share=0.8, column_share=0.4
+    rounds=250, depth=8, learning_rate=0.08, min_child_weight=8.0, row_share=0.8, column_share=0.4
 )
-#: Groups of operators with a booster of their own.
+#: Members of the mean: without and with the facts of the device.
+MEMBERS = ("relative", "facts")
+#: Groups of operators with boosters of their own.
 GROUPS = ("product", "product_fp32", "prefill", "decode", "moe", "pointwise")
 
 _PRODUCTS = ("gemm", "bmm", "conv2d")
@@ -68,19 +74,25 @@ class _Prepared:
     """Calls with everything that is computed of them once."""
 
     roofline: KernelRoofline
-    matrix: npt.NDArray[np.float32]
-    names: tuple[str, ...]
+    columns: Mapping[str, FloatArray]
     group: WordArray
     framework: WordArray
+
+    def matrix(self, member: str, rows: IntArray) -> npt.NDArray[np.float32]:
+        """Return the columns that a member sees, of some calls."""
+        return column_matrix({n: self.columns[n][rows] for n in self.names(member)})
+
+    def names(self, member: str) -> list[str]:
+        """Return the names of the columns that a member sees."""
+        hidden = DEVICE_COLUMNS if member == "relative" else ()
+        return [name for name in self.columns if name not in hidden]
 
 
 def _prepare(calls: KernelCalls) -> _Prepared:
     roofline = kernel_roofline(calls)
-    columns = kernel_columns(calls, roofline)
     return _Prepared(
         roofline=roofline,
-        matrix=column_matrix(columns),
-        names=tuple(columns),
+        columns=kernel_columns(calls, roofline),
         group=kernel_group(calls),
         framework=framework(calls),
     )
@@ -100,7 +112,7 @@ class KernelPredictor:
 
     def __init__(self, settings: BoosterSettings = KERNEL_SETTINGS, seed: int = 0) -> None:
         self.settings = replace(settings, seed=seed)
-        self.boosters_: dict[str, Booster] = {}
+        self.boosters_: dict[str, dict[str, Booster]] = {}
         self.log_limits_: dict[str, tuple[float, float]] = {}
         self.overheads_s_: dict[str, float] = {}
         self.offsets_: Mapping[str, Mapping[str, float]] = MappingProxyType({})
@@ -132,13 +144,17 @@ class KernelPredictor:
             rows = np.flatnonzero(ready.group == group)
             low, high = float(target[rows].min()), float(target[rows].max())
             self.log_limits_[group] = (low - 0.5, high + 0.5)
-            self.boosters_[group] = Booster.train(
-                ready.matrix[rows],
-                target[rows],
-                _device_weights(calls.device[rows]),
-                ready.names,
-                self.settings,
-            )
+            weight = device_weights(calls.device[rows])
+            self.boosters_[group] = {
+                member: Booster.train(
+                    ready.matrix(member, rows),
+                    target[rows],
+                    weight,
+                    ready.names(member),
+                    self.settings,
+                )
+                for member in MEMBERS
+            }
         return self
 
     def predict(self, calls: KernelCalls) -> FloatArray:
@@ -169,8 +185,11 @@ class KernelPredictor:
         for group in np.unique(ready.group).tolist():
             if group in self.boosters_:
                 rows = np.flatnonzero(ready.group == group)
-                answers = self.boosters_[group].predict(ready.matrix[rows])
-                factor[rows] = np.clip(answers, *self.log_limits_[group])
+                answers = [
+                    booster.predict(ready.matrix(member, rows))
+                    for member, booster in self.boosters_[group].items()
+                ]
+                factor[rows] = np.clip(np.mean(answers, axis=0), *self.log_limits_[group])
         times = self._base(ready) * np.exp(factor + self._offset(calls, ready))
         return np.maximum(times, ready.roofline.floor_s)
 
@@ -223,10 +242,12 @@ class KernelPredictor:
         if not self.boosters_:
             raise unfitted(self.name)
         folder.mkdir(parents=True, exist_ok=True)
-        for group, booster in self.boosters_.items():
-            _write_packed(folder, group, booster)
+        for group, members in self.boosters_.items():
+            for member, booster in members.items():
+                _write_packed(folder, f"{group}.{member}", booster)
+        any_group = next(iter(self.boosters_.values()))
         state = {
-            "columns": list(next(iter(self.boosters_.values())).columns),
+            "columns": {member: list(booster.columns) for member, booster in any_group.items()},
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "overheads_s": self.overheads_s_,
             "offsets": {device: dict(offsets) for device, offsets in self.offsets_.items()},
@@ -261,7 +282,7 @@ class KernelPredictor:
             predictor.offsets_ = MappingProxyType(
                 {str(d): _finite_values(o, path) for d, o in state["offsets"].items()}
             )
-            columns = [str(name) for name in state["columns"]]
+            columns = {m: [str(name) for name in state["columns"][m]] for m in MEMBERS}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(
                 f"{path} is not what was written: {error!r}. Train the model again."
@@ -269,7 +290,8 @@ class KernelPredictor:
         if not predictor.log_limits_ or not set(predictor.log_limits_) <= set(GROUPS):
             raise DamagedArtifactError(f"{path} names no known group of operators.")
         predictor.boosters_ = {
-            group: _read_packed(folder, group, columns) for group in predictor.log_limits_
+            group: {m: _read_packed(folder, f"{group}.{m}", columns[m]) for m in MEMBERS}
+            for group in predictor.log_limits_
         }
         return predictor
 
@@ -302,7 +324,8 @@ def _check_times(calls: KernelCalls, time_s: FloatArray) -> None:
         raise TrainingError("A kernel time is not finite and positive; drop such records.")
 
 
-def _device_weights(device: npt.NDArray[np.int64]) -> FloatArray:
+def device_weights(device: IntArray) -> FloatArray:
+    """Return weights under which every device counts the same."""
     return np.asarray(1.0 / np.bincount(device)[device], dtype=np.float64)
 
 
@@ -322,29 +345,29 @@ def _finite_values(table: Mapping[str, Any], path: Path) -> dict[str, float]:
     return {str(key): finite(value, path) for key, value in table.items()}
 
 
-def _write_packed(folder: Path, group: str, booster: Booster) -> None:
+def _write_packed(folder: Path, stem: str, booster: Booster) -> None:
     """Write a booster as gzip of its JSON: a fifth of the size. No clock goes into the file."""
     with tempfile.TemporaryDirectory() as temporary:
-        booster.save(Path(temporary), group)
-        content = (Path(temporary) / f"{group}.json").read_bytes()
-        (folder / f"{group}.json.gz").write_bytes(gzip.compress(content, 9, mtime=0))
-        golden = (Path(temporary) / f"{group}.golden.json").read_bytes()
-        (folder / f"{group}.golden.json").write_bytes(golden)
+        booster.save(Path(temporary), stem)
+        content = (Path(temporary) / f"{stem}.json").read_bytes()
+        (folder / f"{stem}.json.gz").write_bytes(gzip.compress(content, 9, mtime=0))
+        golden = (Path(temporary) / f"{stem}.golden.json").read_bytes()
+        (folder / f"{stem}.golden.json").write_bytes(golden)
 
 
-def _read_packed(folder: Path, group: str, columns: list[str]) -> Booster:
-    path = folder / f"{group}.json.gz"
+def _read_packed(folder: Path, stem: str, columns: list[str]) -> Booster:
+    path = folder / f"{stem}.json.gz"
     try:
         with gzip.open(path) as packed:
             content = packed.read(_LARGEST_BOOSTER_BYTES + 1)
         if len(content) > _LARGEST_BOOSTER_BYTES:
             raise DamagedArtifactError(f"{path} unpacks to more than any booster; restore it.")
-        golden = (folder / f"{group}.golden.json").read_bytes()
+        golden = (folder / f"{stem}.golden.json").read_bytes()
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DamagedArtifactError(
             f"{path} cannot be read: {error}. Train the model again."
         ) from error
     with tempfile.TemporaryDirectory() as temporary:
-        (Path(temporary) / f"{group}.json").write_bytes(content)
-        (Path(temporary) / f"{group}.golden.json").write_bytes(golden)
-        return Booster.load(Path(temporary), group, columns)
+        (Path(temporary) / f"{stem}.json").write_bytes(content)
+        (Path(temporary) / f"{stem}.golden.json").write_bytes(golden)
+        return Booster.load(Path(temporary), stem, columns)

@@ -1,0 +1,270 @@
+"""Judge predictions of kernel latency on devices that were left out.
+
+Each device of a group of operators is left out in turn and everything is fitted on the others, so
+that of the device only its catalogue facts are known. Beside the predictor stand the roofline with
+one fitted efficiency per operator, and boosted trees from plain columns (extents, device facts) to
+the logarithm of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.features.kernels import column_matrix, framework, kernel_roofline
+from perfmodel.importers.base import PublishedKernel
+from perfmodel.predictors.boosting import Booster, BoosterSettings
+from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
+from perfmodel.predictors.kernels import (
+    GROUPS,
+    KERNEL_SETTINGS,
+    KernelPredictor,
+    device_weights,
+    kernel_group,
+)
+from perfmodel.training.arena.methods import MethodTable
+from perfmodel.training.kernels import MeasuredCalls, measured_calls, same_shapes
+
+FloatArray = npt.NDArray[np.float64]
+
+#: The predictor, then what it is compared with.
+METHODS = ("kernels", "roofline", "plain_trees")
+#: MAPE to reach on devices that were left out.
+TARGET = 0.12
+#: Numbers of probes that the curve is drawn for.
+PROBES = (3, 5, 10)
+
+TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "product_fp32": "Matrix products and convolutions in fp32, unseen device",
+        "product": "Matrix products in 16 bits and less, unseen device",
+        "prefill": "Attention kernels (prefill), unseen device",
+        "decode": "Attention kernels (decode), unseen device",
+        "moe": "Mixture-of-experts kernels, unseen device",
+        "pointwise": "Point-wise operators, softmax and norms, unseen device",
+    }
+)
+
+_FULL_LIMIT = 4000
+_FAST_LIMIT = 350
+_FAST_ROUNDS = 120
+_PLAIN = BoosterSettings(rounds=200, depth=6, learning_rate=0.1, min_child_weight=5.0)
+_DRAWS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelEvaluation:
+    """Held-out answers of every method; every array has one entry a call.
+
+    Parameters
+    ----------
+    device, op, group : ndarray of str
+    kernel : ndarray of str
+        Framework that ran it.
+    measured_s : ndarray
+    predicted_s : mapping of str to ndarray
+        By the names of :data:`METHODS`.
+    """
+
+    device: npt.NDArray[np.str_]
+    op: npt.NDArray[np.str_]
+    group: npt.NDArray[np.str_]
+    kernel: npt.NDArray[np.str_]
+    measured_s: FloatArray
+    predicted_s: Mapping[str, FloatArray]
+
+    def tables(self) -> list[MethodTable]:
+        """Return one table a group of operators, with the curve of errors over probes."""
+        found = []
+        for group in [name for name in GROUPS if name in set(self.group.tolist())]:
+            rows = self.group == group
+            curve = self.probe_curve(group)
+            steps = ", ".join(f"{k} probes {100 * curve[k]:.1f} %" for k in curve)
+            found.append(
+                MethodTable(
+                    name=f"kernels-{group.replace('_', '-')}",
+                    title=TITLES[group],
+                    target=TARGET,
+                    measured_s=self.measured_s[rows],
+                    predicted_s={m: times[rows] for m, times in self.predicted_s.items()},
+                    groups=self.device[rows],
+                    facts={"Mean error after measured kernels of the device": steps},
+                )
+            )
+        return found
+
+    def probe_curve(
+        self, group: str, probes: Sequence[int] = PROBES, seed: int = 0
+    ) -> dict[int, float]:
+        """Return the MAPE of a group after ``k`` random measured calls of each device.
+
+        Parameters
+        ----------
+        group : str
+        probes : sequence of int
+        seed : int
+
+        Returns
+        -------
+        dict of int to float
+            Mean over devices' rows and repeated draws; the probes themselves do not count.
+        """
+        rng = np.random.default_rng(seed)
+        rows = np.flatnonzero(self.group == group)
+        residual = np.log(self.measured_s[rows] / self.predicted_s[METHODS[0]][rows])
+        device = self.device[rows]
+        return {k: _after_probes(residual, device, k, rng) for k in probes}
+
+
+def evaluate_kernels(
+    kernels: Sequence[PublishedKernel],
+    *,
+    seed: int = 0,
+    fast: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> KernelEvaluation:
+    """Predict every device's kernels from those of the others.
+
+    Parameters
+    ----------
+    kernels : sequence of PublishedKernel
+    seed : int
+        Chooses the shapes that are kept, and grows the trees.
+    fast : bool
+        Fewer shapes and trees.
+    progress : callable or None
+        Receives one line a device and group.
+
+    Returns
+    -------
+    KernelEvaluation
+        Of the calls that were kept; groups seen on one device only are left out.
+
+    Raises
+    ------
+    TrainingError
+        No records.
+    """
+    everything = measured_calls(kernels)
+    limit = _FAST_LIMIT if fast else _FULL_LIMIT
+    chosen = everything.take(same_shapes(everything.calls, limit, seed))
+    settings = replace(KERNEL_SETTINGS, rounds=_FAST_ROUNDS) if fast else KERNEL_SETTINGS
+    group = kernel_group(chosen.calls)
+    parts = []
+    for name in GROUPS:
+        part = chosen.take(group == name)
+        if len(np.unique(part.calls.device)) > 1:
+            parts.append((name, part, _leave_devices_out(part, settings, seed, progress, name)))
+    return _joined(parts)
+
+
+def _leave_devices_out(
+    part: MeasuredCalls,
+    settings: BoosterSettings,
+    seed: int,
+    progress: Callable[[str], None] | None,
+    name: str,
+) -> dict[str, FloatArray]:
+    answers = {method: np.zeros(len(part)) for method in METHODS}
+    for device in np.unique(part.calls.device).tolist():
+        held = part.calls.device == device
+        train, test = part.take(~held), part.take(held)
+        predictor = KernelPredictor(settings, seed).fit(train.calls, train.time_s)
+        answers["kernels"][held] = predictor.predict(test.calls)
+        answers["roofline"][held] = _fitted_roofline(train, test)
+        answers["plain_trees"][held] = _plain_trees(train, test, seed)
+        if progress is not None:
+            error = np.abs(answers["kernels"][held] / test.time_s - 1.0).mean()
+            progress(f"{name} without {part.calls.devices[device].name}: {100 * error:.1f} %")
+    return answers
+
+
+def _joined(
+    parts: Sequence[tuple[str, MeasuredCalls, Mapping[str, FloatArray]]],
+) -> KernelEvaluation:
+    def column(values: Sequence[npt.NDArray[np.str_]]) -> npt.NDArray[np.str_]:
+        return np.concatenate(values) if values else np.zeros(0, dtype="<U1")
+
+    return KernelEvaluation(
+        device=column([part.calls.device_names for _, part, _ in parts]),
+        op=column([part.calls.op for _, part, _ in parts]),
+        group=column([np.full(len(part), name) for name, part, _ in parts]),
+        kernel=column([framework(part.calls) for _, part, _ in parts]),
+        measured_s=np.concatenate([np.zeros(0), *(part.time_s for _, part, _ in parts)]),
+        predicted_s={
+            method: np.concatenate([np.zeros(0), *(found[method] for _, _, found in parts)])
+            for method in METHODS
+        },
+    )
+
+
+def _fitted_roofline(train: MeasuredCalls, test: MeasuredCalls) -> FloatArray:
+    """``roofline / efficiency`` with the median efficiency of the operator."""
+    bound, roofline = kernel_roofline(train.calls).roofline_s, kernel_roofline(test.calls)
+    share = bound / train.time_s
+    times = roofline.roofline_s / np.median(share)
+    for op in np.unique(test.calls.op).tolist():
+        own = train.calls.op == op
+        if own.any():
+            rows = test.calls.op == op
+            times[rows] = roofline.roofline_s[rows] / np.median(share[own])
+    return np.maximum(times, 1e-7)
+
+
+def _plain_trees(train: MeasuredCalls, test: MeasuredCalls, seed: int) -> FloatArray:
+    columns = _plain_columns(train)
+    booster = Booster.train(
+        column_matrix(columns),
+        np.log(train.time_s),
+        device_weights(train.calls.device),
+        list(columns),
+        replace(_PLAIN, seed=seed),
+    )
+    return np.exp(booster.predict(column_matrix(_plain_columns(test))))
+
+
+def _plain_columns(part: MeasuredCalls) -> dict[str, FloatArray]:
+    """Extents as they stand, operator and type as numbers, and the device's absolute facts."""
+    calls, roofline = part.calls, kernel_roofline(part.calls)
+    bandwidth = [d.bandwidth_bytes_per_s for d in calls.devices]
+    columns = {n: np.nan_to_num(v, nan=-1.0) for n, v in sorted(calls.shape.items())}
+    for op in ("gemm", "bmm", "conv2d", "softmax", "layer_norm", "rms_norm", "pow"):
+        columns[f"op_{op}"] = (calls.op == op).astype(np.float64)
+    return {
+        **columns,
+        "element_bytes": roofline.work.weight_bytes / np.maximum(roofline.work.n, 1.0),
+        "flops": roofline.work.flops,
+        "bytes": roofline.work.traffic_bytes,
+        "peak": roofline.peak_flops_per_s,
+        "bandwidth": calls.fact(bandwidth),
+        "cores": calls.fact([float(d.core_count or 0) for d in calls.devices]),
+        "cache": calls.fact([d.cache_bytes or 0.0 for d in calls.devices]),
+        "clock": calls.fact([d.clock_hz or 0.0 for d in calls.devices]),
+    }
+
+
+def _after_probes(
+    residual: FloatArray,
+    device: npt.NDArray[np.str_],
+    probes: int,
+    rng: np.random.Generator,
+    prior: OffsetPrior | None = None,
+) -> float:
+    errors = []
+    for name in np.unique(device).tolist():
+        rows = np.flatnonzero(device == name)
+        if len(rows) <= probes:
+            continue
+        for _ in range(_DRAWS):
+            order = rng.permutation(rows)
+            known, rest = order[:probes], order[probes:]
+            offset = group_offsets(["own"] * probes, residual[known], ["own"], prior)["own"]
+            errors.append(np.abs(np.expm1(offset - residual[rest])).mean() * len(rows))
+    weight = sum(
+        int((device == n).sum()) for n in np.unique(device) if (device == n).sum() > probes
+    )
+    return float(np.sum(errors) / (_DRAWS * weight)) if weight else float("nan")
