@@ -26,7 +26,7 @@ from perfmodel.training.arena.run import load_answers, run_arena
 from perfmodel.training.arena.splits import SPLITS
 from perfmodel.training.arena.summary import summarise
 
-LEARNER = "perfmodel.training.arena.plain:PlainLearner"
+LEARNER = "perfmodel.predictors.joint:JointPredictor"
 
 
 def main() -> None:
