@@ -245,7 +245,7 @@ def _share_table(
 ) -> FloatArray:
     total = np.bincount(owner * width + column, weights=weight, minlength=nodes * width)
     shares = total.reshape(nodes, width).astype(np.float64)
-    return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-30)
+    return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-30))
 
 
 def _fused(table: NodeTable, flow: Dataflow, size: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -93,6 +93,7 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
     whole = np.maximum(total(time), _TICK_S)
     nodes = np.maximum(total(count), 1.0)
     traffic = table.traffic_bytes[row]
+    all_traffic = np.maximum(total(traffic * count), 1.0)
     caches = traffic / peaks[step, 4]
     alone = time / count
     roles = np.array([s.role_bytes for s in table.sketches])[sketch]
@@ -102,9 +103,7 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
         total(memory) / whole,
         np.log2(nodes),
         np.log2(np.maximum(total(calls), 1e-3)),
-        np.log2(
-            total(table.fused_bytes[row] * count) / np.maximum(total(traffic * count), 1.0) + 1e-6
-        ),
+        np.log2(total(table.fused_bytes[row] * count) / all_traffic + 1e-6),
         total(np.where(memory > compute, time, 0.0)) / whole,
         np.log2(1.0 + roles[:, 0]),
         np.log2(1.0 + roles[:, 2]),

@@ -23,7 +23,6 @@ from scipy.optimize import nnls
 
 from perfmodel.features.step import Step
 from perfmodel.features.step_table import torch_version
-from perfmodel.types import Compiler
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,9 +41,7 @@ def cell_of(step: Step) -> tuple[int, ...]:
     return (
         _code(step.accelerator.name),
         _code(step.mode.value),
-        1
-        if step.compiler in (Compiler.INDUCTOR, Compiler.TENSORRT)
-        else _code(step.compiler.value),
+        _code(step.compiler.value),
         _code(step.memory_format.value),
         sum(version > era for era in _ERAS),
         _code(step.precision.value.removeprefix("amp_").replace("bf16", "fp16")),

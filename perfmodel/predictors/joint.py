@@ -33,7 +33,7 @@ from perfmodel.predictors.device_effect import DeviceEffect
 from perfmodel.predictors.folds import family_fold
 from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint_intervals import GroupQuantiles, Rung
-from perfmodel.predictors.node_net import NodeNet
+from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
 from perfmodel.predictors.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.whole_boost import WholeBoost
@@ -63,6 +63,7 @@ class _Raw:
 
     mixed: FloatArray
     shares: FloatArray
+    scale: FloatArray
 
 
 class JointPredictor:
@@ -122,21 +123,23 @@ class JointPredictor:
         self.members_ = self._fit_members(table, rows, reference, logs, weights, fold)
         net, boost, shares = self._held_out(table, rows, reference, fold)
         self.mix_ = _fit_mix(_regimes(table), net, boost, logs, weights)
-        weight = _mix_of(self.mix_, _regimes(table))
+        weight = _of_regime(self.mix_, _regimes(table))
         residuals = logs - (weight * net + (1.0 - weight) * boost)
+        self.spread_ = _spreads(_regimes(table), residuals)
+        scale = _of_regime(self.spread_, _regimes(table))
         jobs = [architecture_key(s.step.sketch, s.step.batch_size) for s in samples]
         cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
-        self.memory_ = JobMemory().fit(jobs, cells, residuals, weights)
+        self.memory_ = JobMemory().fit(jobs, cells, residuals / scale, weights)
         self.fold_of_job_ = dict(zip(jobs, fold.tolist(), strict=True))
         self.novelty_ = Novelty().fit(
             rows,
             [sample.model for sample in samples],
             np.array([sample.family for sample in samples]),
-            residuals,
+            residuals / scale,
             table.sketch_of,
         )
         self._learn_devices(table)
-        self._calibrate(table, rows, residuals, jobs)
+        self._calibrate(table, rows, residuals / scale, jobs)
         return self
 
     def _fit_members(
@@ -150,9 +153,8 @@ class JointPredictor:
     ) -> list[Member]:
         def one(k: int) -> Member:
             steps = np.flatnonzero(fold != k)
-            net = NodeNet(seed=self.seed + k, epochs=self.epochs).fit_table(
-                table, logs, weights, steps, report=self.report
-            )
+            settings = NodeNetSettings(seed=self.seed + k, epochs=self.epochs)
+            net = NodeNet(settings).fit(table, logs, weights, steps, report=self.report)
             boost = WholeBoost(seed=self.seed + k, rounds=self.rounds).fit(
                 rows[steps], reference[steps], logs[steps], weights[steps]
             )
@@ -173,7 +175,7 @@ class JointPredictor:
         shares = np.zeros((len(fold), 3))
         for k, member in enumerate(self.members_):
             own = np.flatnonzero(fold == k)
-            net[own], shares[own] = member.net.log_times(table, own, shares=True)
+            net[own], shares[own] = member.net.log_times(table, own)
             boost[own] = member.boost.log_times(rows[own], reference[own])
         return net, boost, shares
 
@@ -231,14 +233,18 @@ class JointPredictor:
         ]
 
     def _raw(self, table: StepTable, rows: npt.NDArray[np.float32], reference: FloatArray) -> _Raw:
-        weight = _mix_of(self.mix_, _regimes(table))
+        weight = _of_regime(self.mix_, _regimes(table))
         mixed, shares = [], []
         for member in self.members_:
-            net, share = member.net.log_times(table, shares=True)
+            net, share = member.net.log_times(table)
             boost = member.boost.log_times(rows, reference)
             mixed.append(weight * net + (1.0 - weight) * boost)
             shares.append(share)
-        return _Raw(mixed=np.stack(mixed), shares=np.mean(shares, axis=0))
+        return _Raw(
+            mixed=np.stack(mixed),
+            shares=np.mean(shares, axis=0),
+            scale=_of_regime(self.spread_, _regimes(table)),
+        )
 
     def _one(
         self,
@@ -250,11 +256,11 @@ class JointPredictor:
         distance: float,
         nearest: str,
     ) -> Prediction:
-        log_time, recalled = self._with_memory(step, raw.mixed[:, i])
+        log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
         rung = Rung.of(recalled.cells, known_device)
-        half = self.quantiles_.at(rung, group) * float(np.sqrt(variance))
+        half = self.quantiles_.at(rung, group) * float(np.sqrt(variance)) * float(raw.scale[i])
         shift, spread = self._device(step.accelerator.name, raw.shares[i : i + 1])
         half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
         time_s = float(np.exp(log_time + shift))
@@ -270,14 +276,14 @@ class JointPredictor:
             model_version="",
         )
 
-    def _with_memory(self, step: Step, mixed: FloatArray) -> tuple[float, Recalled]:
+    def _with_memory(self, step: Step, mixed: FloatArray, scale: float) -> tuple[float, Recalled]:
         """Answer by the member that has not seen the job plus what its cells say, or by all."""
         job = architecture_key(step.sketch, step.batch_size)
         recalled = self.memory_.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
-            return float(mixed.mean()) + recalled.mean, recalled
-        return float(mixed[fold]) + recalled.mean, recalled
+            return float(mixed.mean()) + recalled.mean * scale, recalled
+        return float(mixed[fold]) + recalled.mean * scale, recalled
 
     def _device(self, device: str, shares: FloatArray) -> tuple[float, float]:
         effect = self.effects_.get(device)
@@ -307,9 +313,11 @@ class JointPredictor:
         raw = self._raw(table, rows, reference)
         logs, noise = np.zeros(len(records)), np.zeros(len(records))
         for i, record in enumerate(records):
-            log_time, recalled = self._with_memory(record.step, raw.mixed[:, i])
+            log_time, recalled = self._with_memory(
+                record.step, raw.mixed[:, i], float(raw.scale[i])
+            )
             logs[i] = np.log(record.step_time_s) - log_time
-            noise[i] = recalled.variance
+            noise[i] = recalled.variance * raw.scale[i] ** 2
         known = self.effects_.get(device)
         if known is None:
             prior = self.device_prior_ * (0.05 if device in self.devices_ else 1.0)
@@ -319,12 +327,12 @@ class JointPredictor:
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
         """Return the shares that the residual of a device is linear in, shape (steps, 3)."""
         table = step_table(steps)
-        return np.mean([m.net.log_times(table, shares=True)[1] for m in self.members_], axis=0)
+        return np.asarray(np.mean([m.net.log_times(table)[1] for m in self.members_], axis=0))
 
     @property
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains."""
-        return float(np.sqrt(self.memory_.prior_variance_))
+        return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
 
 
 def _even_folds(families: Sequence[str], folds: int) -> IntArray:
@@ -341,7 +349,7 @@ def _even_folds(families: Sequence[str], folds: int) -> IntArray:
 
 
 def _regimes(table: StepTable) -> list[tuple[str, ...]]:
-    """What decides which member is trusted more: kind of device, mode, compiler."""
+    """Return what decides which member is trusted more: kind of device, mode, compiler."""
     training = table.settings[:, SETTING_COLUMNS.index("training")] > 0
     cpu = table.settings[:, SETTING_COLUMNS.index("cpu")] > 0
     return [
@@ -374,7 +382,7 @@ def _fit_mix(
         return float(_MIX_STEPS[int(np.argmin(losses))])
 
     everything = np.ones(len(logs), dtype=np.bool_)
-    found = {(): best(everything)}
+    found: dict[tuple[str, ...], float] = {(): best(everything)}
     for regime in sorted(set(regimes)):
         chosen = np.array([r == regime for r in regimes])
         if chosen.sum() >= _FEWEST_ROWS:
@@ -382,8 +390,26 @@ def _fit_mix(
     return found
 
 
-def _mix_of(mix: dict[tuple[str, ...], float], regimes: Sequence[tuple[str, ...]]) -> FloatArray:
-    return np.array([mix.get(regime, mix[()]) for regime in regimes])
+def _spreads(
+    regimes: Sequence[tuple[str, ...]], residuals: FloatArray
+) -> dict[tuple[str, ...], float]:
+    """Robust standard deviation of the residuals of each regime; of all under ``()``."""
+
+    def spread(values: FloatArray) -> float:
+        return max(float(np.median(np.abs(values))) / 0.6745, 0.01)
+
+    found: dict[tuple[str, ...], float] = {(): spread(residuals)}
+    for regime in sorted(set(regimes)):
+        own = residuals[np.array([r == regime for r in regimes])]
+        if len(own) >= _FEWEST_ROWS:
+            found[regime] = spread(own)
+    return found
+
+
+def _of_regime(
+    values: dict[tuple[str, ...], float], regimes: Sequence[tuple[str, ...]]
+) -> FloatArray:
+    return np.array([values.get(regime, values[()]) for regime in regimes])
 
 
 def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:

@@ -36,7 +36,7 @@ from perfmodel.features.kernels import (
 )
 from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.checks import finite, read_json, unfitted, write_json
-from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
+from perfmodel.predictors.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
 
 KERNEL_SETTINGS = BoosterSettings(
     rounds=250, depth=8, learning_rate=0.08, min_child_weight=8.0, row_share=0.8, column_share=0.4
@@ -115,7 +115,7 @@ class KernelPredictor:
         self.boosters_: dict[str, dict[str, Booster]] = {}
         self.log_limits_: dict[str, tuple[float, float]] = {}
         self.overheads_s_: dict[str, float] = {}
-        self.offsets_: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+        self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
 
     def fit(self, calls: KernelCalls, time_s: FloatArray) -> Self:
         """Learn from measured calls; every device has the same weight within a group.
@@ -222,14 +222,20 @@ class KernelPredictor:
         adapted.overheads_s_ = self.overheads_s_
         residual = np.log(time_s / adapted.predict(calls))
         group, devices = kernel_group(calls), calls.device_names
-        learned = {
-            device: group_offsets(
-                group[devices == device].tolist(), residual[devices == device], GROUPS, prior
+        share = self.launch_share(calls)
+        learned = {}
+        for device in np.unique(devices).tolist():
+            own = devices == device
+            learned[device] = group_offsets(
+                group[own].tolist(), residual[own], share[own], GROUPS, prior
             )
-            for device in np.unique(devices).tolist()
-        }
         adapted.offsets_ = MappingProxyType({**self.offsets_, **learned})
         return adapted
+
+    def launch_share(self, calls: KernelCalls) -> FloatArray:
+        """Return the part of each call that does not grow: overhead over overhead + roofline."""
+        ready = _prepare(calls)
+        return self._launch_share(ready)
 
     def save(self, folder: Path) -> Mapping[str, Any]:
         """Write the boosters as packed JSON, and what else was learned.
@@ -250,7 +256,10 @@ class KernelPredictor:
             "columns": {member: list(booster.columns) for member, booster in any_group.items()},
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "overheads_s": self.overheads_s_,
-            "offsets": {device: dict(offsets) for device, offsets in self.offsets_.items()},
+            "offsets": {
+                device: {group: [o.level, o.launch] for group, o in offsets.items()}
+                for device, offsets in self.offsets_.items()
+            },
         }
         write_json(folder / _STATE, state)
         return {
@@ -280,7 +289,7 @@ class KernelPredictor:
             }
             predictor.overheads_s_ = _finite_values(state["overheads_s"], path)
             predictor.offsets_ = MappingProxyType(
-                {str(d): _finite_values(o, path) for d, o in state["offsets"].items()}
+                {str(d): _stored_offsets(o, path) for d, o in state["offsets"].items()}
             )
             columns = {m: [str(name) for name in state["columns"][m]] for m in MEMBERS}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -306,14 +315,18 @@ class KernelPredictor:
         ]
         return np.array(known)[place] + ready.roofline.warm_roofline_s
 
+    def _launch_share(self, ready: _Prepared) -> FloatArray:
+        return 1.0 - ready.roofline.warm_roofline_s / self._base(ready)
+
     def _offset(self, calls: KernelCalls, ready: _Prepared) -> FloatArray:
         offset = np.zeros(len(calls))
         if not self.offsets_:
             return offset
-        devices = calls.device_names
+        share, devices = self._launch_share(ready), calls.device_names
         for device, by_group in self.offsets_.items():
-            for group, value in by_group.items():
-                offset[(devices == device) & (ready.group == group)] = value
+            for group, found in by_group.items():
+                rows = (devices == device) & (ready.group == group)
+                offset[rows] = found.at(share[rows])
         return offset
 
 
@@ -343,6 +356,13 @@ def _overheads(ready: _Prepared, time_s: FloatArray) -> dict[str, float]:
 
 def _finite_values(table: Mapping[str, Any], path: Path) -> dict[str, float]:
     return {str(key): finite(value, path) for key, value in table.items()}
+
+
+def _stored_offsets(table: Mapping[str, Any], path: Path) -> dict[str, GroupOffset]:
+    return {
+        str(group): GroupOffset(level=finite(level, path), launch=finite(launch, path))
+        for group, (level, launch) in table.items()
+    }
 
 
 def _write_packed(folder: Path, stem: str, booster: Booster) -> None:

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 from torch import nn
 
-from perfmodel.features.step import StepSample
-from perfmodel.features.step_table import StepTable, step_table
+from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTable
 from perfmodel.predictors.node_network import (
     EFFECTS,
     NodeNetwork,
+    RowTimes,
     TableTensors,
     batches,
 )
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Report = Callable[[str], None]
+
+_ANSWERED_AT_ONCE = 256
+_TICK_S = 1e-9
 
 
-class NodeNet:
-    """Learns :class:`NodeNetwork` from measured steps.
+@dataclass(frozen=True, kw_only=True)
+class NodeNetSettings:
+    """How to learn.
 
     Parameters
     ----------
@@ -39,95 +51,106 @@ class NodeNet:
         Weight of the squared device effects in the loss.
     tolerance : float
         Logarithmic error up to which the loss is quadratic.
+    wide, narrow : int
+        Widths of the hidden layers.
     """
 
-    def __init__(
-        self,
-        *,
-        seed: int = 0,
-        epochs: int = 12,
-        batch_size: int = 128,
-        learning_rate: float = 3e-3,
-        shrinkage: float = 0.03,
-        tolerance: float = 0.1,
-        widths: tuple[int, int] = (96, 48),
-    ) -> None:
-        self.seed = seed
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.shrinkage = shrinkage
-        self.tolerance = tolerance
-        self.widths = widths
+    seed: int = 0
+    epochs: int = 10
+    batch_size: int = 32
+    learning_rate: float = 2e-3
+    shrinkage: float = 0.03
+    tolerance: float = 0.1
+    wide: int = 96
+    narrow: int = 48
+
+
+class NodeNet:
+    """Learns a :class:`NodeNetwork` from measured steps.
+
+    Parameters
+    ----------
+    settings : NodeNetSettings
+
+    Attributes
+    ----------
+    devices_ : tuple of str
+        Devices with effects of their own.
+    """
+
+    def __init__(self, settings: NodeNetSettings | None = None) -> None:
+        self.settings = settings or NodeNetSettings()
 
     def fit(
-        self, samples: Sequence[StepSample], *, report: Callable[[str], None] | None = None
-    ) -> Self:
-        """Learn from measured steps."""
-        table = step_table([sample.step for sample in samples])
-        logs = np.log([sample.step_time_s for sample in samples])
-        weights = np.array([sample.weight for sample in samples])
-        return self.fit_table(table, logs, weights, np.arange(len(samples)), report=report)
-
-    def fit_table(
         self,
         table: StepTable,
         log_times: FloatArray,
         weights: FloatArray,
         steps: IntArray,
         *,
-        report: Callable[[str], None] | None = None,
+        report: Report | None = None,
     ) -> Self:
-        """Learn from some steps of a table."""
-        torch.manual_seed(self.seed)
-        rng = np.random.default_rng(self.seed)
-        used = np.unique(table.sketch_of[steps])
-        rows = np.concatenate(
-            [np.arange(table.start[k], table.start[k] + table.length[k]) for k in used]
-        )
-        self.mean_ = torch.from_numpy(table.rows[rows].mean(axis=0))
-        self.scale_ = torch.from_numpy(table.rows[rows].std(axis=0) + 1e-3)
+        """Learn from some steps of a table.
+
+        Parameters
+        ----------
+        table : StepTable
+        log_times, weights : ndarray, shape (steps of the table,)
+            Logarithm of seconds; relative weight.
+        steps : ndarray of int64
+            Which to learn from.
+        report : callable or None
+            Receives a line per pass.
+        """
+        chosen = self.settings
+        torch.manual_seed(chosen.seed)
+        rng = np.random.default_rng(chosen.seed)
+        self._standardise(table, steps)
         self.devices_ = tuple(sorted({table.devices[i] for i in steps}))
-        network = NodeNetwork(len(self.devices_), wide=self.widths[0], narrow=self.widths[1])
+        network = NodeNetwork(len(self.devices_), wide=chosen.wide, narrow=chosen.narrow)
         tensors = TableTensors.of(table, self.mean_, self.scale_)
         device = self._device_codes(table.devices)
         target = torch.from_numpy(log_times.astype(np.float32))
         weight = torch.from_numpy(weights.astype(np.float32))
-        plan = batches(table.sketch_of, steps, self.batch_size, np.arange(len(table.sketches)))
-        optimizer = torch.optim.AdamW(
-            network.parameters(), lr=self.learning_rate, weight_decay=1e-4
-        )
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, self.learning_rate, total_steps=(len(plan) + 2) * self.epochs, pct_start=0.15
-        )
-        for epoch in range(self.epochs):
+        sketches = len(table.sketches)
+        order = np.arange(sketches)
+        size = len(batches(table.sketch_of, steps, chosen.batch_size, order)) + 2
+        optimizer, schedule = _optimizer(network, chosen, size * chosen.epochs)
+        for epoch in range(chosen.epochs):
             errors = []
-            for batch in batches(
-                table.sketch_of, steps, self.batch_size, rng.permutation(len(table.sketches))
-            ):
-                chosen = torch.from_numpy(batch.steps)
-                error = network(tensors, batch, device[chosen]) - target[chosen]
-                w = weight[chosen]
-                robust = nn.functional.huber_loss(
-                    error, torch.zeros_like(error), reduction="none", delta=self.tolerance
-                )
-                loss = (w * robust).sum() / w.sum() / self.tolerance
-                loss = (
-                    loss
-                    + self.shrinkage * (network.effect**2).mean()
-                    + 0.1 * self.shrinkage * (network.by_fact**2).mean()
-                )
+            plan = batches(table.sketch_of, steps, chosen.batch_size, rng.permutation(sketches))
+            for batch in plan[:size]:
+                own = torch.from_numpy(batch.steps)
+                error = network(tensors, batch, device[own]) - target[own]
                 optimizer.zero_grad()
-                loss.backward()
+                self._loss(network, error, weight[own]).backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(network.parameters(), 1.0)
                 optimizer.step()
-                if schedule.last_epoch < schedule.total_steps - 1:
-                    schedule.step()
+                schedule.step()
                 errors.append(float(error.detach().abs().mean()))
             if report is not None:
-                report(f"epoch {epoch + 1}: mean |log error| {np.mean(errors):.4f}")
+                report(f"pass {epoch + 1}: mean |log error| {np.mean(errors):.4f}")
         self.network_ = network.eval()
         return self
+
+    def _standardise(self, table: StepTable, steps: IntArray) -> None:
+        used = np.unique(table.sketch_of[steps])
+        chosen = np.zeros(len(table.rows), dtype=np.bool_)
+        for sketch in used:
+            chosen[table.start[sketch] : table.start[sketch] + table.length[sketch]] = True
+        rows = table.rows[chosen]
+        self.mean_ = torch.from_numpy(rows.mean(axis=0))
+        self.scale_ = torch.from_numpy(rows.std(axis=0) + np.float32(1e-3))
+
+    def _loss(
+        self, network: NodeNetwork, error: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        tolerance, shrinkage = self.settings.tolerance, self.settings.shrinkage
+        robust = nn.functional.huber_loss(
+            error, torch.zeros_like(error), reduction="none", delta=tolerance
+        )
+        penalty = (network.effect**2).mean() + 0.1 * (network.by_fact**2).mean()
+        return (weight * robust).sum() / weight.sum() / tolerance + shrinkage * penalty
 
     def _device_codes(self, devices: Sequence[str]) -> torch.Tensor:
         code = {name: i for i, name in enumerate(self.devices_)}
@@ -135,23 +158,104 @@ class NodeNet:
 
     @torch.no_grad()
     def log_times(
-        self, table: StepTable, steps: IntArray | None = None, *, shares: bool = False
-    ) -> Any:
-        """Return log step times, and the shares of the device effects in them."""
+        self, table: StepTable, steps: IntArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return log step times, and the share of each device effect in them.
+
+        Parameters
+        ----------
+        table : StepTable
+        steps : ndarray of int64 or None
+            Which steps; all by default.
+
+        Returns
+        -------
+        log_times : ndarray, shape (steps,)
+        shares : ndarray, shape (steps, EFFECTS)
+            Of contractions, traffic and launches; each step adds up to 1.
+        """
         steps = np.arange(len(table.devices)) if steps is None else steps
         tensors = TableTensors.of(table, self.mean_, self.scale_)
         device = self._device_codes(table.devices)
-        out = np.zeros(len(table.devices))
-        share = np.zeros((len(table.devices), EFFECTS))
-        for batch in batches(table.sketch_of, steps, 256, np.arange(len(table.sketches))):
+        logs, shares = np.zeros(len(table.devices)), np.zeros((len(table.devices), EFFECTS))
+        order = np.arange(len(table.sketches))
+        for batch in batches(table.sketch_of, steps, _ANSWERED_AT_ONCE, order):
             times = self.network_.row_times(tensors, batch, device[torch.from_numpy(batch.steps)])
-            part = torch.zeros(len(batch.steps), EFFECTS)
-            part[:, 2] = part[:, 2].index_add(0, times.step, times.launch_s)
-            flat = torch.zeros(len(batch.steps) * 2).index_add_(
-                0, times.step * 2 + times.kind, times.work_s
+            parts = _parts(times, len(batch.steps))
+            total = parts.sum(dim=1).clamp_min(_TICK_S)
+            logs[batch.steps] = torch.log(total).numpy()
+            shares[batch.steps] = (parts / total[:, None]).numpy()
+        return logs[steps], shares[steps]
+
+    @torch.no_grad()
+    def row_times(self, table: StepTable) -> FloatArray:
+        """Return the time of every row of the one step of a table, equal nodes together."""
+        tensors = TableTensors.of(table, self.mean_, self.scale_)
+        batch = batches(table.sketch_of, np.arange(1), 1, np.arange(1))[0]
+        times = self.network_.row_times(tensors, batch, self._device_codes(table.devices))
+        return np.asarray((times.work_s + times.launch_s).numpy(), dtype=np.float64)
+
+    def save(self, folder: Path, stem: str) -> None:
+        """Write the weights as safetensors and the settings as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        state = {"mean": self.mean_, "scale": self.scale_, **self.network_.state_dict()}
+        half = {name: tensor.to(torch.float32).contiguous() for name, tensor in state.items()}
+        (folder / f"{stem}.safetensors").write_bytes(save_tensors(half))
+        facts = {
+            "settings": asdict(self.settings),
+            "devices": self.devices_,
+            "row_columns": ROW_COLUMNS,
+            "setting_columns": SETTING_COLUMNS,
+        }
+        (folder / f"{stem}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path, stem: str) -> Self:
+        """Read back what :meth:`save` wrote.
+
+        Raises
+        ------
+        DamagedArtifactError
+            Files that cannot be read, or made for other columns than this version computes.
+        """
+        path = folder / f"{stem}.safetensors"
+        try:
+            facts = json.loads((folder / f"{stem}.json").read_text())
+            if tuple(facts["row_columns"]) != ROW_COLUMNS:
+                raise ValueError("it was trained on other columns")
+            model = cls(NodeNetSettings(**facts["settings"]))
+            model.devices_ = tuple(str(name) for name in facts["devices"])
+            state = load_tensors(path.read_bytes())
+            model.mean_, model.scale_ = state.pop("mean"), state.pop("scale")
+            network = NodeNetwork(
+                len(model.devices_), wide=model.settings.wide, narrow=model.settings.narrow
             )
-            part[:, :2] = flat.reshape(-1, 2)
-            total = part.sum(dim=1).clamp_min(1e-9)
-            out[batch.steps] = torch.log(total).numpy()
-            share[batch.steps] = (part / total[:, None]).numpy()
-        return (out[steps], share[steps]) if shares else out[steps]
+            network.load_state_dict(state)
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
+                raise ValueError("it holds weights that are not finite")
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise DamagedArtifactError(
+                f"The node network {path} cannot be read: {error}. Train the model again."
+            ) from error
+        model.network_ = network.eval()
+        return model
+
+
+def _optimizer(
+    network: NodeNetwork, settings: NodeNetSettings, updates: int
+) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=settings.learning_rate, weight_decay=1e-4
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, settings.learning_rate, total_steps=updates + 1, pct_start=0.15
+    )
+    return optimizer, schedule
+
+
+def _parts(times: RowTimes, steps: int) -> torch.Tensor:
+    """Seconds of contractions, traffic and launches of each step, shape (steps, EFFECTS)."""
+    cells = torch.zeros(steps * EFFECTS)
+    cells = cells.index_add_(0, times.step * EFFECTS + times.kind, times.work_s)
+    cells = cells.index_add_(0, times.step * EFFECTS + EFFECTS - 1, times.launch_s)
+    return cells.reshape(steps, EFFECTS)

@@ -58,13 +58,19 @@ class WholeBoost:
         """Return the logarithm of the time of each step."""
         return np.asarray(reference_log_s + self.booster_.predict(rows), dtype=np.float64)
 
-    def save(self, path: Path) -> None:
-        """Write the trees as JSON."""
-        self.booster_.save(path)
+    def save(self, folder: Path, stem: str) -> None:
+        """Write the trees as JSON, with golden rows."""
+        self.booster_.save(folder, stem)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read back what :meth:`save` wrote."""
+    def load(cls, folder: Path, stem: str) -> Self:
+        """Read back what :meth:`save` wrote.
+
+        Raises
+        ------
+        DamagedArtifactError
+            A file that cannot be read, other columns, or other answers.
+        """
         model = cls()
-        model.booster_ = Booster.load(path)
+        model.booster_ = Booster.load(folder, stem, WHOLE_COLUMNS)
         return model

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from perfmodel.features.kernels import column_matrix, framework, kernel_roofline
 from perfmodel.importers.base import PublishedKernel
 from perfmodel.predictors.boosting import Booster, BoosterSettings
-from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
+from perfmodel.predictors.kernel_offsets import group_offsets
 from perfmodel.predictors.kernels import (
     GROUPS,
     KERNEL_SETTINGS,
@@ -54,6 +54,7 @@ _FAST_LIMIT = 350
 _FAST_ROUNDS = 120
 _PLAIN = BoosterSettings(rounds=200, depth=6, learning_rate=0.1, min_child_weight=5.0)
 _DRAWS = 20
+_SHARE = "launch_share"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ class KernelEvaluation:
     measured_s : ndarray
     predicted_s : mapping of str to ndarray
         By the names of :data:`METHODS`.
+    launch_share : ndarray
+        Part of each call that does not grow with its size, in [0, 1].
     """
 
     device: npt.NDArray[np.str_]
@@ -76,6 +79,7 @@ class KernelEvaluation:
     kernel: npt.NDArray[np.str_]
     measured_s: FloatArray
     predicted_s: Mapping[str, FloatArray]
+    launch_share: FloatArray
 
     def tables(self) -> list[MethodTable]:
         """Return one table a group of operators, with the curve of errors over probes."""
@@ -116,8 +120,8 @@ class KernelEvaluation:
         rng = np.random.default_rng(seed)
         rows = np.flatnonzero(self.group == group)
         residual = np.log(self.measured_s[rows] / self.predicted_s[METHODS[0]][rows])
-        device = self.device[rows]
-        return {k: _after_probes(residual, device, k, rng) for k in probes}
+        share, device = self.launch_share[rows], self.device[rows]
+        return {k: _after_probes(residual, share, device, k, rng) for k in probes}
 
 
 def evaluate_kernels(
@@ -169,12 +173,13 @@ def _leave_devices_out(
     progress: Callable[[str], None] | None,
     name: str,
 ) -> dict[str, FloatArray]:
-    answers = {method: np.zeros(len(part)) for method in METHODS}
+    answers = {method: np.zeros(len(part)) for method in (*METHODS, _SHARE)}
     for device in np.unique(part.calls.device).tolist():
         held = part.calls.device == device
         train, test = part.take(~held), part.take(held)
         predictor = KernelPredictor(settings, seed).fit(train.calls, train.time_s)
         answers["kernels"][held] = predictor.predict(test.calls)
+        answers[_SHARE][held] = predictor.launch_share(test.calls)
         answers["roofline"][held] = _fitted_roofline(train, test)
         answers["plain_trees"][held] = _plain_trees(train, test, seed)
         if progress is not None:
@@ -189,16 +194,17 @@ def _joined(
     def column(values: Sequence[npt.NDArray[np.str_]]) -> npt.NDArray[np.str_]:
         return np.concatenate(values) if values else np.zeros(0, dtype="<U1")
 
+    def numbers(values: Sequence[FloatArray]) -> FloatArray:
+        return np.concatenate([np.zeros(0), *values])
+
     return KernelEvaluation(
         device=column([part.calls.device_names for _, part, _ in parts]),
         op=column([part.calls.op for _, part, _ in parts]),
         group=column([np.full(len(part), name) for name, part, _ in parts]),
         kernel=column([framework(part.calls) for _, part, _ in parts]),
-        measured_s=np.concatenate([np.zeros(0), *(part.time_s for _, part, _ in parts)]),
-        predicted_s={
-            method: np.concatenate([np.zeros(0), *(found[method] for _, _, found in parts)])
-            for method in METHODS
-        },
+        measured_s=numbers([part.time_s for _, part, _ in parts]),
+        predicted_s={m: numbers([found[m] for _, _, found in parts]) for m in METHODS},
+        launch_share=numbers([found[_SHARE] for _, _, found in parts]),
     )
 
 
@@ -249,12 +255,13 @@ def _plain_columns(part: MeasuredCalls) -> dict[str, FloatArray]:
 
 def _after_probes(
     residual: FloatArray,
+    share: FloatArray,
     device: npt.NDArray[np.str_],
     probes: int,
     rng: np.random.Generator,
-    prior: OffsetPrior | None = None,
 ) -> float:
-    errors = []
+    """Return the mean error over repeated draws of ``probes`` calls of each device."""
+    total, count = 0.0, 0
     for name in np.unique(device).tolist():
         rows = np.flatnonzero(device == name)
         if len(rows) <= probes:
@@ -262,9 +269,7 @@ def _after_probes(
         for _ in range(_DRAWS):
             order = rng.permutation(rows)
             known, rest = order[:probes], order[probes:]
-            offset = group_offsets(["own"] * probes, residual[known], ["own"], prior)["own"]
-            errors.append(np.abs(np.expm1(offset - residual[rest])).mean() * len(rows))
-    weight = sum(
-        int((device == n).sum()) for n in np.unique(device) if (device == n).sum() > probes
-    )
-    return float(np.sum(errors) / (_DRAWS * weight)) if weight else float("nan")
+            found = group_offsets(["own"] * probes, residual[known], share[known], ["own"])
+            error = np.abs(np.expm1(found["own"].at(share[rest]) - residual[rest]))
+            total, count = total + float(error.sum()), count + len(rest)
+    return total / count if count else float("nan")
