@@ -10,9 +10,12 @@ import numpy as np
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.training.arena.contract import Progress
 from perfmodel.training.arena.data import read_formats
+from perfmodel.training.arena.kernels import TARGET, KernelEvaluation, evaluate_kernels
 from perfmodel.training.arena.methods import MethodTable
 from perfmodel.training.arena.plans import evaluate_plans
 
+#: Formats whose kernels are judged.
+KERNEL_FORMATS = ("neusight", "aiconfigurator")
 #: Parts that model sizes are dealt into in the fast form; the full one leaves each out alone.
 _FAST_FOLDS = 5
 
@@ -20,7 +23,7 @@ _FAST_FOLDS = 5
 def run_others(
     data: Path, folder: Path, *, seed: int = 0, fast: bool = False, progress: Progress | None = None
 ) -> list[MethodTable]:
-    """Judge the predictors of plans on held-out tables and keep the answers.
+    """Judge the predictors of plans and of kernels on held-out tables and keep the answers.
 
     Parameters
     ----------
@@ -51,6 +54,23 @@ def run_others(
 def _tables(data: Path, *, seed: int, fast: bool) -> Iterator[MethodTable]:
     for imported in read_formats(data, ("vtrain",)).values():
         yield plan_table(imported.placements, seed=seed, folds=_FAST_FOLDS if fast else None)
+    found = read_formats(data, KERNEL_FORMATS)
+    kernels = [kernel for imported in found.values() for kernel in imported.kernels]
+    if kernels:
+        yield from kernel_tables(evaluate_kernels(kernels, seed=seed, fast=fast))
+
+
+def kernel_tables(found: KernelEvaluation) -> Iterator[MethodTable]:
+    """Yield the held-out answers for all kernels together, then those of each group."""
+    yield MethodTable(
+        name="kernels",
+        title="Operators, each device left out in turn",
+        target=TARGET,
+        measured_s=found.measured_s,
+        predicted_s=found.predicted_s,
+        groups=found.device,
+    )
+    yield from found.tables()
 
 
 def plan_table(
