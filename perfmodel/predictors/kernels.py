@@ -22,6 +22,7 @@ from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.kernel_calls import FloatArray, IntArray, KernelCalls, WordArray
@@ -382,6 +383,8 @@ def _read_packed(folder: Path, stem: str, columns: list[str]) -> Booster:
             content = packed.read(_LARGEST_BOOSTER_BYTES + 1)
         if len(content) > _LARGEST_BOOSTER_BYTES:
             raise DamagedArtifactError(f"{path} unpacks to more than any booster; restore it.")
+        # XGBoost takes the process down over an empty buffer: only sound JSON reaches it.
+        orjson.loads(content)
         golden = (folder / f"{stem}.golden.json").read_bytes()
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DamagedArtifactError(

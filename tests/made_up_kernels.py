@@ -1,0 +1,44 @@
+"""Kernel calls whose times follow a law that is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.features.kernel_calls import FloatArray, KernelCalls, kernel_calls
+from perfmodel.features.kernels import kernel_roofline
+
+DEVICES = ("T4", "V100-PCIe-32GB", "A100-PCIe-40GB", "H100-SXM5-80GB")
+LAUNCH_S = 4e-6
+
+
+def made_up_calls(count: int, seed: int = 0, devices: tuple[str, ...] = DEVICES) -> KernelCalls:
+    """Return the same matrix products and additions on each device."""
+    rng = np.random.default_rng(seed)
+    catalog = Catalog.default()
+    extents = 2.0 ** rng.integers(4, 13, size=(count, 3))
+    op: list[str] = []
+    shape: list[dict[str, float]] = []
+    for position, (m, n, k) in enumerate(extents.tolist()):
+        if position % 3:
+            op.append("gemm")
+            shape.append({"m": m, "n": n, "k": k})
+        else:
+            op.append("add")
+            shape.append({"rows": m, "width": n, "inputs": 2.0})
+    specs = [catalog.get(name) for name in devices]
+    return kernel_calls(
+        op=op * len(specs),
+        dtype=["fp16"] * (count * len(specs)),
+        accelerator=[spec for spec in specs for _ in range(count)],
+        shape=shape * len(specs),
+        kernel=["torch 2.9 made_up"] * (count * len(specs)),
+    )
+
+
+def law(calls: KernelCalls) -> FloatArray:
+    """``4 us + roofline / efficiency``: 0.8, for products 0.4 to 0.8 with their depth."""
+    roofline = kernel_roofline(calls)
+    depth = np.clip(np.log2(roofline.work.k) / 12.0, 0.0, 1.0)
+    efficiency = np.where(calls.op == "gemm", 0.4 + 0.4 * depth, 0.8)
+    return LAUNCH_S + roofline.roofline_s / efficiency
