@@ -18,7 +18,7 @@ from perfmodel.training.arena.contract import ProbeChooser, Progress
 from perfmodel.training.capture_key import capture_key
 from perfmodel.training.corpus import kept_sketches
 from perfmodel.training.device_shares import DeviceShares
-from perfmodel.training.probe_plan import expected_variance, probe_order
+from perfmodel.training.probe_plan import expected_variance, probe_noise, probe_order
 from perfmodel.types import Mode, Precision
 
 #: One model of each kind of architecture that images are classified with, and language models.
@@ -144,13 +144,15 @@ def plan_probes(
             f"None of {len(found)} candidate workloads can be captured and fits into the memory "
             f"of {spec.name}; name smaller ones."
         )
-    features = np.asarray(chooser.device_features([step for _, step in fitting]))
-    prior, noise = chooser.device_prior_, chooser.noise_
+    steps = [step for _, step in fitting]
+    features = np.asarray(chooser.device_features(steps))
+    prior, noise = chooser.device_prior_, probe_noise(chooser, steps)
     order = probe_order(features, prior, noise, k)
 
     def error(count: int) -> float:
-        left = expected_variance(features[order[:count]], prior, noise, features)
-        return float(np.sqrt(left + noise**2))
+        measured = order[:count]
+        left = expected_variance(features[measured], prior, noise[measured], features)
+        return float(np.sqrt(left + np.mean(noise**2)))
 
     return ProbePlan(
         accelerator=spec.name,

@@ -30,7 +30,7 @@ from perfmodel.training.arena.contract import FloatArray, ProbeChooser
 def probe_order(
     candidates: FloatArray,
     prior: FloatArray,
-    noise: float,
+    noise: float | FloatArray,
     k: int,
     *,
     population: FloatArray | None = None,
@@ -44,8 +44,9 @@ def probe_order(
         Features of what could be measured.
     prior : ndarray, shape (features,)
         Prior variance of each coefficient, >= 0.
-    noise : float
-        Standard deviation of one log time, > 0.
+    noise : float or ndarray, shape (candidates,)
+        Standard deviation of the log time of each candidate beside its features, > 0: what is
+        hard to predict tells little about its device.
     k : int
         How many, >= 1; at most all candidates.
     population : ndarray, shape (steps, features), optional
@@ -72,7 +73,7 @@ def probe_order(
     """
     if k < 1:
         raise InvalidInputError(f"k must be at least 1, got {k}.")
-    if not noise > 0:
+    if not np.all(np.asarray(noise) > 0):
         raise InvalidInputError(f"The noise must be positive, got {noise}.")
     asked = candidates if population is None else population
     moment = asked.T @ asked / max(len(asked), 1)
@@ -82,7 +83,7 @@ def probe_order(
     chosen: list[int] = []
     for _ in range(min(k, len(candidates))):
         moved = candidates @ covariance
-        spread = noise**2 + np.einsum("ij,ij->i", moved, candidates)
+        spread = np.square(noise) + np.einsum("ij,ij->i", moved, candidates)
         # trace(M S x x' S) / (noise^2 + x' S x): what the mean variance loses by measuring x.
         gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread / price
         best = int(np.argmax(np.where(free, gain, -1.0)))
@@ -93,7 +94,7 @@ def probe_order(
 
 
 def expected_variance(
-    measured: FloatArray, prior: FloatArray, noise: float, population: FloatArray
+    measured: FloatArray, prior: FloatArray, noise: float | FloatArray, population: FloatArray
 ) -> float:
     """Return the mean variance of ``x b`` over a population after some measurements.
 
@@ -102,7 +103,7 @@ def expected_variance(
     measured : ndarray, shape (measurements, features)
     prior : ndarray, shape (features,)
         Prior variances, > 0.
-    noise : float
+    noise : float or ndarray, shape (measurements,)
     population : ndarray, shape (steps, features)
 
     Examples
@@ -113,7 +114,8 @@ def expected_variance(
     >>> expected_variance(one, np.ones(1), 1.0, one)
     0.5
     """
-    precision = np.diag(1.0 / np.asarray(prior)) + measured.T @ measured / noise**2
+    scaled = measured / np.broadcast_to(np.asarray(noise), len(measured))[:, None]
+    precision = np.diag(1.0 / np.asarray(prior)) + scaled.T @ scaled
     covariance = np.linalg.inv(precision)
     return float(np.einsum("ij,jk,ik->i", population, covariance, population).mean())
 
@@ -134,4 +136,19 @@ def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> 
         Positions among the candidates, best first.
     """
     features = np.asarray(learner.device_features(candidates), dtype=np.float64)
-    return probe_order(features, learner.device_prior_, learner.noise_, k)
+    return probe_order(features, learner.device_prior_, probe_noise(learner, candidates), k)
+
+
+def probe_noise(learner: ProbeChooser, steps: Sequence[Step]) -> FloatArray:
+    """Return the standard deviation of the log time of each step beside its device.
+
+    Parameters
+    ----------
+    learner : ProbeChooser
+        Its method ``probe_noise(steps)`` says so where it has one, else ``noise_`` holds for all.
+    steps : sequence of Step
+    """
+    own = getattr(learner, "probe_noise", None)
+    if own is not None:
+        return np.asarray(own(steps), dtype=np.float64)
+    return np.full(len(steps), learner.noise_)

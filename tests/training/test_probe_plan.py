@@ -53,6 +53,17 @@ def test_a_dear_measurement_is_put_off() -> None:
     assert probe_order(FEATURES, PRIOR, 0.05, 1, cost=cost)[0] != first
 
 
+def test_what_is_hard_to_predict_is_not_worth_measuring() -> None:
+    noise = np.full(60, 0.05)
+    first = probe_order(FEATURES, PRIOR, noise, 1)[0]
+    assert first == probe_order(FEATURES, PRIOR, 0.05, 1)[0]
+    noise[first] = 10.0
+    assert first not in probe_order(FEATURES, PRIOR, noise, 10)
+    # Noise of each measurement counts for itself: 1 / (1 + 1 / 1 + 1 / 4).
+    ones, noises = np.ones((2, 1)), np.array([1.0, 2.0])
+    assert expected_variance(ones, np.ones(1), noises, ones) == pytest.approx(1 / 2.25)
+
+
 def test_what_will_be_asked_decides() -> None:
     candidates = np.eye(2)
     prior = np.ones(2)
