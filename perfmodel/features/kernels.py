@@ -8,14 +8,15 @@ cycle and by its year, which neighbours share, not by absolute rates, which name
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.kernel_calls import FloatArray, KernelCalls, WordArray
+from perfmodel.features.kernel_calls import FloatArray, IntArray, KernelCalls, WordArray
 from perfmodel.features.kernel_dtypes import kernel_dtype, peak_flops_per_s
 from perfmodel.features.kernel_work import KernelWork, kernel_work
+from perfmodel.types import Precision
 
 #: Raised when the meaning of a column changes.
 SCHEMA_VERSION = 1
@@ -57,8 +58,13 @@ class KernelRoofline:
         Arithmetic at the peak rate; compulsory traffic at the peak bandwidth of the memory.
     cached_share : ndarray
         Part of the traffic that repeated calls are likely to find in the cache, in [0, 1].
-    cached_memory_s : ndarray
+    warm_memory_s : ndarray
         Traffic with that part at the cache's rate.
+    uncached_cycles_s : ndarray
+        The rest of the traffic at one byte a cycle of every multiprocessor.
+    tflops_per_watt : ndarray
+        Peak rate over the power limit: of sixteen-bit types for all that are narrower, since the
+        energy of an operation falls as its rate rises.
     floor_s : ndarray
         What no call can beat: the fewest multiplications at the peak rate, and the traffic that
         does not fit into the cache.
@@ -69,7 +75,9 @@ class KernelRoofline:
     compute_s: FloatArray
     memory_s: FloatArray
     cached_share: FloatArray
-    cached_memory_s: FloatArray
+    warm_memory_s: FloatArray
+    uncached_cycles_s: FloatArray
+    tflops_per_watt: FloatArray
     floor_s: FloatArray
     work: KernelWork
     peak_flops_per_s: FloatArray
@@ -79,10 +87,11 @@ class KernelRoofline:
         """``max(FLOPs / peak, bytes / bandwidth)``."""
         return np.maximum(self.compute_s, self.memory_s)
 
-    @property
-    def warm_roofline_s(self) -> FloatArray:
-        """The roofline of a call that is repeated and finds its operands in the cache."""
-        return np.maximum(self.compute_s, self.cached_memory_s)
+    def take(self, rows: IntArray) -> KernelRoofline:
+        """Return the bounds of some of the calls."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "work"}
+        work = {f.name: getattr(self.work, f.name)[rows] for f in fields(self.work)}
+        return KernelRoofline(work=KernelWork(**work), **{n: v[rows] for n, v in own.items()})
 
 
 def kernel_roofline(calls: KernelCalls) -> KernelRoofline:
@@ -97,14 +106,17 @@ def kernel_roofline(calls: KernelCalls) -> KernelRoofline:
     bandwidth = _bandwidth(calls)
     share = _cached_share(calls, work)
     clock = calls.fact([d.clock_hz or 1.5e9 for d in calls.devices])
-    cache_rate = np.maximum(bandwidth, CACHE_BYTES_PER_CORE_CYCLE * _core_count(calls) * clock)
+    cycles = _core_count(calls) * clock
+    cache_rate = np.maximum(bandwidth, CACHE_BYTES_PER_CORE_CYCLE * cycles)
     traffic = work.traffic_bytes
     beyond = np.maximum(traffic - _cache_bytes(calls), 0.0)
     return KernelRoofline(
         compute_s=work.flops / peak,
         memory_s=traffic / bandwidth,
         cached_share=share,
-        cached_memory_s=traffic * (share / cache_rate + (1.0 - share) / bandwidth),
+        warm_memory_s=traffic * (share / cache_rate + (1.0 - share) / bandwidth),
+        uncached_cycles_s=traffic * (1.0 - share) / cycles,
+        tflops_per_watt=_tflops_per_watt(calls),
         floor_s=np.maximum(work.least_flops / peak, beyond / bandwidth),
         work=work,
         peak_flops_per_s=peak,
@@ -168,12 +180,27 @@ def _peaks(calls: KernelCalls) -> FloatArray:
     return peak
 
 
+def _tflops_per_watt(calls: KernelCalls) -> FloatArray:
+    watts = [(d.tdp_w or 250.0) * 1e12 for d in calls.devices]
+    rates = {
+        precision: calls.fact(
+            [d.flops_per_s(precision) / w for d, w in zip(calls.devices, watts, strict=True)]
+        )
+        for precision in (Precision.FP32, Precision.BF16)
+    }
+    return np.where(calls.dtype == "fp32", rates[Precision.FP32], rates[Precision.BF16])
+
+
 def _cached_share(calls: KernelCalls, work: KernelWork) -> FloatArray:
-    """``1 / (1 + fill^4)``: a smooth step where the operands stop fitting into the cache."""
+    """Return the part of the traffic that a repeated call finds in the cache.
+
+    A call that is repeated alone finds as much as fits, ``min(1, cache / traffic)``. One that
+    takes turns with copies of its operands finds them or not: ``1 / (1 + fill^4)``.
+    """
+    fill = work.traffic_bytes / np.maximum(_cache_bytes(calls), 1.0)
     rotating = (calls.op == "gemm") & np.isin(framework(calls), _ROTATING)
-    copies = np.where(rotating, ROTATED_COPIES, 1.0)
-    fill = work.traffic_bytes * copies / np.maximum(_cache_bytes(calls), 1.0)
-    return np.asarray(1.0 / (1.0 + np.minimum(fill, 1e6) ** 4), dtype=np.float64)
+    turns = 1.0 / (1.0 + np.minimum(ROTATED_COPIES * fill, 1e6) ** 4)
+    return np.where(rotating, turns, 1.0 / np.maximum(fill, 1.0))
 
 
 def _bandwidth(calls: KernelCalls) -> FloatArray:

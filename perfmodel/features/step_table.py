@@ -53,7 +53,7 @@ SETTING_COLUMNS: tuple[str, ...] = (
 )  # fmt: skip
 #: Facts of a device, each a logarithm around a typical value.
 DEVICE_FACTS: tuple[str, ...] = (
-    "matrix_to_vector", "matrix_to_power", "matrix_to_bandwidth", "cache", "cores", "clock", "cpu",
+    "matrix_to_vector", "matrix_to_power", "matrix_to_bandwidth", "cores", "clock", "cpu",
 )  # fmt: skip
 
 _ITEM = STATIC_COLUMNS.index("input_item_bytes")
@@ -76,8 +76,9 @@ class StepTable:
     matrix, wide : ndarray of bool, shape (rows,)
         Rows for the matrix units; rows on operands of 4 bytes or more.
     sketch_of : ndarray of int64, shape (steps,)
-    peaks : ndarray, shape (steps, 6)
-        FLOP/s of narrow and wide matrix work and of vector work, bytes/s, cache bytes, cores.
+    peaks : ndarray, shape (steps, 7)
+        FLOP/s of narrow and wide matrix work and of vector work, bytes/s, cache bytes, cores,
+        Hz.
     settings : ndarray of float32, shape (steps, len(SETTING_COLUMNS))
     facts : ndarray of float32, shape (steps, len(DEVICE_FACTS))
     devices : tuple of str
@@ -147,7 +148,7 @@ def step_table(steps: Sequence[Step]) -> StepTable:
         matrix=_gathered(sketches, lambda s: s.matrix).astype(np.bool_),
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
         sketch_of=sketch_of,
-        peaks=np.array([step_peaks(step) for step in steps]).reshape(-1, 6),
+        peaks=np.array([step_peaks(step) for step in steps]).reshape(-1, 7),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
         ),
@@ -202,6 +203,7 @@ def step_peaks(step: Step) -> list[float]:
         spec.bandwidth_bytes_per_s,
         spec.cache_bytes or 1e6,
         (spec.core_count or 1) * share,
+        spec.clock_hz or 1.5e9,
     ]
 
 
@@ -263,7 +265,6 @@ def device_facts(spec: AcceleratorSpec) -> list[float]:
         0.0 if cpu else float(np.log(matrix / vector / 6.0)),
         float(np.log(per_watt)),
         0.0 if cpu else float(np.log(matrix / spec.bandwidth_bytes_per_s / 150.0)),
-        0.0 if cpu or not spec.cache_bytes else float(np.log(spec.cache_bytes / 2e7)),
         0.0 if cpu or not spec.core_count else float(np.log(spec.core_count / 90.0)),
         0.0 if cpu or not spec.clock_hz else float(np.log(spec.clock_hz / 1.8e9)),
         float(cpu),

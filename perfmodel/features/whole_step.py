@@ -30,7 +30,15 @@ _OTHER_MEANS = (
 )  # fmt: skip
 _CACHE_RATIOS = (0.1, 0.5, 1.0, 4.0, 16.0)
 _SHORT_S = (1e-6, 5e-6, 2e-5, 1e-4)
-_PEAKS = ("narrow_flops", "wide_flops", "vector_flops", "bandwidth", "cache_bytes", "cores")
+_PEAKS = (
+    "narrow_flops",
+    "wide_flops",
+    "vector_flops",
+    "bandwidth",
+    "cache_bytes",
+    "cores",
+    "clock",
+)
 _TICK_S = 1e-12
 #: What a call costs besides its work in the reference time of :func:`reference_log_s`, seconds.
 _LAUNCH_S = 3e-6

@@ -43,10 +43,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Report = Callable[[str], None]
 
-#: Smallest standard deviation of a device effect that is believed for devices never seen.
-_LEAST_DEVICE_SPREAD = 0.05
 _MIX_STEPS = np.linspace(0.0, 1.0, 11)
 _FEWEST_ROWS = 200
+#: A device with this many samples has weight 1; others grow and shrink by a power of the ratio.
+_TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class JointPredictor:
         *,
         seed: int = 0,
         folds: int = 3,
-        epochs: int = 10,
+        epochs: int = 8,
         rounds: int = 500,
         coverage: float = 0.9,
         workers: int = 1,
@@ -117,7 +117,7 @@ class JointPredictor:
             raise TrainingError("The joint predictor needs samples of two families or more.")
         table = step_table([sample.step for sample in samples])
         logs = np.log([sample.step_time_s for sample in samples])
-        weights = np.array([sample.weight for sample in samples])
+        weights = _balanced(samples)
         fold = _even_folds([sample.family for sample in samples], self.folds)
         rows, reference = whole_rows(table)
         self.members_ = self._fit_members(table, rows, reference, logs, weights, fold)
@@ -180,12 +180,9 @@ class JointPredictor:
         return net, boost, shares
 
     def _learn_devices(self, table: StepTable) -> None:
-        """Spread of the effects that the networks found beyond the facts of their devices."""
+        """Take over how far devices lie from what their facts say."""
         self.devices_ = tuple(sorted(set(table.devices)))
-        effects = np.concatenate(
-            [m.net.network_.effect.detach().numpy()[:-1].astype(np.float64) for m in self.members_]
-        )
-        self.device_prior_ = np.maximum(np.mean(effects**2, axis=0), _LEAST_DEVICE_SPREAD**2)
+        self.device_prior_ = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
         self.effects_: dict[str, DeviceEffect] = {}
 
     def _calibrate(
@@ -333,6 +330,14 @@ class JointPredictor:
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains."""
         return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
+
+
+def _balanced(samples: Sequence[StepSample]) -> FloatArray:
+    """Weights under which a device with few samples is heard beside one with thousands."""
+    own = [f"{sample.source}|{sample.step.accelerator.name}" for sample in samples]
+    _, place, counts = np.unique(np.array(own), return_inverse=True, return_counts=True)
+    balance = np.clip((_TYPICAL_COUNT / counts[place]) ** _BALANCE, *_BALANCE_LIMITS)
+    return np.asarray(balance * [sample.weight for sample in samples], dtype=np.float64)
 
 
 def _even_folds(families: Sequence[str], folds: int) -> IntArray:

@@ -2,6 +2,7 @@
 
 ``latency = (overhead + roofline) x exp(trees(x))`` with ``roofline = max(FLOPs / peak, bytes /
 rate)``, where the rate is that of the cache as far as repeated calls find their operands there. The
+roofline falls short of the peaks by the laws of :mod:`perfmodel.predictors.kernel_law`. The
 trees learn ``log(latency / (overhead + roofline))``, per group of operators. Two boosters answer,
 and the mean of their logarithms counts: one knows the device only through what a call means to it
 (waves, ridge point, cache), the other its facts too (rates per cycle, power, year). The first
@@ -37,6 +38,7 @@ from perfmodel.features.kernels import (
 )
 from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.checks import finite, read_json, unfitted, write_json
+from perfmodel.predictors.kernel_law import DeviceLaw, fit_law
 from perfmodel.predictors.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
 
 KERNEL_SETTINGS = BoosterSettings(
@@ -79,6 +81,11 @@ class _Prepared:
     group: WordArray
     framework: WordArray
 
+    @property
+    def group_names(self) -> list[str]:
+        """Groups of operators that occur."""
+        return [str(name) for name in np.unique(self.group)]
+
     def matrix(self, member: str, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return the columns that a member sees, of some calls."""
         return column_matrix({n: self.columns[n][rows] for n in self.names(member)})
@@ -116,6 +123,7 @@ class KernelPredictor:
         self.boosters_: dict[str, dict[str, Booster]] = {}
         self.log_limits_: dict[str, tuple[float, float]] = {}
         self.overheads_s_: dict[str, float] = {}
+        self.laws_: dict[str, DeviceLaw] = {}
         self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
 
     def fit(self, calls: KernelCalls, time_s: FloatArray) -> Self:
@@ -139,6 +147,7 @@ class KernelPredictor:
         _check_times(calls, time_s)
         ready = _prepare(calls)
         self.overheads_s_ = _overheads(ready, time_s)
+        self.laws_ = self._fit_laws(ready, calls.device, time_s)
         target = np.log(time_s / self._base(ready))
         self.boosters_, self.log_limits_ = {}, {}
         for group in np.unique(ready.group).tolist():
@@ -220,7 +229,7 @@ class KernelPredictor:
         _check_times(calls, time_s)
         adapted = KernelPredictor(self.settings, self.settings.seed)
         adapted.boosters_, adapted.log_limits_ = self.boosters_, self.log_limits_
-        adapted.overheads_s_ = self.overheads_s_
+        adapted.overheads_s_, adapted.laws_ = self.overheads_s_, self.laws_
         residual = np.log(time_s / adapted.predict(calls))
         group, devices = kernel_group(calls), calls.device_names
         share = self.launch_share(calls)
@@ -257,6 +266,7 @@ class KernelPredictor:
             "columns": {member: list(booster.columns) for member, booster in any_group.items()},
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "overheads_s": self.overheads_s_,
+            "laws": {group: [law.power, law.latency] for group, law in self.laws_.items()},
             "offsets": {
                 device: {group: [o.level, o.launch] for group, o in offsets.items()}
                 for device, offsets in self.offsets_.items()
@@ -289,6 +299,10 @@ class KernelPredictor:
                 for group, (low, high) in limits.items()
             }
             predictor.overheads_s_ = _finite_values(state["overheads_s"], path)
+            predictor.laws_ = {
+                str(g): DeviceLaw(power=finite(p, path, low=0), latency=finite(c, path, low=0))
+                for g, (p, c) in state["laws"].items()
+            }
             predictor.offsets_ = MappingProxyType(
                 {str(d): _stored_offsets(o, path) for d, o in state["offsets"].items()}
             )
@@ -307,17 +321,35 @@ class KernelPredictor:
 
     def _base(self, ready: _Prepared) -> FloatArray:
         """``overhead + roofline`` of each call; what the trees multiply."""
-        group, place = np.unique(
-            np.char.add(np.char.add(ready.group, " "), ready.framework), return_inverse=True
-        )
-        known = [
-            self.overheads_s_.get(key, self.overheads_s_.get(key.split(" ")[0], _UNSEEN_OVERHEAD_S))
-            for key in group.tolist()
-        ]
-        return np.array(known)[place] + ready.roofline.warm_roofline_s
+        return self._overhead(ready) + self._roofline(ready)
+
+    def _overhead(self, ready: _Prepared) -> FloatArray:
+        words = np.char.add(np.char.add(ready.group, " "), ready.framework)
+        keys, place = np.unique(words, return_inverse=True)
+        whole = {key: self.overheads_s_.get(key.split(" ")[0], _UNSEEN_OVERHEAD_S) for key in keys}
+        return np.array([self.overheads_s_.get(key, whole[key]) for key in keys])[place]
+
+    def _roofline(self, ready: _Prepared) -> FloatArray:
+        times = np.zeros(len(ready.group))
+        for group in ready.group_names:
+            rows = ready.group == group
+            times[rows] = self.laws_.get(group, DeviceLaw()).time_s(ready.roofline)[rows]
+        return times
+
+    def _fit_laws(
+        self, ready: _Prepared, device: IntArray, time_s: FloatArray
+    ) -> dict[str, DeviceLaw]:
+        overhead_s = self._overhead(ready)
+        found = {}
+        for group in ready.group_names:
+            rows = np.flatnonzero(ready.group == group)
+            found[group] = fit_law(
+                ready.roofline.take(rows), device[rows], time_s[rows], overhead_s[rows]
+            )
+        return found
 
     def _launch_share(self, ready: _Prepared) -> FloatArray:
-        return 1.0 - ready.roofline.warm_roofline_s / self._base(ready)
+        return 1.0 - self._roofline(ready) / self._base(ready)
 
     def _offset(self, calls: KernelCalls, ready: _Prepared) -> FloatArray:
         offset = np.zeros(len(calls))

@@ -18,6 +18,7 @@ from torch import nn
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTable
+from perfmodel.predictors.effect_facts import regress_effects
 from perfmodel.predictors.node_network import (
     EFFECTS,
     NodeNetwork,
@@ -49,6 +50,8 @@ class NodeNetSettings:
         Highest rate of the one-cycle schedule.
     shrinkage : float
         Weight of the squared device effects in the loss.
+    blur : float
+        Noise on the inputs that tell devices apart.
     tolerance : float
         Logarithmic error up to which the loss is quadratic.
     wide, narrow : int
@@ -59,7 +62,8 @@ class NodeNetSettings:
     epochs: int = 10
     batch_size: int = 32
     learning_rate: float = 2e-3
-    shrinkage: float = 0.03
+    shrinkage: float = 0.003
+    blur: float = 0.05
     tolerance: float = 0.1
     wide: int = 96
     narrow: int = 48
@@ -121,7 +125,7 @@ class NodeNet:
             plan = batches(table.sketch_of, steps, chosen.batch_size, rng.permutation(sketches))
             for batch in plan[:size]:
                 own = torch.from_numpy(batch.steps)
-                error = network(tensors, batch, device[own]) - target[own]
+                error = network(tensors, batch, device[own], blur=chosen.blur) - target[own]
                 optimizer.zero_grad()
                 self._loss(network, error, weight[own]).backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -131,7 +135,20 @@ class NodeNet:
             if report is not None:
                 report(f"pass {epoch + 1}: mean |log error| {np.mean(errors):.4f}")
         self.network_ = network.eval()
+        self._learn_unknown(table, steps)
         return self
+
+    @torch.no_grad()
+    def _learn_unknown(self, table: StepTable, steps: IntArray) -> None:
+        """Regress the effects of the devices on their facts, for devices never seen."""
+        names = np.array(table.devices)[steps]
+        first = [int(steps[np.flatnonzero(names == name)[0]]) for name in self.devices_]
+        records = np.array([np.count_nonzero(names == name) for name in self.devices_])
+        effects = self.network_.effect[:-1].numpy().astype(np.float64)
+        fitted = regress_effects(table.facts[first].astype(np.float64), effects, records)
+        self.network_.typical_effect.copy_(torch.from_numpy(fitted.typical))
+        self.network_.by_fact.copy_(torch.from_numpy(fitted.by_fact))
+        self.unknown_variance_ = fitted.variance
 
     def _standardise(self, table: StepTable, steps: IntArray) -> None:
         used = np.unique(table.sketch_of[steps])
@@ -149,8 +166,8 @@ class NodeNet:
         robust = nn.functional.huber_loss(
             error, torch.zeros_like(error), reduction="none", delta=tolerance
         )
-        penalty = (network.effect**2).mean() + 0.1 * (network.by_fact**2).mean()
-        return (weight * robust).sum() / weight.sum() / tolerance + shrinkage * penalty
+        fit = (weight * robust).sum() / weight.sum() / tolerance
+        return fit + shrinkage * (network.effect**2).mean()
 
     def _device_codes(self, devices: Sequence[str]) -> torch.Tensor:
         code = {name: i for i, name in enumerate(self.devices_)}
@@ -204,6 +221,7 @@ class NodeNet:
         facts = {
             "settings": asdict(self.settings),
             "devices": self.devices_,
+            "unknown_variance": self.unknown_variance_.tolist(),
             "row_columns": ROW_COLUMNS,
             "setting_columns": SETTING_COLUMNS,
         }
@@ -225,6 +243,7 @@ class NodeNet:
                 raise ValueError("it was trained on other columns")
             model = cls(NodeNetSettings(**facts["settings"]))
             model.devices_ = tuple(str(name) for name in facts["devices"])
+            model.unknown_variance_ = np.array(facts["unknown_variance"], dtype=np.float64)
             state = load_tensors(path.read_bytes())
             model.mean_, model.scale_ = state.pop("mean"), state.pop("scale")
             network = NodeNetwork(

@@ -4,11 +4,10 @@ For row i of a step s on device d, with k(i) the kind of work of the row::
 
     t_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)}) + l_i exp(o_i + u_{d,launch}))
     (e_i, o_i) = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
-    u_d        = facts_d B + v_d
 
 ``c_i`` counts equal nodes, ``r_i`` is the roofline time of the row and ``l_i`` the calls it needs
-(a part of one inside a fused kernel), each of ``LAUNCH_S``. ``v_d`` is the effect of a device
-that its facts do not explain: shrunk towards 0 in training, 0 for a device never seen. The
+(a part of one inside a fused kernel), each of ``LAUNCH_S``. ``u_d`` are the effects of a device:
+learned for a device with records, regressed on the facts of the device for all others. The
 neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
 passing with fixed weights; whole-step times train row efficiencies through the sum.
 
@@ -36,9 +35,11 @@ IntArray = npt.NDArray[np.int64]
 #: What one call costs where nothing is learned yet, seconds.
 LAUNCH_S = 1e-6
 EFFECTS = 3  # contraction, traffic, launch
-RATE_COLUMNS = 9
+RATE_COLUMNS = 8
 
 _TICK_S = 1e-9
+#: Which columns of _rates tell devices apart, and how much of the blur each takes.
+_BLURRED = torch.tensor([0.2, 0.2, 0.2, 0.5, 1.0, 0.0, 0.5, 0.5])
 _LIMIT = 8.0  # of standardised inputs
 _TILE = 128.0
 _GEMM = tuple(ROW_COLUMNS.index(f"log_gemm_{x}") for x in ("batch", "m", "n"))
@@ -58,7 +59,6 @@ class TableTensors:
     fused_launch: torch.Tensor
     count: torch.Tensor
     log_output: torch.Tensor
-    log_parameters: torch.Tensor
     kind: torch.Tensor
     matrix: torch.Tensor
     wide: torch.Tensor
@@ -85,7 +85,6 @@ class TableTensors:
             fused_launch=torch.from_numpy(table.fused_launch.astype(f32)),
             count=torch.from_numpy(table.count.astype(f32)),
             log_output=torch.from_numpy(table.log_output.astype(f32)),
-            log_parameters=torch.from_numpy(np.log2(table.parameter_bytes).astype(f32)),
             kind=torch.from_numpy(np.where(table.matrix, 0, 1).astype(np.int64)),
             matrix=torch.from_numpy(table.matrix),
             wide=torch.from_numpy(table.wide),
@@ -183,20 +182,39 @@ class NodeNetwork(nn.Module):
 
     def __init__(self, devices: int, *, wide: int = 96, narrow: int = 48) -> None:
         super().__init__()
+        self.devices = devices
         self.row = nn.Linear(len(ROW_COLUMNS), wide)
         self.rate = nn.Linear(RATE_COLUMNS, wide, bias=False)
         self.setting = nn.Linear(len(SETTING_COLUMNS), wide, bias=False)
+        self.fact = nn.Linear(len(DEVICE_FACTS), wide, bias=False)
         self.hidden = nn.Linear(wide, narrow)
         self.output = nn.Linear(narrow, 2)
         self.effect = nn.Parameter(torch.zeros(devices + 1, EFFECTS))
-        self.by_fact = nn.Parameter(torch.zeros(len(DEVICE_FACTS), EFFECTS))
+        # Of a device without records: fitted after training, see EffectFacts.
+        self.register_buffer("typical_effect", torch.zeros(EFFECTS))
+        self.register_buffer("by_fact", torch.zeros(len(DEVICE_FACTS), EFFECTS))
         self.by_setting = nn.Parameter(torch.zeros(len(SETTING_COLUMNS), EFFECTS))
         nn.init.normal_(self.output.weight, 0.0, 0.01)
         with torch.no_grad():
             self.output.bias[:] = torch.tensor([0.5, 1.0])
 
-    def row_times(self, t: TableTensors, batch: Batch, device: torch.Tensor) -> RowTimes:
-        """Return the time of every row of every step of a batch."""
+    typical_effect: torch.Tensor
+    by_fact: torch.Tensor
+
+    def row_times(
+        self, t: TableTensors, batch: Batch, device: torch.Tensor, *, blur: float = 0.0
+    ) -> RowTimes:
+        """Return the time of every row of every step of a batch.
+
+        Parameters
+        ----------
+        t : TableTensors
+        batch : Batch
+        device : Tensor of int64, shape (steps of the batch,)
+        blur : float
+            Standard deviation of the noise on what would give a device away (cores and caches);
+            for training alone. What is peculiar to a device then has to go into its effects.
+        """
         sketches = torch.from_numpy(batch.sketches)
         place = torch.from_numpy(batch.place)
         chosen = torch.from_numpy(batch.steps)
@@ -210,11 +228,22 @@ class NodeNetwork(nn.Module):
         row = rows[entry]
         fused = t.fused[chosen][step]
         launches = torch.where(fused, t.fused_launch[row], torch.ones(()))
-        rates, roofline = _rates(t, chosen[step], row, fused, launches)
+        if blur:
+            noise = blur * torch.randn(len(place), RATE_COLUMNS)
+            rates, roofline = _rates(t, chosen[step], row, fused, launches)
+            rates = rates + noise[step] * _BLURRED
+        else:
+            rates, roofline = _rates(t, chosen[step], row, fused, launches)
         settings = t.settings[chosen]
-        hidden = torch.relu(of_row[entry] + self.rate(rates) + self.setting(settings)[step])
+        facts = t.facts[chosen]
+        if blur:
+            facts = facts + blur * torch.randn(facts.shape)
+        whole = self.setting(settings) + self.fact(facts)
+        hidden = torch.relu(of_row[entry] + self.rate(rates) + whole[step])
         answer = self.output(torch.relu(self.hidden(hidden)))
-        effects = self.effect[device] + t.facts[chosen] @ self.by_fact + settings @ self.by_setting
+        unknown = (device >= self.devices)[:, None]
+        typical = self.typical_effect + t.facts[chosen] @ self.by_fact
+        effects = torch.where(unknown, typical, self.effect[device]) + settings @ self.by_setting
         kind = t.kind[row]
         work = roofline * torch.exp((answer[:, 0] + effects[step, kind]).clamp(-4.0, 7.0))
         launch = LAUNCH_S * torch.exp((answer[:, 1] + effects[step, 2]).clamp(-4.0, 6.0))
@@ -223,9 +252,11 @@ class NodeNetwork(nn.Module):
             step=step, row=row, work_s=work * count, launch_s=launch * launches * count, kind=kind
         )
 
-    def forward(self, t: TableTensors, batch: Batch, device: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, t: TableTensors, batch: Batch, device: torch.Tensor, *, blur: float = 0.0
+    ) -> torch.Tensor:
         """Return the logarithm of the time of every step of a batch."""
-        times = self.row_times(t, batch, device)
+        times = self.row_times(t, batch, device, blur=blur)
         total = torch.zeros(len(batch.steps))
         total = total.index_add_(0, times.step, times.work_s + times.launch_s)
         return torch.log(total.clamp_min(_TICK_S))
@@ -259,10 +290,11 @@ def _rates(
         (log_memory + 20.0) / 5.0,
         (torch.log2(roofline) + 17.0) / 5.0,
         (log_compute - log_memory) / 5.0,
-        torch.log2((traffic + 1.0) / peaks[:, 4]) / 5.0,
         (t.log_output[row] - torch.log2(peaks[:, 5]) - 10.0) / 5.0,
-        (t.log_parameters[row] - torch.log2(peaks[:, 4])) / 5.0,
         fused.float() * launches,
+        torch.where(
+            t.matrix[row], torch.log2(matrix / peaks[:, 5] / peaks[:, 6] / 1024.0), torch.zeros(())
+        ),
         torch.where(waves > 0, torch.log2(waves + 1e-3) / 5.0 + filled, torch.zeros(())),
     ]
     return torch.stack(columns, dim=1), roofline

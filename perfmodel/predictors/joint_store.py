@@ -1,0 +1,137 @@
+"""The joint predictor on disk: JSON for facts, safetensors for arrays, JSON boosters.
+
+::
+
+    joint.json                 mix, quantiles, devices, variances, labels
+    arrays.safetensors         cells and residuals of the memory, shapes of the graphs
+    member-<k>.net.*           weights and settings of a node network
+    member-<k>.boost.*         trees with golden rows
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from perfmodel.errors import DamagedArtifactError
+from perfmodel.predictors.checks import read_json
+from perfmodel.predictors.device_effect import DeviceEffect
+from perfmodel.predictors.job_memory import JobMemory
+from perfmodel.predictors.joint import JointPredictor, Member
+from perfmodel.predictors.joint_intervals import GroupQuantiles
+from perfmodel.predictors.node_net import NodeNet
+from perfmodel.predictors.novelty import Novelty
+from perfmodel.predictors.whole_boost import WholeBoost
+
+FACTS = "joint.json"
+ARRAYS = "arrays.safetensors"
+
+
+def save_joint(predictor: JointPredictor, folder: Path) -> None:
+    """Write a fitted predictor into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for k, member in enumerate(predictor.members_):
+        member.net.save(folder, f"member-{k}.net")
+        member.boost.save(folder, f"member-{k}.boost")
+    memory, novelty = predictor.memory_, predictor.novelty_
+    jobs = sorted(memory.cells_)
+    arrays = {
+        "cells": np.concatenate([memory.cells_[job][0] for job in jobs]).astype(np.int64),
+        "residuals": np.concatenate([memory.cells_[job][1] for job in jobs]).astype(np.float32),
+        "counts": np.array([len(memory.cells_[job][1]) for job in jobs], dtype=np.int64),
+        **{f"novelty_{name}": value for name, value in novelty.arrays().items()},
+    }
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    (folder / ARRAYS).write_bytes(save_arrays(plain))
+    facts = {
+        "settings": {
+            "seed": predictor.seed,
+            "folds": predictor.folds,
+            "epochs": predictor.epochs,
+            "rounds": predictor.rounds,
+            "coverage": predictor.coverage,
+        },
+        "members": len(predictor.members_),
+        "mix": [[list(regime), weight] for regime, weight in sorted(predictor.mix_.items())],
+        "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
+        "quantiles": predictor.quantiles_.to_list(),
+        "devices": list(predictor.devices_),
+        "device_prior": predictor.device_prior_.tolist(),
+        "effects": {
+            name: {"mean": e.mean.tolist(), "covariance": e.covariance.tolist()}
+            for name, e in sorted(predictor.effects_.items())
+        },
+        "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in jobs],
+        "job_variances": memory.variances_.tolist(),
+        "noise_variance": memory.noise_,
+        "labels": list(novelty.labels_),
+    }
+    text = json.dumps(facts, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    (folder / FACTS).write_text(text + "\n")
+
+
+def load_joint(folder: Path) -> JointPredictor:
+    """Read back what :func:`save_joint` wrote.
+
+    Raises
+    ------
+    DamagedArtifactError
+        A file that is missing, cannot be read or does not fit the others.
+    """
+    path = folder / FACTS
+    facts = read_json(path)
+    try:
+        arrays = load_arrays((folder / ARRAYS).read_bytes())
+        predictor = JointPredictor(**facts["settings"])
+        predictor.members_ = [
+            Member(
+                net=NodeNet.load(folder, f"member-{k}.net"),
+                boost=WholeBoost.load(folder, f"member-{k}.boost"),
+            )
+            for k in range(int(facts["members"]))
+        ]
+        predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
+        predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
+        predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])
+        predictor.devices_ = tuple(facts["devices"])
+        predictor.device_prior_ = np.array(facts["device_prior"], dtype=np.float64)
+        predictor.effects_ = {
+            str(name): DeviceEffect(mean=np.array(e["mean"]), covariance=np.array(e["covariance"]))
+            for name, e in facts["effects"].items()
+        }
+        predictor.memory_ = _memory(facts, arrays)
+        predictor.fold_of_job_ = {str(job): int(fold) for job, fold in facts["jobs"] if fold >= 0}
+        shapes = {
+            name.removeprefix("novelty_"): array
+            for name, array in arrays.items()
+            if name.startswith("novelty_")
+        }
+        predictor.novelty_ = Novelty.of(shapes, facts["labels"])
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+        raise DamagedArtifactError(
+            f"The joint predictor in {folder} cannot be read: {error}. Train the model again."
+        ) from error
+    return predictor
+
+
+def _memory(facts: dict[str, Any], arrays: dict[str, Any]) -> JobMemory:
+    counts = arrays["counts"]
+    jobs = [str(job) for job, _ in facts["jobs"]]
+    if len(jobs) != len(counts) or int(counts.sum()) != len(arrays["residuals"]):
+        raise ValueError("its jobs and cells do not fit together")
+    memory = JobMemory()
+    memory.variances_ = np.array(facts["job_variances"], dtype=np.float64)
+    memory.noise_ = float(facts["noise_variance"])
+    ends = np.cumsum(counts)
+    residuals = arrays["residuals"].astype(np.float64)
+    memory.cells_ = {
+        job: (arrays["cells"][end - n : end], residuals[end - n : end])
+        for job, end, n in zip(jobs, ends.tolist(), counts.tolist(), strict=True)
+    }
+    return memory
