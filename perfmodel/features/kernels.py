@@ -70,6 +70,7 @@ class KernelRoofline:
         does not fit into the cache.
     work : KernelWork
     peak_flops_per_s : ndarray
+    clock_hz : ndarray
     """
 
     compute_s: FloatArray
@@ -81,6 +82,7 @@ class KernelRoofline:
     floor_s: FloatArray
     work: KernelWork
     peak_flops_per_s: FloatArray
+    clock_hz: FloatArray
 
     @property
     def roofline_s(self) -> FloatArray:
@@ -120,6 +122,7 @@ def kernel_roofline(calls: KernelCalls) -> KernelRoofline:
         floor_s=np.maximum(work.least_flops / peak, beyond / bandwidth),
         work=work,
         peak_flops_per_s=peak,
+        clock_hz=clock,
     )
 
 

@@ -1,12 +1,14 @@
-"""Two laws by which a device stays below its peaks, with strengths learned over devices.
+"""Three laws that set devices apart, with strengths learned over devices.
 
+    launch  = overhead x (1.7 GHz / clock) ^ clock
     compute = FLOPs / peak x (1 + power x peak / watts)
     memory  = cached bytes / cache rate + other bytes x (1 / bandwidth + latency / cycles)
 
-Arithmetic costs energy, so the more FLOP/s a watt has to feed, the further the clock falls. And a
-multiprocessor has only so many bytes under way at a time, so the more bandwidth there is for each
-of its cycles, the smaller the part of it that is reached. ``power`` and ``latency`` are one number
-each for a group of operators: those that make devices most alike.
+What does not grow with a call is partly cycles, partly not. Arithmetic costs energy, so the more
+FLOP/s a watt has to feed, the further the clock falls. And a multiprocessor has only so many bytes
+under way at a time, so the more bandwidth there is for each of its cycles, the smaller the part of
+it that is reached. ``clock``, ``power`` and ``latency`` are one number each for a group of
+operators: those that make devices most alike.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from perfmodel.features.kernels import KernelRoofline
 #: 1/45 cycle a byte is some 32 kB under way for some 700 cycles.
 POWERS = (0.0, 0.09, 0.18, 0.36, 0.72, 1.5, 3.0, 6.0)
 LATENCIES = (0.0, 1 / 180, 1 / 90, 1 / 45, 1 / 25)
+CLOCKS = (0.0, 0.5, 1.0)
+#: Clock that overheads are stated at.
+CLOCK_HZ = 1.7e9
 
+#: Calls no longer than this times the shortest are taken for short.
+_SHORT = 3.0
 #: Calls on the clear side of the ridge point, and long against what does not grow.
 _CLEARLY = 4.0
 _LONG = 10.0
@@ -35,18 +42,25 @@ _WORTH = 0.97
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceLaw:
-    """Strengths of the two laws.
+    """Strengths of the three laws.
 
     Parameters
     ----------
+    clock : float
+        Power of the clock, in [0, 1].
     power : float
         Joule per TFLOP, >= 0.
     latency : float
         Cycles of a multiprocessor per byte, >= 0.
     """
 
+    clock: float = 0.0
     power: float = 0.0
     latency: float = 0.0
+
+    def launch_s(self, roofline: KernelRoofline, overhead_s: FloatArray) -> FloatArray:
+        """Return the part that does not grow, from what it is at :data:`CLOCK_HZ`."""
+        return overhead_s * (CLOCK_HZ / roofline.clock_hz) ** self.clock
 
     def compute_s(self, roofline: KernelRoofline) -> FloatArray:
         """Return the time of the arithmetic."""
@@ -81,7 +95,7 @@ def fit_law(
     """
     lasting = time_s > _LONG * overhead_s
     bound = lasting & (roofline.compute_s > _CLEARLY * roofline.warm_memory_s)
-    law = DeviceLaw()
+    law = DeviceLaw(clock=_clock(roofline, device, time_s, overhead_s))
     best = _spread(law.compute_s(roofline), time_s, device, bound)
     for power in POWERS[1:]:
         tried = replace(law, power=power)
@@ -96,6 +110,19 @@ def fit_law(
         if spread < _WORTH * best:
             best, law = spread, tried
     return law
+
+
+def _clock(
+    roofline: KernelRoofline, device: IntArray, time_s: FloatArray, overhead_s: FloatArray
+) -> float:
+    short = (time_s < _SHORT * overhead_s) & (roofline.roofline_s < overhead_s)
+    chosen, best = 0.0, np.inf
+    for clock in CLOCKS:
+        launch_s = DeviceLaw(clock=clock).launch_s(roofline, overhead_s)
+        spread = _spread(launch_s, time_s, device, short)
+        if spread < _WORTH * best:
+            chosen, best = clock, spread
+    return chosen
 
 
 def _spread(bound_s: FloatArray, time_s: FloatArray, device: IntArray, rows: np.ndarray) -> float:

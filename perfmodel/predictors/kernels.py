@@ -16,7 +16,7 @@ import gzip
 import tempfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, final
@@ -38,7 +38,7 @@ from perfmodel.features.kernels import (
 )
 from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.checks import finite, read_json, unfitted, write_json
-from perfmodel.predictors.kernel_law import DeviceLaw, fit_law
+from perfmodel.predictors.kernel_law import CLOCK_HZ, DeviceLaw, fit_law
 from perfmodel.predictors.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
 
 KERNEL_SETTINGS = BoosterSettings(
@@ -148,6 +148,11 @@ class KernelPredictor:
         ready = _prepare(calls)
         self.overheads_s_ = _overheads(ready, time_s)
         self.laws_ = self._fit_laws(ready, calls.device, time_s)
+        clock = np.array([self.laws_[group].clock for group in ready.group.tolist()])
+        # Overheads are stated at one clock.
+        self.overheads_s_ = _overheads(
+            ready, time_s * (ready.roofline.clock_hz / CLOCK_HZ) ** clock
+        )
         target = np.log(time_s / self._base(ready))
         self.boosters_, self.log_limits_ = {}, {}
         for group in np.unique(ready.group).tolist():
@@ -266,7 +271,7 @@ class KernelPredictor:
             "columns": {member: list(booster.columns) for member, booster in any_group.items()},
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "overheads_s": self.overheads_s_,
-            "laws": {group: [law.power, law.latency] for group, law in self.laws_.items()},
+            "laws": {group: asdict(law) for group, law in self.laws_.items()},
             "offsets": {
                 device: {group: [o.level, o.launch] for group, o in offsets.items()}
                 for device, offsets in self.offsets_.items()
@@ -300,8 +305,8 @@ class KernelPredictor:
             }
             predictor.overheads_s_ = _finite_values(state["overheads_s"], path)
             predictor.laws_ = {
-                str(g): DeviceLaw(power=finite(p, path, low=0), latency=finite(c, path, low=0))
-                for g, (p, c) in state["laws"].items()
+                str(group): DeviceLaw(**_finite_values(law, path))
+                for group, law in state["laws"].items()
             }
             predictor.offsets_ = MappingProxyType(
                 {str(d): _stored_offsets(o, path) for d, o in state["offsets"].items()}
@@ -321,7 +326,8 @@ class KernelPredictor:
 
     def _base(self, ready: _Prepared) -> FloatArray:
         """``overhead + roofline`` of each call; what the trees multiply."""
-        return self._overhead(ready) + self._roofline(ready)
+        launch_s, longer_s = self._by_law(ready)
+        return launch_s + longer_s
 
     def _overhead(self, ready: _Prepared) -> FloatArray:
         words = np.char.add(np.char.add(ready.group, " "), ready.framework)
@@ -329,12 +335,15 @@ class KernelPredictor:
         whole = {key: self.overheads_s_.get(key.split(" ")[0], _UNSEEN_OVERHEAD_S) for key in keys}
         return np.array([self.overheads_s_.get(key, whole[key]) for key in keys])[place]
 
-    def _roofline(self, ready: _Prepared) -> FloatArray:
-        times = np.zeros(len(ready.group))
+    def _by_law(self, ready: _Prepared) -> tuple[FloatArray, FloatArray]:
+        """Return the part that does not grow and the roofline of each call."""
+        launch_s, longer_s = self._overhead(ready), np.zeros(len(ready.group))
         for group in ready.group_names:
-            rows = ready.group == group
-            times[rows] = self.laws_.get(group, DeviceLaw()).time_s(ready.roofline)[rows]
-        return times
+            rows = np.flatnonzero(ready.group == group)
+            law, own = self.laws_.get(group, DeviceLaw()), ready.roofline.take(rows)
+            launch_s[rows] = law.launch_s(own, launch_s[rows])
+            longer_s[rows] = law.time_s(own)
+        return launch_s, longer_s
 
     def _fit_laws(
         self, ready: _Prepared, device: IntArray, time_s: FloatArray
@@ -349,7 +358,8 @@ class KernelPredictor:
         return found
 
     def _launch_share(self, ready: _Prepared) -> FloatArray:
-        return 1.0 - self._roofline(ready) / self._base(ready)
+        launch_s, longer_s = self._by_law(ready)
+        return launch_s / (launch_s + longer_s)
 
     def _offset(self, calls: KernelCalls, ready: _Prepared) -> FloatArray:
         offset = np.zeros(len(calls))
