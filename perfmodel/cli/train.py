@@ -10,10 +10,7 @@ import click
 from perfmodel.cli.options import members_option, models_option, output_options
 
 if TYPE_CHECKING:
-    from perfmodel.predictors.base import Sample
-
-#: Published steps of each device and setting that are captured: enough for some constants.
-PER_SETTING = 150
+    from perfmodel.features.step import StepSample
 
 
 @click.command()
@@ -26,10 +23,14 @@ PER_SETTING = 150
 )
 @click.option("--name", default="default", show_default=True, help="Name of the trained model.")
 @click.option(
-    "--timm",
+    "--data",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Folder of published timm benchmark tables; the answers for devices without "
-    "measurements of their own learn from it too.",
+    envvar="PERFMODEL_DATA",
+    help="Folder of public measurements; the predictor for all devices learns from them. "
+    "[env: PERFMODEL_DATA]",
+)
+@click.option(
+    "--workers", type=int, default=2, show_default=True, help="Processes that capture graphs."
 )
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
@@ -39,7 +40,8 @@ PER_SETTING = 150
 def command(
     profiles: Path,
     name: str,
-    timm: Path | None,
+    data: Path | None,
+    workers: int,
     members: tuple[str, ...],
     device: str | None,
     seed: int,
@@ -64,7 +66,7 @@ def command(
         members=chosen,
         seed=seed,
         progress=_tell,
-        published=_published(timm) if timm else (),
+        corpus=_corpus(data, profiles, workers) if data else (),
     )
     if as_json:
         from perfmodel.cli.output import print_json
@@ -85,15 +87,15 @@ def command(
         click.echo(f"Note: {number} ({note}).")
 
 
-def _published(folder: Path) -> tuple[Sample, ...]:
-    from perfmodel.importers.timm import read_timm
-    from perfmodel.training.published import choose_steps, published_samples
+def _corpus(data: Path, profiles: Path, workers: int) -> tuple[StepSample, ...]:
+    from perfmodel.training.arena.data import load_data
 
-    imported = read_timm(folder)
-    for row in imported.rejected:
-        _tell(f"Left out: {row.file} line {row.line}: {row.reason}.")
-    chosen = choose_steps(imported.steps, PER_SETTING)
-    return published_samples(chosen, progress=_tell).samples
+    found = load_data(data, profiles=profiles, workers=workers, progress=_tell)
+    for name, number in found.rejected.items():
+        _tell(f"{number} rows of {name} were not understood; perfmodel import {name} lists them.")
+    for reason, number in found.dropped.items():
+        _tell(f"Left out: {number} published steps ({reason}).")
+    return found.samples
 
 
 def _tell(line: str) -> None:

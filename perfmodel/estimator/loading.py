@@ -21,7 +21,7 @@ DEFAULT_NAME = "default"
 
 _SHOWN = (
     "scores", "data", "created_at", "devices", "licence", "libraries", "members", "weights",
-    "typical_efficiency",
+    "joint",
 )  # fmt: skip
 
 

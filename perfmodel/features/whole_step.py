@@ -1,5 +1,8 @@
 """One row of named columns per step: totals, shares and means over the rows of its sketch.
 
+A device enters through the roofline times alone: trees that are told its rates learn which device
+it is, and nothing about the next one.
+
 Totals are logarithms and everything else shares of the roofline time, so that a deeper network
 of the same make lies near its relatives.
 """
@@ -10,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.nodes import OP_CLASSES
-from perfmodel.features.step_table import DEVICE_FACTS, ROW_COLUMNS, SETTING_COLUMNS, StepTable
+from perfmodel.features.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTable
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -40,7 +43,7 @@ _PEAKS = (
     "clock",
 )
 _TICK_S = 1e-12
-#: What a call costs besides its work in the reference time of :func:`reference_log_s`, seconds.
+#: What a call costs besides its work in the reference time, seconds.
 _LAUNCH_S = 3e-6
 
 WHOLE_COLUMNS: tuple[str, ...] = (
@@ -53,8 +56,6 @@ WHOLE_COLUMNS: tuple[str, ...] = (
     *(f"traffic_below_{ratio}_caches" for ratio in _CACHE_RATIOS),
     *(f"nodes_below_{limit}_s" for limit in _SHORT_S),
     *SETTING_COLUMNS,
-    *(f"log_{name}" for name in _PEAKS),
-    *DEVICE_FACTS,
 )  # fmt: skip
 #: Columns that say what a network is made of, device and settings aside.
 SHAPE_COLUMNS = tuple(
@@ -66,20 +67,21 @@ _BLOCK = 512
 
 
 def whole_rows(table: StepTable) -> tuple[npt.NDArray[np.float32], FloatArray]:
-    """Return the columns of every step of a table, and its reference time.
+    """Return the columns of every step of a table, and its reference times.
 
     Returns
     -------
     rows : ndarray of float32, shape (steps, len(WHOLE_COLUMNS))
-    reference_log_s : ndarray, shape (steps,)
-        Logarithm of the roofline time plus the calls: what trees learn a ratio to.
+    reference_s : ndarray, shape (steps, 3)
+        Roofline time of the contractions and of all other work, and the time of the calls: what
+        trees learn a ratio to.
     """
     blocks = [
         _block(table, np.arange(begin, min(begin + _BLOCK, len(table.devices))))
         for begin in range(0, len(table.devices), _BLOCK)
     ]
     if not blocks:
-        return np.zeros((0, len(WHOLE_COLUMNS)), dtype=np.float32), np.zeros(0)
+        return np.zeros((0, len(WHOLE_COLUMNS)), dtype=np.float32), np.zeros((0, 3))
     return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
 
 
@@ -120,10 +122,14 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
         *(total(np.where(caches < ratio, time, 0.0)) / whole for ratio in _CACHE_RATIOS),
         *(total(np.where(alone < limit, count, 0.0)) / nodes for limit in _SHORT_S),
         *table.settings[steps].T,
-        *np.log2(peaks).T,
-        *table.facts[steps].T,
     ]
-    return np.stack(columns, axis=1).astype(np.float32), np.log(whole + _LAUNCH_S * total(calls))
+    matrix = table.matrix[row]
+    reference = [
+        total(np.where(matrix, time, 0.0)),
+        total(np.where(matrix, 0.0, time)),
+        _LAUNCH_S * total(calls),
+    ]
+    return np.stack(columns, axis=1).astype(np.float32), np.stack(reference, axis=1)
 
 
 def _work(

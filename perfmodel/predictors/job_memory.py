@@ -31,6 +31,8 @@ IntArray = npt.NDArray[np.int64]
 MATCHES = ("device", "mode", "compiler", "layout", "software", "precision", "batch", "all")
 
 _PAIRS_PER_JOB = 120
+#: Standardised residuals beyond this do not say how much cells share.
+_CLIP = 4.0
 #: PyTorch versions between which kernels changed much.
 _ERAS = (1.95, 2.75)
 
@@ -109,7 +111,7 @@ class JobMemory:
         order = np.argsort(names, kind="stable")
         first = np.flatnonzero(np.r_[True, names[order][1:] != names[order][:-1]])
         groups = np.split(order, first[1:])
-        clipped = np.clip(residuals, *np.quantile(residuals, [0.005, 0.995]))
+        clipped = np.clip(residuals, -_CLIP, _CLIP)
         self.variances_, total = _fit_variances(groups, cells, clipped)
         self.noise_ = max(total - float(self.variances_.sum()), 0.05 * total, 1e-5)
         self.cells_ = {str(names[group[0]]): (cells[group], residuals[group]) for group in groups}

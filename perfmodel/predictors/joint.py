@@ -29,6 +29,7 @@ from perfmodel.features.sketch import architecture_key
 from perfmodel.features.step import Step, StepSample
 from perfmodel.features.step_table import SETTING_COLUMNS, StepTable, step_table
 from perfmodel.features.whole_step import whole_rows
+from perfmodel.graph.workload import Workload
 from perfmodel.predictors.device_effect import DeviceEffect
 from perfmodel.predictors.folds import family_fold
 from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
@@ -43,10 +44,15 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Report = Callable[[str], None]
 
-_MIX_STEPS = np.linspace(0.0, 1.0, 11)
+#: Weights of the network that are tried; neither side is ever silent.
+_MIX_STEPS = np.linspace(0.2, 0.8, 7)
+#: Logarithmic error beyond which a step says nothing about the mix.
+_FAR_OFF = 0.5
+#: Variance that all effects of a device share, beyond the facts: its clocks, its host.
+_COMMON_VARIANCE = 0.1**2
 _FEWEST_ROWS = 200
 #: A device with this many samples has weight 1; others grow and shrink by a power of the ratio.
-_TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
+_TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.5, (0.3, 8.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,9 @@ class _Raw:
 class JointPredictor:
     """Learns from measured steps of many devices; answers any step on any device.
 
+    After :meth:`fit`, ``residuals_`` holds log(measured / predicted) of every sample by members
+    that had not seen its family, and ``regimes_`` the regime of each.
+
     Parameters
     ----------
     seed : int
@@ -89,7 +98,7 @@ class JointPredictor:
         *,
         seed: int = 0,
         folds: int = 3,
-        epochs: int = 8,
+        epochs: int = 10,
         rounds: int = 500,
         coverage: float = 0.9,
         workers: int = 1,
@@ -138,6 +147,7 @@ class JointPredictor:
             residuals / scale,
             table.sketch_of,
         )
+        self.residuals_, self.regimes_ = residuals, _regimes(table)
         self._learn_devices(table)
         self._calibrate(table, rows, residuals / scale, jobs)
         return self
@@ -155,8 +165,9 @@ class JointPredictor:
             steps = np.flatnonzero(fold != k)
             settings = NodeNetSettings(seed=self.seed + k, epochs=self.epochs)
             net = NodeNet(settings).fit(table, logs, weights, steps, report=self.report)
+            on_device = _on_device(net, table, reference)
             boost = WholeBoost(seed=self.seed + k, rounds=self.rounds).fit(
-                rows[steps], reference[steps], logs[steps], weights[steps]
+                rows[steps], on_device[steps], logs[steps], weights[steps]
             )
             if self.report is not None:
                 self.report(f"fitted member {k + 1} of {self.folds}")
@@ -176,7 +187,8 @@ class JointPredictor:
         for k, member in enumerate(self.members_):
             own = np.flatnonzero(fold == k)
             net[own], shares[own] = member.net.log_times(table, own)
-            boost[own] = member.boost.log_times(rows[own], reference[own])
+            on_device = _on_device(member.net, table, reference)
+            boost[own] = member.boost.log_times(rows[own], on_device[own])
         return net, boost, shares
 
     def _learn_devices(self, table: StepTable) -> None:
@@ -234,7 +246,7 @@ class JointPredictor:
         mixed, shares = [], []
         for member in self.members_:
             net, share = member.net.log_times(table)
-            boost = member.boost.log_times(rows, reference)
+            boost = member.boost.log_times(rows, _on_device(member.net, table, reference))
             mixed.append(weight * net + (1.0 - weight) * boost)
             shares.append(share)
         return _Raw(
@@ -256,8 +268,10 @@ class JointPredictor:
         log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
+        probed = step.accelerator.name in self.effects_
         rung = Rung.of(recalled.cells, known_device)
-        half = self.quantiles_.at(rung, group) * float(np.sqrt(variance)) * float(raw.scale[i])
+        quantile, pooled = self.quantiles_.at(rung, group)
+        half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
         shift, spread = self._device(step.accelerator.name, raw.shares[i : i + 1])
         half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
         time_s = float(np.exp(log_time + shift))
@@ -267,10 +281,11 @@ class JointPredictor:
             low_s=time_s * float(np.exp(-half)),
             high_s=time_s * float(np.exp(half)),
             coverage=self.coverage,
-            basis=_basis(recalled, known_device, outside, step.accelerator.name in self.effects_),
+            basis=_basis(recalled, known_device, outside, probed),
             out_of_distribution=bool(outside),
             nearest=(nearest,),
             model_version="",
+            warnings=_warnings(step, known_device, probed, pooled),
         )
 
     def _with_memory(self, step: Step, mixed: FloatArray, scale: float) -> tuple[float, Recalled]:
@@ -287,9 +302,17 @@ class JointPredictor:
         if effect is None:
             if device in self.devices_:
                 return 0.0, 0.0
-            effect = DeviceEffect.unknown(self.device_prior_)
+            effect = self._unknown_device()
         mean, variance = effect.at(shares)
         return float(mean[0]), float(variance[0])
+
+    def node_times(self, workload: Workload) -> FloatArray:
+        """Return the time of every node of a workload, seconds, shape (nodes,); views take none."""
+        step = Step.of(workload)
+        table = step_table([step])
+        rows = np.mean([member.net.row_times(table) for member in self.members_], axis=0)
+        each = np.append(rows / step.sketch.count, 0.0)
+        return np.asarray(each[step.sketch.class_of_node], dtype=np.float64)
 
     # -- a few records of a device ------------------------------------------------------------
 
@@ -317,9 +340,12 @@ class JointPredictor:
             noise[i] = recalled.variance * raw.scale[i] ** 2
         known = self.effects_.get(device)
         if known is None:
-            prior = self.device_prior_ * (0.05 if device in self.devices_ else 1.0)
-            known = DeviceEffect.unknown(prior)
+            known = self._unknown_device(0.05 if device in self.devices_ else 1.0)
         return known.given(raw.shares, logs, noise)
+
+    def _unknown_device(self, share: float = 1.0) -> DeviceEffect:
+        own = np.diag(self.device_prior_) + _COMMON_VARIANCE
+        return DeviceEffect(mean=np.zeros(len(own)), covariance=share * own)
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
         """Return the shares that the residual of a device is linear in, shape (steps, 3)."""
@@ -330,6 +356,11 @@ class JointPredictor:
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains."""
         return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
+
+
+def _on_device(net: NodeNet, table: StepTable, reference_s: FloatArray) -> FloatArray:
+    """Logarithm of the reference time under the effects that the network gives the device."""
+    return np.asarray(np.log((reference_s * np.exp(net.effects(table))).sum(axis=1)))
 
 
 def _balanced(samples: Sequence[StepSample]) -> FloatArray:
@@ -379,7 +410,7 @@ def _fit_mix(
     def best(chosen: npt.NDArray[np.bool_]) -> float:
         losses = [
             np.average(
-                np.abs(np.expm1(np.clip((a * net + (1 - a) * boost - logs)[chosen], -2, 2))),
+                np.minimum(np.abs(a * net + (1 - a) * boost - logs)[chosen], _FAR_OFF),
                 weights=weights[chosen],
             )
             for a in _MIX_STEPS
@@ -415,6 +446,21 @@ def _of_regime(
     values: dict[tuple[str, ...], float], regimes: Sequence[tuple[str, ...]]
 ) -> FloatArray:
     return np.array([values.get(regime, values[()]) for regime in regimes])
+
+
+def _warnings(step: Step, known_device: bool, probed: bool, pooled: bool) -> tuple[str, ...]:
+    found = []
+    if not known_device and not probed:
+        found.append(
+            f"No step was ever measured on {step.accelerator.name}: the answer rests on its "
+            "specification and on other devices."
+        )
+    if pooled:
+        found.append(
+            "Too few measurements of this mode and compiler on this kind of device to calibrate "
+            "an interval of their own; it is that of all together."
+        )
+    return tuple(found)
 
 
 def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:

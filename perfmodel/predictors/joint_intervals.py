@@ -72,13 +72,20 @@ class GroupQuantiles:
                         found[(rung.value, *label)] = conformal_quantile(own, coverage)
         return cls(values=found)
 
-    def at(self, rung: Rung, group: tuple[str, ...]) -> float:
-        """Return the quantile of the smallest group that has one."""
+    def at(self, rung: Rung, group: tuple[str, ...]) -> tuple[float, bool]:
+        """Return the quantile of the smallest group that has one.
+
+        Returns
+        -------
+        quantile : float
+        pooled : bool
+            Nothing of the same kind, mode and compiler was enough: it is that of more.
+        """
         for depth in range(5):
             value = self.values.get((rung.value, *_around(group, depth)))
             if value is not None:
-                return value
-        return 2.0
+                return value, depth > 1
+        return 2.0, True
 
     def to_list(self) -> list[Any]:
         """Return JSON values."""

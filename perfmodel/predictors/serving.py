@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from perfmodel.errors import (
     InvalidInputError,
     MissingExtraError,
 )
+from perfmodel.features.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.base import FloatArray, Predictor
 from perfmodel.predictors.checks import finite, not_below_bound, read_json, scaled_to
@@ -35,6 +36,12 @@ from perfmodel.predictors.stacking import mix
 from perfmodel.store.artifacts import Artifact, read_artifact
 from perfmodel.types import Basis
 
+if TYPE_CHECKING:
+    from perfmodel.predictors.joint import JointPredictor
+
+#: Kinds of device that the joint predictor has learned about.
+JOINT_KINDS = ("gpu", "cpu")
+
 #: Answers that are remembered, by workload.
 _REMEMBERED = 65_536
 #: Relative half-width of the interval around a measured time without a recorded spread.
@@ -43,6 +50,7 @@ _LEAST_MEASURED_SPREAD = 0.02
 SERVING = "serving.json"
 MEASURED = "measured.json"
 FALLBACK = "efficiency"
+JOINT = "joint"
 MEMBERS = "members"
 
 
@@ -145,6 +153,7 @@ class ServingModel:
         distance: TrainingDistance,
         fallback: EfficiencyPredictor,
         measured: Mapping[str, tuple[float, float]],
+        joint: JointPredictor | None = None,
     ) -> None:
         self.version = version
         self.manifest = manifest
@@ -158,6 +167,7 @@ class ServingModel:
         self._distance = distance
         self._fallback = fallback
         self._measured = measured
+        self._joint = joint
         self._remembered: OrderedDict[tuple[Any, ...], Prediction] = OrderedDict()
 
     @classmethod
@@ -187,6 +197,7 @@ class ServingModel:
         state = read_json(path)
         weights = read_weights(state.get("weights"), path)
         members, absent = _load_members(artifact, weights, without)
+        joint = _load_joint(artifact, absent, without)
         if not members:
             reasons = "; ".join(f"{m}: {reason}" for m, reason in absent.items())
             raise DamagedArtifactError(f"No member of {artifact.name} can answer ({reasons}).")
@@ -201,6 +212,7 @@ class ServingModel:
             distance=TrainingDistance.from_dict(state.get("distance"), path),
             fallback=EfficiencyPredictor.load(artifact.folder / FALLBACK),
             measured=_read_measured(artifact.folder / MEASURED),
+            joint=joint,
         )
 
     @property
@@ -245,9 +257,14 @@ class ServingModel:
     def _answer(self, workloads: list[Workload], node_times: bool) -> list[Prediction]:
         known = [self._as_measured(workload) for workload in workloads]
         results: list[Prediction | None] = [None] * len(known)
-        learned = [i for i, w in enumerate(known) if w.accelerator.name in self.devices]
-        other = [i for i, w in enumerate(known) if w.accelerator.name not in self.devices]
-        for positions, answer in ((learned, self._learned), (other, self._analytical)):
+        places: dict[str, list[int]] = {"own": [], "joint": [], "analytical": []}
+        for i, workload in enumerate(known):
+            places[self._who_answers(workload)].append(i)
+        for positions, answer in (
+            (places["own"], self._learned),
+            (places["joint"], self._jointly),
+            (places["analytical"], self._analytical),
+        ):
             chosen = [known[i] for i in positions]
             if chosen:
                 for position, prediction in zip(positions, answer(chosen), strict=True):
@@ -256,6 +273,18 @@ class ServingModel:
         if node_times:
             return [self._with_nodes(p, w) for p, w in zip(found, known, strict=True)]
         return found
+
+    def _who_answers(self, workload: Workload) -> str:
+        if workload.accelerator.name in self.devices:
+            return "own"
+        if self._joint is not None and workload.accelerator.kind in JOINT_KINDS:
+            return "joint"
+        return "analytical"
+
+    def _jointly(self, workloads: list[Workload]) -> list[Prediction]:
+        assert self._joint is not None
+        found = self._joint.predict([Step.of(workload) for workload in workloads])
+        return [replace(prediction, model_version=self.version) for prediction in found]
 
     def _as_measured(self, workload: Workload) -> Workload:
         """Put the device as it was at training time in the place of its namesake."""
@@ -351,6 +380,9 @@ class ServingModel:
         if workload.accelerator.name in self.devices:
             by_weight = sorted(self._members, key=lambda m: -self._weights[m])
             predictors = [self._members[m] for m in by_weight] + predictors
+        elif self._who_answers(workload) == "joint" and self._joint is not None:
+            scaled = scaled_to(self._joint.node_times(workload), prediction.time_s)
+            return replace(prediction, node_times_s=tuple(scaled.tolist()))
         for predictor in predictors:
             times = predictor.predict_nodes(workload)
             if times is not None and times.sum() > 0:
@@ -370,6 +402,7 @@ def _key(workload: Workload) -> tuple[Any, ...]:
         workload.memory_format,
         workload.compiler,
         workload.threads,
+        tuple(sorted(workload.software.items())),
         spec.name,
         spec.bandwidth_bytes_per_s,
         spec.cache_bytes,
@@ -403,6 +436,28 @@ def _load_members(
             continue
         members[member] = predictor
     return members, absent
+
+
+def _load_joint(
+    artifact: Artifact, absent: dict[str, str], without: Collection[str]
+) -> JointPredictor | None:
+    """Load the predictor for all devices, where the artefact has one that is sound."""
+    if JOINT not in artifact.manifest:
+        return None
+    if JOINT in without:
+        absent[JOINT] = "left out on request"
+        return None
+    try:
+        artifact.check(f"{JOINT}/")
+        # Imported here: it needs torch.
+        from perfmodel.predictors.joint_store import load_joint
+
+        return load_joint(artifact.folder / JOINT)
+    except ImportError as error:
+        absent[JOINT] = f"{error.name or error} is not installed; install perfmodel[train]"
+    except DamagedArtifactError as error:
+        absent[JOINT] = error.message
+    return None
 
 
 def _read_devices(stored: Any, path: Path) -> dict[str, AcceleratorSpec]:

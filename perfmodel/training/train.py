@@ -13,6 +13,7 @@ import numpy as np
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.features.roofline import NODE_COLUMNS
+from perfmodel.features.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
 from perfmodel.predictors.base import FloatArray, Predictor, Sample
 from perfmodel.predictors.checks import check_samples, write_json
@@ -20,10 +21,14 @@ from perfmodel.predictors.distance import TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_folds
+from perfmodel.predictors.joint import JointPredictor
+from perfmodel.predictors.joint_store import save_joint
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.predictors.serving import FALLBACK, MEASURED, MEMBERS, SERVING, HeldOut
+from perfmodel.predictors.serving import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING, HeldOut
 from perfmodel.predictors.stacking import fit_weights, mix
 from perfmodel.store.artifacts import write_artifact
+from perfmodel.training.joint_facts import joint_facts
+from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.samples import data_digest
 from perfmodel.training.scores import score
 from perfmodel.training.splits import FOLDS
@@ -41,7 +46,8 @@ def train(
     folds: int = FOLDS,
     coverage: float = 0.9,
     progress: Progress | None = None,
-    published: Sequence[Sample] = (),
+    corpus: Sequence[StepSample] = (),
+    joint_settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """Train an ensemble and write it as a new version of a model.
 
@@ -63,9 +69,12 @@ def train(
         Coverage of the intervals, in (0, 1).
     progress : callable or None
         Receives one line per finished fit.
-    published : sequence of Sample
-        Steps that others measured on further devices. The typical efficiencies that answer for
-        devices without measurements of their own learn from them too.
+    corpus : sequence of StepSample
+        Steps of any devices. The joint predictor learns from them and answers for every device
+        that ``samples`` do not hold; without them such devices are answered from typical
+        efficiencies.
+    joint_settings : mapping or None
+        Settings of :class:`~perfmodel.predictors.joint.JointPredictor`; its own by default.
 
     Returns
     -------
@@ -84,8 +93,7 @@ def train(
         samples, family_folds(samples, folds), lambda m: new_predictor(m, seed=seed), progress
     )
     answers = {member: cross.out_of_fold(member) for member in members}
-    typical = [*samples, *published]
-    held_out = _held_out(samples, answers, coverage, unseen_device_residuals(typical, folds))
+    held_out = _held_out(samples, answers, coverage, unseen_device_residuals(samples, folds))
     stacked = np.stack(list(answers.values()), axis=1)
     sample_weights = np.array([sample.weight for sample in samples])
     weights = fit_weights(stacked, held_out.times_s, sample_weights)
@@ -95,12 +103,15 @@ def train(
         if progress is not None:
             progress(f"fitted {member} on all {len(samples)} samples")
     by_member = dict(zip(members, weights.tolist(), strict=True))
-    fallback = EfficiencyPredictor().fit(typical)
-    files, facts = _files(samples, fitted, by_member, held_out, fallback)
+    fallback = EfficiencyPredictor().fit(samples)
+    joint = _joint(corpus, seed, joint_settings or {}, progress) if corpus else None
+    files, facts = _files(samples, fitted, by_member, held_out, fallback, joint)
     scores = {m: score(samples, a).to_dict() for m, a in answers.items()}
     scores["ensemble"] = score(samples, mix(stacked, weights)).to_dict()
     manifest = _manifest(samples, name, seed, facts, by_member, scores)
-    manifest["typical_efficiency"] = _typical_facts(typical, held_out.unseen)
+    if joint is not None:
+        manifest["joint"] = joint_facts(joint, corpus)
+    files[CARD] = model_card(manifest).encode()
     return write_artifact(_version_folder(out / name, manifest), files, manifest)
 
 
@@ -154,6 +165,7 @@ def _files(
     weights: Mapping[str, float],
     held_out: HeldOut,
     fallback: Predictor,
+    joint: JointPredictor | None,
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Write everything into a temporary folder and read it back as bytes."""
     specs = {s.workload.accelerator.name: s.workload.accelerator for s in samples}
@@ -161,6 +173,8 @@ def _files(
         folder = Path(temporary)
         facts = {m: dict(p.save(folder / MEMBERS / m)) for m, p in fitted.items()}
         fallback.save(folder / FALLBACK)
+        if joint is not None:
+            save_joint(joint, folder / JOINT)
         serving = {
             "weights": dict(weights),
             "devices": [spec_to_dict(spec) for _, spec in sorted(specs.items())],
@@ -208,19 +222,16 @@ def _manifest(
     }
 
 
-def _typical_facts(samples: Sequence[Sample], unseen: FloatArray) -> dict[str, Any]:
-    """Say what the answers for unseen devices rest on and how far they were off."""
-    error = np.abs(np.expm1(unseen))
-    return {
-        "samples": len(samples),
-        "devices": sorted({sample.workload.accelerator.name for sample in samples}),
-        "data_digest": data_digest(samples),
-        "unseen_device_and_family": {
-            "samples": len(unseen),
-            "mape": float(error.mean()) if len(unseen) else None,
-            "median_ape": float(np.median(error)) if len(unseen) else None,
-        },
-    }
+def _joint(
+    corpus: Sequence[StepSample],
+    seed: int,
+    settings: Mapping[str, Any],
+    progress: Progress | None,
+) -> JointPredictor:
+    predictor = JointPredictor(seed=seed, report=progress, **settings).fit(corpus)
+    if progress is not None:
+        progress(f"fitted the joint predictor on {len(corpus)} steps")
+    return predictor
 
 
 def _library_versions() -> dict[str, str]:

@@ -1,0 +1,98 @@
+"""The card of a model: what it learned from, how good it is, where it ends; from its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CARD = "CARD.md"
+
+_LIMITS = """\
+- Times of one step on one accelerator in steady state; no data loading, no first steps.
+- A device without records is answered from its specification and the devices that resemble it;
+  the interval says how far such answers were off. Accelerators other than GPUs and CPUs are
+  answered from the roofline.
+- Public tables name versions of PyTorch and CUDA, not of drivers; clocks and power limits of the
+  measured cards are not known.
+- The timm tables of PyTorch 2.9 measured reparameterisable models (RepVGG, MobileOne, FastViT,
+  ...) after reparameterisation; such models are answered accordingly for that version only where
+  the tables hold them.
+"""
+
+
+def model_card(manifest: Mapping[str, Any]) -> str:
+    """Return the card of a model as Markdown.
+
+    Parameters
+    ----------
+    manifest : mapping
+        What training wrote about the model.
+    """
+    lines = [
+        f"# {manifest['name']}",
+        "",
+        "This file is written by training; edit the code, not the file.",
+        "",
+        f"Trained at {manifest['created_at']}, seed {manifest['seed']}, licence of the artefact "
+        f"{manifest['licence']}.",
+        "",
+        *_own_part(manifest),
+        *_joint_part(manifest.get("joint")),
+        "## Limits",
+        "",
+        _LIMITS,
+    ]
+    return "\n".join(lines)
+
+
+def _own_part(manifest: Mapping[str, Any]) -> list[str]:
+    data = manifest["data"]
+    scores = manifest["scores"]["predictors"]
+    rows = [
+        f"| {name} | {_percent(score.get('mape'))} | {_percent(score.get('median_ape'))} |"
+        for name, score in sorted(scores.items())
+    ]
+    return [
+        "## Devices profiled by this project",
+        "",
+        f"{', '.join(manifest['devices'])}: {data['samples']} workloads of {data['models']} "
+        f"models, data digest `{data['digest'][:16]}`.",
+        "",
+        f"Errors on the split {manifest['scores']['split']}:",
+        "",
+        "| predictor | MAPE | median |",
+        "|---|---:|---:|",
+        *rows,
+        "",
+    ]
+
+
+def _joint_part(joint: Mapping[str, Any] | None) -> list[str]:
+    if joint is None:
+        return []
+    sources = ", ".join(f"{name} ({count})" for name, count in joint["sources"].items())
+    devices = ", ".join(f"{name} ({count})" for name, count in joint["devices"].items())
+    regimes = [
+        f"| {regime} | {s['samples']} | {_percent(s['mape'])} | {_percent(s['median_ape'])} |"
+        for regime, s in joint["scores"]["regimes"].items()
+    ]
+    return [
+        "## All other devices: the joint predictor",
+        "",
+        f"{joint['samples']} steps of {joint['families']} families from {sources}; data digest "
+        f"`{joint['data_digest'][:16]}`.",
+        "",
+        f"Devices with records: {devices}.",
+        "",
+        "Errors of members that had not seen the family (what is known of the job itself not "
+        "used):",
+        "",
+        "| regime | steps | MAPE | median |",
+        "|---|---:|---:|---:|",
+        *regimes,
+        "",
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
