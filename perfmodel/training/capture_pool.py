@@ -19,6 +19,8 @@ from perfmodel.profilers.wire import job_to_dict
 
 #: A capture takes 0.1 to 5 s; one that takes this long hangs.
 _MOST_SECONDS = 600.0
+#: Jobs of one model that a worker takes at a time.
+_MOST_AT_ONCE = 8
 
 Progress = Callable[[str], None]
 
@@ -44,7 +46,8 @@ class CaptureFailure:
 class CapturePool:
     """Worker processes that put sketches into a folder.
 
-    Jobs of one model go to one worker, one after the other: building the model is then warm.
+    Jobs of one model go to one worker, a few at a time: its code is then loaded, and a model that
+    takes long does not keep one worker busy after all others have finished.
 
     Parameters
     ----------
@@ -79,11 +82,12 @@ class CapturePool:
             groups.setdefault(job.label, []).append(key)
         todo: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
         for keys in groups.values():
-            todo.put(keys)
+            for start in range(0, len(keys), _MOST_AT_ONCE):
+                todo.put(keys[start : start + _MOST_AT_ONCE])
         run = _Run(dict(jobs), todo, self.progress)
         threads = [
             threading.Thread(target=run.work, args=(_Worker(self.folder),), daemon=True)
-            for _ in range(min(self.workers, len(groups)))
+            for _ in range(min(self.workers, todo.qsize()))
         ]
         for thread in threads:
             thread.start()

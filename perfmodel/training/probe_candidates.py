@@ -18,7 +18,11 @@ from perfmodel.training.arena.contract import ProbeChooser, Progress
 from perfmodel.training.capture_key import capture_key
 from perfmodel.training.corpus import kept_sketches
 from perfmodel.training.device_shares import DeviceShares
-from perfmodel.training.probe_plan import expected_variance, probe_noise, probe_order
+from perfmodel.training.probe_plan import (
+    expected_variance,
+    noise_with_misfit,
+    probe_order,
+)
 from perfmodel.types import Mode, Precision
 
 #: One model of each kind of architecture that images are classified with, and language models.
@@ -146,13 +150,13 @@ def plan_probes(
         )
     steps = [step for _, step in fitting]
     features = np.asarray(chooser.device_features(steps))
-    prior, noise = chooser.device_prior_, probe_noise(chooser, steps)
+    prior, noise = chooser.device_prior_, noise_with_misfit(features, chooser.noise_)
     order = probe_order(features, prior, noise, k)
 
     def error(count: int) -> float:
         measured = order[:count]
         left = expected_variance(features[measured], prior, noise[measured], features)
-        return float(np.sqrt(left + np.mean(noise**2)))
+        return float(np.sqrt(left + chooser.noise_**2))
 
     return ProbePlan(
         accelerator=spec.name,

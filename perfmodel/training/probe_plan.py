@@ -26,6 +26,9 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.features.step import Step
 from perfmodel.training.arena.contract import FloatArray, ProbeChooser
 
+#: Keeps the covariance of features invertible where one of them is the same for all.
+_RIDGE = 1e-4
+
 
 def probe_order(
     candidates: FloatArray,
@@ -136,19 +139,36 @@ def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> 
         Positions among the candidates, best first.
     """
     features = np.asarray(learner.device_features(candidates), dtype=np.float64)
-    return probe_order(features, learner.device_prior_, probe_noise(learner, candidates), k)
+    noise = noise_with_misfit(features, learner.noise_)
+    return probe_order(features, learner.device_prior_, noise, k)
 
 
-def probe_noise(learner: ProbeChooser, steps: Sequence[Step]) -> FloatArray:
-    """Return the standard deviation of the log time of each step beside its device.
+def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
+    r"""Return the noise of each candidate, larger the further it lies from the others.
+
+    A step that is unlike all others has the most leverage in a linear design, and is where the
+    residual of a device is least linear. With ``d`` the Mahalanobis distance from the centre of
+    ``p`` features, the variance is ``noise^2 (1 + d^2 / p)``: twice the noise at a typical
+    distance.
 
     Parameters
     ----------
-    learner : ProbeChooser
-        Its method ``probe_noise(steps)`` says so where it has one, else ``noise_`` holds for all.
-    steps : sequence of Step
+    features : ndarray, shape (candidates, features)
+    noise : float
+        Standard deviation of a log time beside its device, > 0.
+
+    Returns
+    -------
+    ndarray, shape (candidates,)
+
+    Examples
+    --------
+    >>> noise_with_misfit(np.array([[-1.0], [0.0], [0.0], [0.0], [1.0]]), 0.1).round(3).tolist()
+    [0.173, 0.1, 0.1, 0.1, 0.173]
     """
-    own = getattr(learner, "probe_noise", None)
-    if own is not None:
-        return np.asarray(own(steps), dtype=np.float64)
-    return np.full(len(steps), learner.noise_)
+    centred = features - features.mean(axis=0)
+    size = features.shape[1]
+    covariance = np.atleast_2d(np.cov(features.T)) if len(features) > 1 else np.zeros((size, size))
+    inverse = np.linalg.inv(covariance + _RIDGE * np.eye(size))
+    distance = np.einsum("ij,jk,ik->i", centred, inverse, centred)
+    return np.asarray(noise * np.sqrt(1.0 + distance / size))
