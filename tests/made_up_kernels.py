@@ -12,11 +12,13 @@ DEVICES = ("T4", "V100-PCIe-32GB", "A100-PCIe-40GB", "H100-SXM5-80GB")
 LAUNCH_S = 4e-6
 
 
-def made_up_calls(count: int, seed: int = 0, devices: tuple[str, ...] = DEVICES) -> KernelCalls:
-    """Return the same matrix products and additions on each device."""
+def made_up_calls(
+    count: int, seed: int = 0, devices: tuple[str, ...] = DEVICES, largest: int = 12
+) -> KernelCalls:
+    """Return the same matrix products and additions on each device, extents up to 2^largest."""
     rng = np.random.default_rng(seed)
     catalog = Catalog.default()
-    extents = 2.0 ** rng.integers(4, 13, size=(count, 3))
+    extents = 2.0 ** rng.integers(4, largest + 1, size=(count, 3))
     op: list[str] = []
     shape: list[dict[str, float]] = []
     for position, (m, n, k) in enumerate(extents.tolist()):

@@ -34,10 +34,10 @@ class OffsetPrior:
         and of single kernels.
     """
 
-    device: float = 0.08
+    device: float = 0.10
     group: float = 0.10
-    launch: float = 0.20
-    kernel: float = 0.20
+    launch: float = 0.10
+    kernel: float = 0.28
 
 
 @dataclass(frozen=True, kw_only=True)

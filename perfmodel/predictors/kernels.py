@@ -127,7 +127,7 @@ class KernelPredictor:
         self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
 
     def fit(self, calls: KernelCalls, time_s: FloatArray) -> Self:
-        """Learn from measured calls; every device has the same weight within a group.
+        """Learn from measured calls; every architecture has the same weight within a group.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class KernelPredictor:
             rows = np.flatnonzero(ready.group == group)
             low, high = float(target[rows].min()), float(target[rows].max())
             self.log_limits_[group] = (low - 0.5, high + 0.5)
-            weight = device_weights(calls.device[rows])
+            weight = architecture_weights(calls.take(rows))
             self.boosters_[group] = {
                 member: Booster.train(
                     ready.matrix(member, rows),
@@ -380,9 +380,11 @@ def _check_times(calls: KernelCalls, time_s: FloatArray) -> None:
         raise TrainingError("A kernel time is not finite and positive; drop such records.")
 
 
-def device_weights(device: IntArray) -> FloatArray:
-    """Return weights under which every device counts the same."""
-    return np.asarray(1.0 / np.bincount(device)[device], dtype=np.float64)
+def architecture_weights(calls: KernelCalls) -> FloatArray:
+    """Return weights under which every architecture counts the same."""
+    words = np.array([spec.architecture for spec in calls.devices], dtype=np.str_)
+    place = np.unique(words, return_inverse=True)[1][calls.device]
+    return np.asarray(1.0 / np.bincount(place)[place], dtype=np.float64)
 
 
 def _overheads(ready: _Prepared, time_s: FloatArray) -> dict[str, float]:

@@ -23,7 +23,7 @@ from perfmodel.predictors.kernels import (
     GROUPS,
     KERNEL_SETTINGS,
     KernelPredictor,
-    device_weights,
+    architecture_weights,
     kernel_group,
 )
 from perfmodel.training.arena.methods import MethodTable
@@ -226,7 +226,7 @@ def _plain_trees(train: MeasuredCalls, test: MeasuredCalls, seed: int) -> FloatA
     booster = Booster.train(
         column_matrix(columns),
         np.log(train.time_s),
-        device_weights(train.calls.device),
+        architecture_weights(train.calls),
         list(columns),
         replace(_PLAIN, seed=seed),
     )
