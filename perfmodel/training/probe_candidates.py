@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.memory import memory_estimate
 from perfmodel.training.arena.contract import ProbeChooser, Progress
 from perfmodel.training.capture_key import capture_key
-from perfmodel.training.corpus import kept_sketches
+from perfmodel.training.corpus import KeptSketch, kept_sketches
 from perfmodel.training.device_shares import DeviceShares
 from perfmodel.training.probe_plan import (
     expected_variance,
@@ -136,13 +136,10 @@ def plan_probes(
     """
     chooser = chooser or DeviceShares()
     found = list(candidate_jobs(spec, modes) if jobs is None else jobs)
-    keys = {capture_key(job): job for job in found}
-    kept, _ = kept_sketches(keys, cache=cache, workers=workers, progress=progress)
-    fitting = [
-        (job, _step(job, spec, kept[key].sketch))
-        for key, job in keys.items()
-        if key in kept and memory_estimate(kept[key].peak_tensor_bytes, spec).fits
-    ]
+    kept, _ = kept_sketches(
+        {capture_key(job): job for job in found}, cache=cache, workers=workers, progress=progress
+    )
+    fitting = _fitting(found, spec, kept)
     if not fitting:
         raise InvalidInputError(
             f"None of {len(found)} candidate workloads can be captured and fits into the memory "
@@ -167,6 +164,18 @@ def plan_probes(
         error_before=error(0),
         candidates=len(fitting),
     )
+
+
+def _fitting(
+    jobs: Sequence[Job], spec: AcceleratorSpec, kept: Mapping[str, KeptSketch]
+) -> list[tuple[Job, Step]]:
+    """Return the jobs that could be captured and that fit into the memory of a device."""
+    by_key = {capture_key(job): job for job in jobs}
+    return [
+        (job, _step(job, spec, kept[key].sketch))
+        for key, job in by_key.items()
+        if key in kept and memory_estimate(kept[key].peak_tensor_bytes, spec).fits
+    ]
 
 
 def _step(job: Job, spec: AcceleratorSpec, sketch: StepSketch) -> Step:

@@ -74,10 +74,7 @@ def probe_order(
     >>> probe_order(np.eye(2), np.array([1.0, 4.0]), 0.1, 2)
     [1, 0]
     """
-    if k < 1:
-        raise InvalidInputError(f"k must be at least 1, got {k}.")
-    if not np.all(np.asarray(noise) > 0):
-        raise InvalidInputError(f"The noise must be positive, got {noise}.")
+    _check(k, noise)
     asked = candidates if population is None else population
     moment = asked.T @ asked / max(len(asked), 1)
     covariance = np.diag(np.asarray(prior, dtype=np.float64))
@@ -94,6 +91,13 @@ def probe_order(
         free[best] = False
         covariance = covariance - np.outer(moved[best], moved[best]) / spread[best]
     return chosen
+
+
+def _check(k: int, noise: float | FloatArray) -> None:
+    if k < 1:
+        raise InvalidInputError(f"k must be at least 1, got {k}.")
+    if not np.all(np.asarray(noise) > 0):
+        raise InvalidInputError(f"The noise must be positive, got {noise}.")
 
 
 def expected_variance(
