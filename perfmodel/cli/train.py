@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "[env: PERFMODEL_DATA]",
 )
 @click.option(
-    "--workers", type=int, default=2, show_default=True, help="Processes that capture graphs."
+    "--workers", type=int, default=2, show_default=True, help="Processes that capture and fit."
 )
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
@@ -67,6 +67,7 @@ def command(
         seed=seed,
         progress=_tell,
         corpus=_corpus(data, profiles, workers) if data else (),
+        joint_settings={"workers": workers},
     )
     if as_json:
         from perfmodel.cli.output import print_json

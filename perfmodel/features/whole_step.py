@@ -1,7 +1,7 @@
 """One row of named columns per step: totals, shares and means over the rows of its sketch.
 
-A device enters through the roofline times alone: trees that are told its rates learn which device
-it is, and nothing about the next one.
+Trees that are told the rates of a device learn which device it is and little about the next
+one: what is learned from these columns holds for devices with records.
 
 Totals are logarithms and everything else shares of the roofline time, so that a deeper network
 of the same make lies near its relatives.
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.nodes import OP_CLASSES
-from perfmodel.features.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTable
+from perfmodel.features.step_table import DEVICE_FACTS, ROW_COLUMNS, SETTING_COLUMNS, StepTable
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,6 +42,15 @@ _PEAKS = (
     "cores",
     "clock",
 )
+_PEAKS = (
+    "narrow_flops",
+    "wide_flops",
+    "vector_flops",
+    "bandwidth",
+    "cache_bytes",
+    "cores",
+    "clock",
+)
 _TICK_S = 1e-12
 #: What a call costs besides its work in the reference time, seconds.
 _LAUNCH_S = 3e-6
@@ -56,6 +65,8 @@ WHOLE_COLUMNS: tuple[str, ...] = (
     *(f"traffic_below_{ratio}_caches" for ratio in _CACHE_RATIOS),
     *(f"nodes_below_{limit}_s" for limit in _SHORT_S),
     *SETTING_COLUMNS,
+    *(f"log_{name}" for name in _PEAKS),
+    *DEVICE_FACTS,
 )  # fmt: skip
 #: Columns that say what a network is made of, device and settings aside.
 SHAPE_COLUMNS = tuple(
@@ -122,6 +133,8 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
         *(total(np.where(caches < ratio, time, 0.0)) / whole for ratio in _CACHE_RATIOS),
         *(total(np.where(alone < limit, count, 0.0)) / nodes for limit in _SHORT_S),
         *table.settings[steps].T,
+        *np.log2(peaks).T,
+        *table.facts[steps].T,
     ]
     matrix = table.matrix[row]
     reference = [

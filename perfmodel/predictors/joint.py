@@ -4,8 +4,8 @@ It answers in four steps, each of which says how sure it is:
 
 1. A node network (:mod:`.node_network`) and boosted trees on whole steps (:mod:`.whole_boost`)
    predict the time of a step from its graph, the facts of the device and the settings. Both are
-   fitted ``folds`` times, each time without a part of the families; their mix is weighted by
-   what it got right on the families left out.
+   fitted ``folds`` times, each time without a part of the families, and once on all; their mix
+   is weighted by what it got right on the families left out.
 2. If cells of the same job were measured elsewhere, their residuals are recalled
    (:mod:`.job_memory`), relative to the members that had not seen its family.
 3. A device without records adds the spread of devices; records of it, however few, replace that
@@ -17,12 +17,15 @@ It answers in four steps, each of which says how sure it is:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from perfmodel.errors import TrainingError
 from perfmodel.features.sketch import architecture_key
@@ -44,15 +47,17 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Report = Callable[[str], None]
 
+#: Position of the member that has seen all families: it answers for jobs never measured.
+ALL = -1
 #: Weights of the network that are tried; neither side is ever silent.
 _MIX_STEPS = np.linspace(0.2, 0.8, 7)
 #: Logarithmic error beyond which a step says nothing about the mix.
 _FAR_OFF = 0.5
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
-_COMMON_VARIANCE = 0.1**2
+_COMMON_VARIANCE = 0.15**2
 _FEWEST_ROWS = 200
 #: A device with this many samples has weight 1; others grow and shrink by a power of the ratio.
-_TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.5, (0.3, 8.0)
+_TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +66,59 @@ class Member:
 
     net: NodeNet
     boost: WholeBoost
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FitTask:
+    """Everything that the members learn from."""
+
+    table: StepTable
+    rows: npt.NDArray[np.float32]
+    reference_s: FloatArray
+    log_times: FloatArray
+    weights: FloatArray
+    fold: IntArray
+    seed: int
+    epochs: int
+    rounds: int
+
+    def member(self, k: int) -> Member:
+        """Fit the member that does not see fold k; ``ALL`` sees everything."""
+        steps = np.flatnonzero(self.fold != k)
+        seed = self.seed * 101 + (k if k != ALL else 100)
+        settings = NodeNetSettings(seed=seed, epochs=self.epochs)
+        net = NodeNet(settings).fit(self.table, self.log_times, self.weights, steps)
+        reference = _log_reference(self.reference_s)
+        boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
+            self.rows[steps], reference[steps], self.log_times[steps], self.weights[steps]
+        )
+        return Member(net=net, boost=boost)
+
+
+#: Set in the parent before members are fitted in forked children, which inherit it.
+_TASK: list[_FitTask] = []
+
+
+def _fitted(task: _FitTask, folds: Sequence[int], workers: int) -> Iterator[Member]:
+    """Fit members one after the other, or several at a time in forked processes."""
+    if workers < 2:
+        yield from map(task.member, folds)
+        return
+    _TASK[:] = [task]
+    context = multiprocessing.get_context("fork")
+    try:
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+            yield from pool.map(_member, folds)
+    finally:
+        _TASK.clear()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _member(k: int) -> Member:
+    return _TASK[0].member(k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +156,7 @@ class JointPredictor:
         *,
         seed: int = 0,
         folds: int = 3,
-        epochs: int = 10,
+        epochs: int = 8,
         rounds: int = 500,
         coverage: float = 0.9,
         workers: int = 1,
@@ -161,19 +219,16 @@ class JointPredictor:
         weights: FloatArray,
         fold: IntArray,
     ) -> list[Member]:
-        def one(k: int) -> Member:
-            steps = np.flatnonzero(fold != k)
-            settings = NodeNetSettings(seed=self.seed + k, epochs=self.epochs)
-            net = NodeNet(settings).fit(table, logs, weights, steps, report=self.report)
-            on_device = _on_device(net, table, reference)
-            boost = WholeBoost(seed=self.seed + k, rounds=self.rounds).fit(
-                rows[steps], on_device[steps], logs[steps], weights[steps]
-            )
+        task = _FitTask(
+            table=table, rows=rows, reference_s=reference, log_times=logs, weights=weights,
+            fold=fold, seed=self.seed, epochs=self.epochs, rounds=self.rounds,
+        )  # fmt: skip
+        members = []
+        for member in _fitted(task, [*range(self.folds), ALL], self.workers):
+            members.append(member)
             if self.report is not None:
-                self.report(f"fitted member {k + 1} of {self.folds}")
-            return Member(net=net, boost=boost)
-
-        return [one(k) for k in range(self.folds)]
+                self.report(f"fitted member {len(members)} of {self.folds + 1}")
+        return members
 
     def _held_out(
         self,
@@ -184,11 +239,10 @@ class JointPredictor:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         net, boost = np.zeros(len(fold)), np.zeros(len(fold))
         shares = np.zeros((len(fold), 3))
-        for k, member in enumerate(self.members_):
+        for k, member in enumerate(self.members_[: self.folds]):
             own = np.flatnonzero(fold == k)
             net[own], shares[own] = member.net.log_times(table, own)
-            on_device = _on_device(member.net, table, reference)
-            boost[own] = member.boost.log_times(rows[own], on_device[own])
+            boost[own] = member.boost.log_times(rows[own], _log_reference(reference[own]))
         return net, boost, shares
 
     def _learn_devices(self, table: StepTable) -> None:
@@ -243,10 +297,12 @@ class JointPredictor:
 
     def _raw(self, table: StepTable, rows: npt.NDArray[np.float32], reference: FloatArray) -> _Raw:
         weight = _of_regime(self.mix_, _regimes(table))
+        # Trees know devices, not facts of devices: only the network answers for a new one.
+        weight[[name not in self.devices_ for name in table.devices]] = 1.0
         mixed, shares = [], []
         for member in self.members_:
             net, share = member.net.log_times(table)
-            boost = member.boost.log_times(rows, _on_device(member.net, table, reference))
+            boost = member.boost.log_times(rows, _log_reference(reference))
             mixed.append(weight * net + (1.0 - weight) * boost)
             shares.append(share)
         return _Raw(
@@ -294,7 +350,8 @@ class JointPredictor:
         recalled = self.memory_.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
-            return float(mixed.mean()) + recalled.mean * scale, recalled
+            of_all = 0.5 * float(mixed[ALL]) + 0.5 * float(mixed[:ALL].mean())
+            return of_all + recalled.mean * scale, recalled
         return float(mixed[fold]) + recalled.mean * scale, recalled
 
     def _device(self, device: str, shares: FloatArray) -> tuple[float, float]:
@@ -358,9 +415,8 @@ class JointPredictor:
         return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
 
 
-def _on_device(net: NodeNet, table: StepTable, reference_s: FloatArray) -> FloatArray:
-    """Logarithm of the reference time under the effects that the network gives the device."""
-    return np.asarray(np.log((reference_s * np.exp(net.effects(table))).sum(axis=1)))
+def _log_reference(reference_s: FloatArray) -> FloatArray:
+    return np.asarray(np.log(reference_s.sum(axis=1)))
 
 
 def _balanced(samples: Sequence[StepSample]) -> FloatArray:

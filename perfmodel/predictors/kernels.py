@@ -12,9 +12,6 @@ lies below what the peaks allow.
 
 from __future__ import annotations
 
-import gzip
-import tempfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,7 +20,6 @@ from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.kernel_calls import FloatArray, IntArray, KernelCalls, WordArray
@@ -40,6 +36,7 @@ from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.checks import finite, read_json, unfitted, write_json
 from perfmodel.predictors.kernel_law import CLOCK_HZ, DeviceLaw, fit_law
 from perfmodel.predictors.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
+from perfmodel.predictors.packed_booster import read_packed, slim, write_packed
 
 KERNEL_SETTINGS = BoosterSettings(
     rounds=250, depth=8, learning_rate=0.08, min_child_weight=8.0, row_share=0.8, column_share=0.4
@@ -54,8 +51,6 @@ _GROUP_OF = {"attention_prefill": "prefill", "attention_decode": "decode", "moe"
 #: Quantile of the times of a group that stands for its fixed part.
 _OVERHEAD_QUANTILE = 0.02
 _STATE = "kernels.state.json"
-#: No booster of this predictor is larger when unpacked; a file that says otherwise is damaged.
-_LARGEST_BOOSTER_BYTES = 1 << 27
 #: Where a group was never measured: half the roofline's rate, and a launch.
 _UNSEEN_FACTOR = float(np.log(2.0))
 _UNSEEN_OVERHEAD_S = 5e-6
@@ -161,12 +156,14 @@ class KernelPredictor:
             self.log_limits_[group] = (low - 0.5, high + 0.5)
             weight = architecture_weights(calls.take(rows))
             self.boosters_[group] = {
-                member: Booster.train(
-                    ready.matrix(member, rows),
-                    target[rows],
-                    weight,
-                    ready.names(member),
-                    self.settings,
+                member: slim(
+                    Booster.train(
+                        ready.matrix(member, rows),
+                        target[rows],
+                        weight,
+                        ready.names(member),
+                        self.settings,
+                    )
                 )
                 for member in MEMBERS
             }
@@ -265,7 +262,7 @@ class KernelPredictor:
         folder.mkdir(parents=True, exist_ok=True)
         for group, members in self.boosters_.items():
             for member, booster in members.items():
-                _write_packed(folder, f"{group}.{member}", booster)
+                write_packed(folder, f"{group}.{member}", booster)
         any_group = next(iter(self.boosters_.values()))
         state = {
             "columns": {member: list(booster.columns) for member, booster in any_group.items()},
@@ -319,7 +316,7 @@ class KernelPredictor:
         if not predictor.log_limits_ or not set(predictor.log_limits_) <= set(GROUPS):
             raise DamagedArtifactError(f"{path} names no known group of operators.")
         predictor.boosters_ = {
-            group: {m: _read_packed(folder, f"{group}.{m}", columns[m]) for m in MEMBERS}
+            group: {m: read_packed(folder, f"{group}.{m}", columns[m]) for m in MEMBERS}
             for group in predictor.log_limits_
         }
         return predictor
@@ -408,33 +405,3 @@ def _stored_offsets(table: Mapping[str, Any], path: Path) -> dict[str, GroupOffs
         str(group): GroupOffset(level=finite(level, path), launch=finite(launch, path))
         for group, (level, launch) in table.items()
     }
-
-
-def _write_packed(folder: Path, stem: str, booster: Booster) -> None:
-    """Write a booster as gzip of its JSON: a fifth of the size. No clock goes into the file."""
-    with tempfile.TemporaryDirectory() as temporary:
-        booster.save(Path(temporary), stem)
-        content = (Path(temporary) / f"{stem}.json").read_bytes()
-        (folder / f"{stem}.json.gz").write_bytes(gzip.compress(content, 9, mtime=0))
-        golden = (Path(temporary) / f"{stem}.golden.json").read_bytes()
-        (folder / f"{stem}.golden.json").write_bytes(golden)
-
-
-def _read_packed(folder: Path, stem: str, columns: list[str]) -> Booster:
-    path = folder / f"{stem}.json.gz"
-    try:
-        with gzip.open(path) as packed:
-            content = packed.read(_LARGEST_BOOSTER_BYTES + 1)
-        if len(content) > _LARGEST_BOOSTER_BYTES:
-            raise DamagedArtifactError(f"{path} unpacks to more than any booster; restore it.")
-        # XGBoost takes the process down over an empty buffer: only sound JSON reaches it.
-        orjson.loads(content)
-        golden = (folder / f"{stem}.golden.json").read_bytes()
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise DamagedArtifactError(
-            f"{path} cannot be read: {error}. Train the model again."
-        ) from error
-    with tempfile.TemporaryDirectory() as temporary:
-        (Path(temporary) / f"{stem}.json").write_bytes(content)
-        (Path(temporary) / f"{stem}.golden.json").write_bytes(golden)
-        return Booster.load(Path(temporary), stem, columns)

@@ -205,16 +205,6 @@ class NodeNet:
         return logs[steps], shares[steps]
 
     @torch.no_grad()
-    def effects(self, table: StepTable) -> FloatArray:
-        """Return the effects of the device of each step, shape (steps, EFFECTS)."""
-        device = self._device_codes(table.devices)
-        known = self.network_.effect[device]
-        typical = self.network_.typical_effect
-        typical = typical + torch.from_numpy(table.facts) @ self.network_.by_fact
-        found = torch.where((device >= len(self.devices_))[:, None], typical, known)
-        return np.asarray(found.numpy(), dtype=np.float64)
-
-    @torch.no_grad()
     def row_times(self, table: StepTable) -> FloatArray:
         """Return the time of every row of the one step of a table, equal nodes together."""
         tensors = TableTensors.of(table, self.mean_, self.scale_)

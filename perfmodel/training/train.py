@@ -89,6 +89,8 @@ def train(
         The artefact could not be written.
     """
     check_samples(samples, least=4)
+    # First: its members are fitted in forked processes, which must not inherit busy threads.
+    joint = _joint(corpus, seed, joint_settings or {}, progress) if corpus else None
     cross = CrossFit(
         samples, family_folds(samples, folds), lambda m: new_predictor(m, seed=seed), progress
     )
@@ -104,7 +106,6 @@ def train(
             progress(f"fitted {member} on all {len(samples)} samples")
     by_member = dict(zip(members, weights.tolist(), strict=True))
     fallback = EfficiencyPredictor().fit(samples)
-    joint = _joint(corpus, seed, joint_settings or {}, progress) if corpus else None
     files, facts = _files(samples, fitted, by_member, held_out, fallback, joint)
     scores = {m: score(samples, a).to_dict() for m, a in answers.items()}
     scores["ensemble"] = score(samples, mix(stacked, weights)).to_dict()
