@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import xgboost
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.predictors.boosting import Booster
@@ -36,7 +35,7 @@ def slim(booster: Booster) -> Booster:
         for name in _TRAINING_ONLY:
             tree[name] = [0.0] * len(tree[name])
         tree["split_conditions"] = _rounded_leaves(tree)
-    model = xgboost.Booster()
+    model = type(booster.model)()
     model.load_model(bytearray(orjson.dumps(content)))
     found = Booster(model, booster.columns, booster.golden)
     found.use_threads(1)

@@ -8,9 +8,10 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.kernel_calls import kernel_calls
 from perfmodel.features.kernels import kernel_roofline
-from perfmodel.predictors.boosting import BoosterSettings
+from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
 from perfmodel.predictors.kernels import KernelPredictor, kernel_group
+from perfmodel.predictors.packed_booster import slim
 
 SETTINGS = BoosterSettings(rounds=60, depth=5, learning_rate=0.15, min_child_weight=2.0)
 
@@ -69,7 +70,7 @@ def test_save_and_load_answer_alike(fitted: KernelPredictor, tmp_path: Path) -> 
 
 def test_damaged_files_are_refused(fitted: KernelPredictor, tmp_path: Path) -> None:
     fitted.save(tmp_path)
-    packed = tmp_path / "product.facts.json.gz"
+    packed = tmp_path / "product.facts.json.xz"
     content = packed.read_bytes()
     for damaged in (content[: len(content) // 2], b"", content[:50] + b"\0" * 50 + content[100:]):
         packed.write_bytes(damaged)
@@ -128,3 +129,15 @@ def test_nothing_to_learn_from_is_an_error(fitted: KernelPredictor) -> None:
     with pytest.raises(TrainingError, match="as many"):
         fitted.adapt(calls, np.ones(3))
     assert fitted.predict(calls.take(np.zeros(0, dtype=np.int64))).shape == (0,)
+
+
+def test_a_slim_booster_answers_alike_and_is_small() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3000, 6)).astype(np.float32)
+    target = rows[:, 0] * 2.0 + np.sin(rows[:, 1].astype(np.float64))
+    plain = Booster.train(rows, target, np.ones(3000), list("abcdef"), SETTINGS)
+    small = slim(plain)
+    # leaves to three digits: half a thousandth of each, 60 trees
+    assert np.abs(small.predict(rows) - plain.predict(rows)).max() < 60 * 5e-4 * np.ptp(target)
+    assert np.abs(small.predict(rows) - plain.predict(rows)).mean() < 1e-3
+    assert len(small.model.save_raw("json")) < len(plain.model.save_raw("json"))
