@@ -54,7 +54,7 @@ def test_a_sample_keeps_the_same_shapes_on_every_device() -> None:
 def test_every_device_is_left_out_and_the_law_is_found() -> None:
     found = evaluate_kernels(records(200), fast=True)
     assert set(found.device.tolist()) == set(DEVICES)
-    assert set(found.group.tolist()) == {"product", "pointwise"}
+    assert set(found.question.tolist()) == {"product", "pointwise"}
     tables = found.tables()
     assert [t.name for t in tables] == ["kernels-product", "kernels-pointwise"]
     for table in tables:

@@ -38,6 +38,7 @@ TARGET = 0.12
 #: Numbers of probes that the curve is drawn for.
 PROBES = (3, 5, 10)
 
+#: Questions that are scored apart: groups of operators, those of fp32 for themselves.
 TITLES: Mapping[str, str] = MappingProxyType(
     {
         "product_fp32": "Matrix products and convolutions in fp32, unseen device",
@@ -45,7 +46,8 @@ TITLES: Mapping[str, str] = MappingProxyType(
         "prefill": "Attention kernels (prefill), unseen device",
         "decode": "Attention kernels (decode), unseen device",
         "moe": "Mixture-of-experts kernels, unseen device",
-        "pointwise": "Point-wise operators, softmax and norms, unseen device",
+        "pointwise_fp32": "Point-wise operators, softmax and norms in fp32, unseen device",
+        "pointwise": "Point-wise operators and norms in 16 bits, unseen device",
     }
 )
 
@@ -63,7 +65,9 @@ class KernelEvaluation:
 
     Parameters
     ----------
-    device, op, group : ndarray of str
+    device, op : ndarray of str
+    question : ndarray of str
+        A key of :data:`TITLES`.
     kernel : ndarray of str
         Framework that ran it.
     measured_s : ndarray
@@ -75,23 +79,23 @@ class KernelEvaluation:
 
     device: npt.NDArray[np.str_]
     op: npt.NDArray[np.str_]
-    group: npt.NDArray[np.str_]
+    question: npt.NDArray[np.str_]
     kernel: npt.NDArray[np.str_]
     measured_s: FloatArray
     predicted_s: Mapping[str, FloatArray]
     launch_share: FloatArray
 
     def tables(self) -> list[MethodTable]:
-        """Return one table a group of operators, with the curve of errors over probes."""
+        """Return one table a question, with the curve of errors over probes."""
         found = []
-        for group in [name for name in GROUPS if name in set(self.group.tolist())]:
-            rows = self.group == group
-            curve = self.probe_curve(group)
-            steps = ", ".join(f"{k} probes {100 * curve[k]:.1f} %" for k in curve)
+        for question in [name for name in TITLES if name in set(self.question.tolist())]:
+            rows = self.question == question
+            curve = self.probe_curve(question)
+            steps = ", ".join(f"{k} probes {100 * error:.1f} %" for k, error in curve.items())
             found.append(
                 MethodTable(
-                    name=f"kernels-{group.replace('_', '-')}",
-                    title=TITLES[group],
+                    name=f"kernels-{question.replace('_', '-')}",
+                    title=TITLES[question],
                     target=TARGET,
                     measured_s=self.measured_s[rows],
                     predicted_s={m: times[rows] for m, times in self.predicted_s.items()},
@@ -102,13 +106,13 @@ class KernelEvaluation:
         return found
 
     def probe_curve(
-        self, group: str, probes: Sequence[int] = PROBES, seed: int = 0
+        self, question: str, probes: Sequence[int] = PROBES, seed: int = 0
     ) -> dict[int, float]:
-        """Return the MAPE of a group after ``k`` random measured calls of each device.
+        """Return the MAPE of a question after ``k`` random measured calls of each device.
 
         Parameters
         ----------
-        group : str
+        question : str
         probes : sequence of int
         seed : int
 
@@ -118,7 +122,7 @@ class KernelEvaluation:
             Mean over devices' rows and repeated draws; the probes themselves do not count.
         """
         rng = np.random.default_rng(seed)
-        rows = np.flatnonzero(self.group == group)
+        rows = np.flatnonzero(self.question == question)
         residual = np.log(self.measured_s[rows] / self.predicted_s[METHODS[0]][rows])
         share, device = self.launch_share[rows], self.device[rows]
         return {k: _after_probes(residual, share, device, k, rng) for k in probes}
@@ -200,12 +204,17 @@ def _joined(
     return KernelEvaluation(
         device=column([part.calls.device_names for _, part, _ in parts]),
         op=column([part.calls.op for _, part, _ in parts]),
-        group=column([np.full(len(part), name) for name, part, _ in parts]),
+        question=column([_questions(part, name) for name, part, _ in parts]),
         kernel=column([framework(part.calls) for _, part, _ in parts]),
         measured_s=numbers([part.time_s for _, part, _ in parts]),
         predicted_s={m: numbers([found[m] for _, _, found in parts]) for m in METHODS},
         launch_share=numbers([found[_SHARE] for _, _, found in parts]),
     )
+
+
+def _questions(part: MeasuredCalls, group: str) -> npt.NDArray[np.str_]:
+    fp32 = (part.calls.dtype == "fp32") & (group == "pointwise")
+    return np.where(fp32, "pointwise_fp32", group)
 
 
 def _fitted_roofline(train: MeasuredCalls, test: MeasuredCalls) -> FloatArray:
