@@ -13,7 +13,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.kernel_calls import FloatArray, IntArray, KernelCalls, WordArray
+from perfmodel.features.kernel_calls import (
+    FloatArray,
+    IntArray,
+    KernelCalls,
+    WordArray,
+    kernel_calls,
+)
 from perfmodel.features.kernel_dtypes import kernel_dtype, peak_flops_per_s
 from perfmodel.features.kernel_work import KernelWork, kernel_work
 from perfmodel.types import Precision
@@ -162,6 +168,12 @@ DEVICE_COLUMNS = (
 def column_matrix(columns: Mapping[str, FloatArray]) -> npt.NDArray[np.float32]:
     """Return the columns side by side, one row a call."""
     return np.stack(list(columns.values()), axis=1).astype(np.float32)
+
+
+def column_names() -> list[str]:
+    """Return the names of all columns, in order."""
+    nothing = kernel_calls(op=[], dtype=[], accelerator=[], shape=[])
+    return list(kernel_columns(nothing, kernel_roofline(nothing)))
 
 
 def framework(calls: KernelCalls) -> WordArray:

@@ -9,8 +9,9 @@ from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.kernel_calls import kernel_calls
 from perfmodel.features.kernels import kernel_roofline
 from perfmodel.predictors.boosting import Booster, BoosterSettings
+from perfmodel.predictors.kernel_base import kernel_group
 from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
-from perfmodel.predictors.kernels import KernelPredictor, kernel_group
+from perfmodel.predictors.kernels import KernelPredictor
 from perfmodel.predictors.packed_booster import slim
 
 SETTINGS = BoosterSettings(rounds=60, depth=5, learning_rate=0.15, min_child_weight=2.0)
@@ -78,7 +79,7 @@ def test_damaged_files_are_refused(fitted: KernelPredictor, tmp_path: Path) -> N
             KernelPredictor.load(tmp_path)
     packed.write_bytes(content)
     state = tmp_path / "kernels.state.json"
-    for text in ("{}", "[]", state.read_text().replace('"columns"', '"cols"')):
+    for text in ("{}", "[]", state.read_text().replace('"base"', '"bass"')):
         state.write_text(text)
         with pytest.raises(DamagedArtifactError):
             KernelPredictor.load(tmp_path)

@@ -18,14 +18,9 @@ import numpy.typing as npt
 from perfmodel.features.kernels import column_matrix, framework, kernel_roofline
 from perfmodel.importers.base import PublishedKernel
 from perfmodel.predictors.boosting import Booster, BoosterSettings
+from perfmodel.predictors.kernel_base import GROUPS, kernel_group
 from perfmodel.predictors.kernel_offsets import group_offsets
-from perfmodel.predictors.kernels import (
-    GROUPS,
-    KERNEL_SETTINGS,
-    KernelPredictor,
-    architecture_weights,
-    kernel_group,
-)
+from perfmodel.predictors.kernels import KERNEL_SETTINGS, KernelPredictor, architecture_weights
 from perfmodel.training.arena.methods import MethodTable
 from perfmodel.training.kernels import MeasuredCalls, measured_calls, same_shapes
 
