@@ -49,14 +49,13 @@ bench: dev ## run every benchmark, one after the other (coverage: every tenth mo
 bench-accuracy: dev ## judge the predictors on frozen splits (FORM=--fast: in 10 minutes)
 	$(BIN)/python benchmarks/accuracy.py $(FORM)
 
-docs: dev ## write what is generated again: docs/accuracy.md and the answer in README.md
-	$(BIN)/perfmodel evaluate --split leave-family-out --split random --report docs/accuracy.md
+docs: dev ## write the answer in README.md again (docs/accuracy.md: make bench-accuracy)
 	$(BIN)/python docs/readme_answer.py
 
 serve: dev ## start the service on HOST:PORT, show one query with its answer, serve until Ctrl-C
 	$(BIN)/perfmodel serve --host $(HOST) --port $(PORT) --example
 
-train: dev ## learn from profiles/ and write models/
+train: dev ## learn from profiles/ and, where PERFMODEL_DATA names a folder, public tables
 	$(BIN)/perfmodel train
 
 profile: dev ## measure the workloads of JOBS on this machine into OUT (resumes)
