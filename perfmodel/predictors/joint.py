@@ -49,6 +49,8 @@ Report = Callable[[str], None]
 
 #: Position of the member that has seen all families: it answers for jobs never measured.
 ALL = -1
+#: Its weight beside the mean of those that have not seen one part of the families each.
+_TRUST_IN_ALL = 0.4
 #: Weights of the network that are tried; neither side is ever silent.
 _MIX_STEPS = np.linspace(0.2, 0.8, 7)
 #: Logarithmic error beyond which a step says nothing about the mix.
@@ -155,7 +157,7 @@ class JointPredictor:
         self,
         *,
         seed: int = 0,
-        folds: int = 3,
+        folds: int = 4,
         epochs: int = 8,
         rounds: int = 500,
         coverage: float = 0.9,
@@ -350,7 +352,8 @@ class JointPredictor:
         recalled = self.memory_.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
-            of_all = 0.5 * float(mixed[ALL]) + 0.5 * float(mixed[:ALL].mean())
+            of_all = _TRUST_IN_ALL * float(mixed[ALL])
+            of_all += (1.0 - _TRUST_IN_ALL) * float(mixed[:ALL].mean())
             return of_all + recalled.mean * scale, recalled
         return float(mixed[fold]) + recalled.mean * scale, recalled
 
