@@ -64,8 +64,10 @@ def read_packed(folder: Path, stem: str, columns: Sequence[str]) -> Booster:
     try:
         unpacker = lzma.LZMADecompressor(memlimit=_MEMORY_BYTES)
         content = unpacker.decompress(path.read_bytes(), max_length=_LARGEST_BYTES)
-        # XGBoost takes the process down over an empty buffer: only sound JSON reaches it.
-        orjson.loads(content)
+        # XGBoost takes the process down over an empty buffer: only what passed the checksum at
+        # the end of the file reaches it.
+        if not unpacker.eof or not content:
+            raise ValueError("it ends early or is too large")
         golden = (folder / f"{stem}.golden.json").read_bytes()
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise DamagedArtifactError(
