@@ -45,13 +45,13 @@ class Effort:
     """
 
     folds: int = 5
-    device_folds: int = 5
-    random_folds: int = 2
+    device_folds: int = 1
+    random_folds: int = 1
     sparse_devices: int | None = None
     most_learned: int | None = None
-    most_learned_sparse: int | None = 8000
+    most_learned_sparse: int | None = 3000
     most_asked: int | None = None
-    random_probes: int = 3
+    random_probes: int = 2
 
 
 FULL = Effort()
