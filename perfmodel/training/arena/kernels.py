@@ -47,7 +47,7 @@ TITLES: Mapping[str, str] = MappingProxyType(
 )
 
 _FULL_LIMIT = 4000
-_FAST_LIMIT = 350
+_FAST_LIMIT = 600
 _FAST_ROUNDS = 120
 _PLAIN = BoosterSettings(rounds=200, depth=6, learning_rate=0.1, min_child_weight=5.0)
 _DRAWS = 20
