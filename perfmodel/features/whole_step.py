@@ -42,15 +42,6 @@ _PEAKS = (
     "cores",
     "clock",
 )
-_PEAKS = (
-    "narrow_flops",
-    "wide_flops",
-    "vector_flops",
-    "bandwidth",
-    "cache_bytes",
-    "cores",
-    "clock",
-)
 _TICK_S = 1e-12
 #: What a call costs besides its work in the reference time, seconds.
 _LAUNCH_S = 3e-6
