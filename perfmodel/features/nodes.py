@@ -87,6 +87,9 @@ class NodeTable:
         Producer and consumer of every operand that a node of the graph wrote, views skipped.
     ops : tuple of str
         Operator names.
+    flow : Dataflow
+        Who wrote what each node reads.
+    size_bytes : ndarray, shape (tensors,)
     """
 
     cost: CostTable
@@ -94,6 +97,8 @@ class NodeTable:
     traffic_bytes: FloatArray
     edges: npt.NDArray[np.int64]
     ops: tuple[str, ...]
+    flow: Dataflow
+    size_bytes: FloatArray
 
     @property
     def node_count(self) -> int:
@@ -154,6 +159,8 @@ def _build(graph: Graph) -> NodeTable:
         traffic_bytes=traffic,
         edges=np.stack([flow.in_writer[written], flow.in_node[written]]),
         ops=tuple(node.op for node in graph.nodes),
+        flow=flow,
+        size_bytes=sizes.size_bytes,
     )
 
 

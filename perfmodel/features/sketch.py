@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.dataflow import Dataflow, trace_dataflow
+from perfmodel.features.dataflow import Dataflow
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS, NodeTable, node_table
 from perfmodel.graph.cost.base import OpClass
-from perfmodel.graph.ir import DTYPE_BYTES, Graph
+from perfmodel.graph.ir import Graph
 from perfmodel.types import Role
 
 FloatArray = npt.NDArray[np.float64]
@@ -154,8 +154,7 @@ def step_sketch(graph: Graph) -> StepSketch:
 
 def _build(graph: Graph) -> StepSketch:
     table = node_table(graph)
-    flow = trace_dataflow(graph, table.is_view, table.traffic_bytes)
-    size = np.array([float(t.element_count * DTYPE_BYTES[t.dtype]) for t in graph.tensors])
+    flow, size = table.flow, table.size_bytes
     neighbours = _neighbours(graph, table, flow, size)
     fused, launch = _fused(table, flow, size)
     kept = np.flatnonzero(~table.is_view)
@@ -178,10 +177,20 @@ def _build(graph: Graph) -> StepSketch:
         phase=np.asarray(cost.phase, dtype=np.int8)[chosen],
         matrix=np.asarray(cost.engine_is_matrix, dtype=np.bool_)[chosen],
         priced=np.asarray(cost.priced, dtype=np.bool_)[chosen],
-        role_bytes=np.array([float(graph.storage_bytes(role)) for role in ROLE_COLUMNS]),
+        role_bytes=_role_bytes(graph, size),
         view_count=int(np.count_nonzero(table.is_view)),
         class_of_node=class_of_node,
     )
+
+
+def _role_bytes(graph: Graph, size: FloatArray) -> FloatArray:
+    """Bytes of distinct storages by role, as ``Graph.storage_bytes`` gives them one by one."""
+    storages = np.array([tensor.storage for tensor in graph.tensors], dtype=np.int64)
+    _, first, place = np.unique(storages, return_index=True, return_inverse=True)
+    largest = np.zeros(len(first))
+    np.maximum.at(largest, place, size)
+    roles = [graph.tensors[i].role for i in first.tolist()]
+    return np.array([largest[[r is role for r in roles]].sum() for role in ROLE_COLUMNS])
 
 
 def _distinct(

@@ -21,6 +21,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
 from perfmodel.features.sketch import NEIGHBOUR_COLUMNS, StepSketch
 from perfmodel.features.step import Step
+from perfmodel.graph.cost.base import OpClass
 from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
 
 FloatArray = npt.NDArray[np.float64]
@@ -58,6 +59,8 @@ DEVICE_FACTS: tuple[str, ...] = (
 
 _ITEM = STATIC_COLUMNS.index("input_item_bytes")
 _WIDE_ITEM_BYTES = 4.0
+_CONVOLUTION = OP_CLASSES.index(OpClass.CONVOLUTION)
+_WINOGRAD = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +274,22 @@ def device_facts(spec: AcceleratorSpec) -> list[float]:
     ]
 
 
-def class_name(code: int) -> str:
-    """Return the operator class of a code in :attr:`StepTable.op_class`."""
-    return OP_CLASSES[code].value
+def step_bounds_s(table: StepTable) -> FloatArray:
+    """Return the time that no step can beat, shape (steps,): its arithmetic at the peaks.
+
+    Convolutions are granted the fewest multiplications of Winograd's algorithm for 3 x 3 filters,
+    ``F(4 x 4, 3 x 3)``: a quarter (Lavin and Gray, "Fast algorithms for convolutional neural
+    networks", 2016). Traffic does not count: what one operator writes and the next one reads
+    need not reach the memory.
+    """
+    length = table.length[table.sketch_of]
+    before = np.cumsum(length) - length
+    row = np.repeat(table.start[table.sketch_of] - before, length)
+    row = row + np.arange(int(length.sum()))
+    step = np.repeat(np.arange(len(length)), length)
+    peaks = table.peaks[step]
+    matrix = np.where(table.wide[row], peaks[:, 1], peaks[:, 0])
+    compute = table.flops[row] / np.where(table.matrix[row], matrix, peaks[:, 2])
+    compute = np.where(table.op_class[row] == _CONVOLUTION, compute / _WINOGRAD, compute)
+    total = np.bincount(step, weights=compute * table.count[row], minlength=len(length))
+    return np.asarray(total, dtype=np.float64)

@@ -30,9 +30,10 @@ import torch
 from perfmodel.errors import TrainingError
 from perfmodel.features.sketch import architecture_key
 from perfmodel.features.step import Step, StepSample
-from perfmodel.features.step_table import SETTING_COLUMNS, StepTable, step_table
+from perfmodel.features.step_table import SETTING_COLUMNS, StepTable, step_bounds_s, step_table
 from perfmodel.features.whole_step import whole_rows
 from perfmodel.graph.workload import Workload
+from perfmodel.predictors.checks import SHORTEST_STEP_S
 from perfmodel.predictors.device_effect import DeviceEffect
 from perfmodel.predictors.folds import family_fold
 from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
@@ -130,6 +131,7 @@ class _Raw:
     mixed: FloatArray
     shares: FloatArray
     scale: FloatArray
+    least_s: FloatArray
 
 
 class JointPredictor:
@@ -311,6 +313,7 @@ class JointPredictor:
             mixed=np.stack(mixed),
             shares=np.mean(shares, axis=0),
             scale=_of_regime(self.spread_, _regimes(table)),
+            least_s=np.maximum(step_bounds_s(table), SHORTEST_STEP_S),
         )
 
     def _one(
@@ -332,7 +335,7 @@ class JointPredictor:
         half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
         shift, spread = self._device(step.accelerator.name, raw.shares[i : i + 1])
         half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
-        time_s = float(np.exp(log_time + shift))
+        time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
         outside = distance > self.novelty_.outside_ and not recalled.cells
         return Prediction(
             time_s=time_s,
