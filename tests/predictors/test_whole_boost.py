@@ -1,0 +1,67 @@
+"""Trees on whole steps: they learn a ratio, and go to disk unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import joint_world as world
+import numpy as np
+import pytest
+
+from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.whole_step import whole_rows
+from perfmodel.predictors.whole_boost import WholeBoost
+
+TABLE, LOGS, WEIGHTS = world.table_of(world.samples())
+ROWS, REFERENCE_S = whole_rows(TABLE)
+REFERENCE = np.log(REFERENCE_S.sum(axis=1))
+
+
+@pytest.fixture(scope="module")
+def boost() -> WholeBoost:
+    return WholeBoost(rounds=80).fit(ROWS, REFERENCE, LOGS, WEIGHTS)
+
+
+def test_learns_better_than_the_reference_and_its_best_factor(boost: WholeBoost) -> None:
+    found = boost.log_times(ROWS, REFERENCE)
+    factor = np.median(LOGS - REFERENCE)
+    assert np.mean(np.abs(found - LOGS)) < 0.3 * np.mean(np.abs(REFERENCE + factor - LOGS))
+
+
+def test_an_answer_moves_with_its_reference(boost: WholeBoost) -> None:
+    # Same columns, a reference ten times as long: ten times the time.
+    longer = boost.log_times(ROWS, REFERENCE + np.log(10.0))
+    assert longer == pytest.approx(boost.log_times(ROWS, REFERENCE) + np.log(10.0))
+
+
+def test_heavy_samples_are_heard_more() -> None:
+    # Equal rows with two answers, 0 and 1: the one with nine times the weight wins.
+    rows = np.repeat(ROWS[:1], 40, axis=0)
+    logs = np.tile([0.0, 1.0], 20)
+    for heavy in (0, 1):
+        weights = np.where(logs == heavy, 9.0, 1.0)
+        found = WholeBoost(rounds=60).fit(rows, np.zeros(40), logs, weights)
+        assert abs(float(found.log_times(rows[:1], np.zeros(1))[0]) - heavy) < 0.2
+
+
+def test_the_same_seed_grows_the_same_trees(boost: WholeBoost) -> None:
+    again = WholeBoost(rounds=80).fit(ROWS, REFERENCE, LOGS, WEIGHTS)
+    assert np.array_equal(again.log_times(ROWS, REFERENCE), boost.log_times(ROWS, REFERENCE))
+
+
+def test_saved_and_loaded_answers_are_equal(boost: WholeBoost, tmp_path: Path) -> None:
+    boost.save(tmp_path, "trees")
+    loaded = WholeBoost.load(tmp_path, "trees")
+    assert np.array_equal(loaded.log_times(ROWS, REFERENCE), boost.log_times(ROWS, REFERENCE))
+
+
+def test_damaged_files_are_refused(boost: WholeBoost, tmp_path: Path) -> None:
+    with pytest.raises(DamagedArtifactError):
+        WholeBoost.load(tmp_path, "trees")
+    boost.save(tmp_path, "trees")
+    for path in sorted(tmp_path.iterdir()):
+        sound = path.read_bytes()
+        path.write_bytes(sound[: len(sound) // 2])
+        with pytest.raises(DamagedArtifactError):
+            WholeBoost.load(tmp_path, "trees")
+        path.write_bytes(sound)
