@@ -1,0 +1,97 @@
+"""Quantiles cover what they promise, and say when they were borrowed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from perfmodel.predictors.joint_intervals import (
+    FEWEST,
+    GroupQuantiles,
+    Rung,
+    conformal_quantile,
+)
+
+BIG = ("Gpu-S", "gpu", "inference", "eager")
+SMALL = ("Gpu-L", "gpu", "inference", "eager")
+ALONE = ("Cpu", "cpu", "training", "fused")
+
+
+def _quantiles(coverage: float = 0.9) -> tuple[GroupQuantiles, np.ndarray]:
+    """Many scores of one device around 1, a few of another around 3, fewer still on a CPU."""
+    rng = np.random.default_rng(0)
+    sizes = (2 * FEWEST, FEWEST // 2, 5)
+    groups = [g for g, n in zip((BIG, SMALL, ALONE), sizes, strict=True) for _ in range(n)]
+    scores = np.concatenate(
+        [np.abs(scale * rng.standard_normal(n)) for scale, n in zip((1, 3, 1), sizes, strict=True)]
+    )
+    return GroupQuantiles.fit({Rung.NEW_JOB: scores}, groups, coverage), scores
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
+@pytest.mark.parametrize("count", [9, 40])
+def test_new_scores_are_covered_as_promised(coverage: float, count: int) -> None:
+    rng = np.random.default_rng(0)
+    covered = [
+        np.mean(
+            rng.exponential(size=50) <= conformal_quantile(rng.exponential(size=count), coverage)
+        )
+        for _ in range(2000)
+    ]
+    # Split conformal: at least the coverage, at most 1 / (count + 1) more; +- 0.01 by chance.
+    assert coverage - 0.01 <= np.mean(covered) <= coverage + 1 / (count + 1) + 0.01
+
+
+def test_quantiles_by_hand() -> None:
+    # ceil((4 + 1) * 0.5) = 3: the third of four; ceil(5 * 0.9) = 5 is beyond, so the largest.
+    scores = np.array([4.0, 1.0, 3.0, 2.0])
+    assert conformal_quantile(scores, 0.5) == 3.0
+    assert conformal_quantile(scores, 0.9) == 4.0
+    assert conformal_quantile(np.zeros(0), 0.9) == 2.0
+
+
+def test_a_large_group_has_a_quantile_of_its_own() -> None:
+    found, scores = _quantiles()
+    value, pooled = found.at(Rung.NEW_JOB, BIG)
+    assert value == conformal_quantile(scores[: 2 * FEWEST], 0.9) and not pooled
+
+
+def test_a_small_group_takes_that_of_all_devices_of_its_kind() -> None:
+    found, scores = _quantiles()
+    value, pooled = found.at(Rung.NEW_JOB, SMALL)
+    assert value == conformal_quantile(scores[:-5], 0.9) and not pooled
+    assert found.at(Rung.NEW_JOB, ("Gpu-New", *SMALL[1:])) == (value, pooled)
+
+
+def test_a_lone_group_takes_that_of_everything_and_says_so() -> None:
+    found, scores = _quantiles()
+    assert found.at(Rung.NEW_JOB, ALONE) == (conformal_quantile(scores, 0.9), True)
+    # Another mode on the same kind of device: that of the kind.
+    other = ("Gpu-S", "gpu", "training", "eager")
+    assert found.at(Rung.NEW_JOB, other) == (conformal_quantile(scores[:-5], 0.9), True)
+
+
+def test_a_rung_without_scores_is_pooled() -> None:
+    found, _ = _quantiles()
+    value, pooled = found.at(Rung.KNOWN_JOB, BIG)
+    assert value > 0 and pooled
+
+
+def test_scores_that_a_rung_lacks_are_left_out() -> None:
+    scores = np.where(np.arange(2 * FEWEST) % 2, 1.0, np.nan)
+    found = GroupQuantiles.fit({Rung.KNOWN_JOB: scores}, [BIG] * len(scores), 0.9)
+    assert found.at(Rung.KNOWN_JOB, BIG) == (1.0, False)
+
+
+def test_json_keeps_every_quantile() -> None:
+    found, _ = _quantiles()
+    back = GroupQuantiles.from_list(json.loads(json.dumps(found.to_list())))
+    assert dict(back.values) == dict(found.values)
+
+
+def test_rungs_of_evidence() -> None:
+    assert Rung.of(0, known_device=True) is Rung.of(0, known_device=False) is Rung.NEW_JOB
+    assert Rung.of(2, known_device=True) is Rung.KNOWN_JOB
+    assert Rung.of(2, known_device=False) is Rung.OTHER_DEVICES
