@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Self
@@ -58,9 +58,16 @@ _MIX_STEPS = np.linspace(0.2, 0.8, 7)
 _FAR_OFF = 0.5
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
 _COMMON_VARIANCE = 0.15**2
+#: Share of the variance between devices that is left of one whose records were learned from.
+_LEFT_OF_KNOWN = 0.05
 _FEWEST_ROWS = 200
 #: A device with this many samples has weight 1; others grow and shrink by a power of the ratio.
 _TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
+
+_POOLED = (
+    "Too few measurements of this mode and compiler on this kind of device to calibrate an "
+    "interval of their own; it is that of all together."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +261,7 @@ class JointPredictor:
         self.devices_ = tuple(sorted(set(table.devices)))
         self.device_prior_ = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
         self.effects_: dict[str, DeviceEffect] = {}
+        self.records_: dict[str, int] = {}
 
     def _calibrate(
         self,
@@ -346,7 +354,10 @@ class JointPredictor:
             out_of_distribution=bool(outside),
             nearest=(nearest,),
             model_version="",
-            warnings=_warnings(step, known_device, probed, pooled),
+            warnings=(
+                *self._device_warnings(step.accelerator.name),
+                *((_POOLED,) if pooled else ()),
+            ),
         )
 
     def _with_memory(self, step: Step, mixed: FloatArray, scale: float) -> tuple[float, Recalled]:
@@ -369,6 +380,20 @@ class JointPredictor:
         mean, variance = effect.at(shares)
         return float(mean[0]), float(variance[0])
 
+    def _device_warnings(self, device: str) -> tuple[str, ...]:
+        """Say what the answers for a device rest on, unless it is its training records alone."""
+        known, count = device in self.devices_, self.records_.get(device, 0)
+        if device in self.effects_:
+            records = {0: "a few records", 1: "1 record"}.get(count, f"{count} records")
+            beside = "those of training" if known else "its specification and other devices"
+            return (f"The answer takes {records} of {device} into account, beside {beside}.",)
+        if known:
+            return ()
+        return (
+            f"No step was ever measured on {device}: the answer rests on its specification and "
+            "on other devices.",
+        )
+
     def node_times(self, workload: Workload) -> FloatArray:
         """Return the time of every node of a workload, seconds, shape (nodes,); views take none."""
         step = Step.of(workload)
@@ -380,15 +405,27 @@ class JointPredictor:
     # -- a few records of a device ------------------------------------------------------------
 
     def adapt(self, probes: Sequence[StepSample]) -> JointPredictor:
-        """Return a predictor that has taken a few records of devices into account."""
+        """Return a predictor that has taken a few records of devices into account.
+
+        Records add to those of earlier calls; :meth:`forget` comes first where they hold those
+        again. ``records_`` counts them by device.
+        """
         adapted = copy.copy(self)
-        adapted.effects_ = dict(self.effects_)
+        adapted.effects_, adapted.records_ = dict(self.effects_), dict(self.records_)
         by_device: dict[str, list[StepSample]] = {}
         for probe in probes:
             by_device.setdefault(probe.step.accelerator.name, []).append(probe)
         for device, records in by_device.items():
             adapted.effects_[device] = self._learned_effect(device, records)
+            adapted.records_[device] = self.records_.get(device, 0) + len(records)
         return adapted
+
+    def forget(self, devices: Collection[str]) -> JointPredictor:
+        """Return a predictor that never was adapted to some devices."""
+        plain = copy.copy(self)
+        plain.effects_ = {name: e for name, e in self.effects_.items() if name not in devices}
+        plain.records_ = {name: n for name, n in self.records_.items() if name not in devices}
+        return plain
 
     def _learned_effect(self, device: str, records: Sequence[StepSample]) -> DeviceEffect:
         table = step_table([record.step for record in records])
@@ -401,10 +438,14 @@ class JointPredictor:
             )
             logs[i] = np.log(record.step_time_s) - log_time
             noise[i] = recalled.variance * raw.scale[i] ** 2
+        return self._before_records(device).given(raw.shares, logs, noise)
+
+    def _before_records(self, device: str) -> DeviceEffect:
+        """Return what further records of a device are weighed against."""
         known = self.effects_.get(device)
-        if known is None:
-            known = self._unknown_device(0.05 if device in self.devices_ else 1.0)
-        return known.given(raw.shares, logs, noise)
+        if known is not None:
+            return known
+        return self._unknown_device(_LEFT_OF_KNOWN if device in self.devices_ else 1.0)
 
     def _unknown_device(self, share: float = 1.0) -> DeviceEffect:
         own = np.diag(self.device_prior_) + _COMMON_VARIANCE
@@ -414,6 +455,18 @@ class JointPredictor:
         """Return the shares that the residual of a device is linear in, shape (steps, 3)."""
         table = step_table(steps)
         return np.asarray(np.mean([m.net.log_times(table)[1] for m in self.members_], axis=0))
+
+    def device_covariance(self, device: str) -> FloatArray:
+        """Return the covariance of the coefficients of a device before it is measured further.
+
+        ``device_prior_`` is the diagonal of what training said about any device; all
+        coefficients also share a part, and records taken into account leave less.
+
+        Returns
+        -------
+        ndarray, shape (3, 3)
+        """
+        return self._before_records(device).covariance
 
     @property
     def noise_(self) -> float:
@@ -508,21 +561,6 @@ def _of_regime(
     values: dict[tuple[str, ...], float], regimes: Sequence[tuple[str, ...]]
 ) -> FloatArray:
     return np.array([values.get(regime, values[()]) for regime in regimes])
-
-
-def _warnings(step: Step, known_device: bool, probed: bool, pooled: bool) -> tuple[str, ...]:
-    found = []
-    if not known_device and not probed:
-        found.append(
-            f"No step was ever measured on {step.accelerator.name}: the answer rests on its "
-            "specification and on other devices."
-        )
-    if pooled:
-        found.append(
-            "Too few measurements of this mode and compiler on this kind of device to calibrate "
-            "an interval of their own; it is that of all together."
-        )
-    return tuple(found)
 
 
 def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:

@@ -49,6 +49,12 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
     }
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     (folder / ARRAYS).write_bytes(save_arrays(plain))
+    (folder / FACTS).write_bytes(facts_bytes(predictor))
+
+
+def facts_bytes(predictor: JointPredictor) -> bytes:
+    """Return the content of :data:`FACTS`: all of a predictor that adapting it changes."""
+    memory = predictor.memory_
     facts = {
         "settings": {
             "seed": predictor.seed,
@@ -67,13 +73,14 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
             name: {"mean": e.mean.tolist(), "covariance": e.covariance.tolist()}
             for name, e in sorted(predictor.effects_.items())
         },
-        "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in jobs],
+        "records": dict(sorted(predictor.records_.items())),
+        "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
         "job_variances": memory.variances_.tolist(),
         "noise_variance": memory.noise_,
-        "labels": list(novelty.labels_),
+        "labels": list(predictor.novelty_.labels_),
     }
     text = json.dumps(facts, allow_nan=False, separators=(",", ":"), sort_keys=True)
-    (folder / FACTS).write_text(text + "\n")
+    return (text + "\n").encode()
 
 
 def load_joint(folder: Path) -> JointPredictor:
@@ -105,6 +112,8 @@ def load_joint(folder: Path) -> JointPredictor:
             str(name): DeviceEffect(mean=np.array(e["mean"]), covariance=np.array(e["covariance"]))
             for name, e in facts["effects"].items()
         }
+        # Files from before adapting counted its records hold none.
+        predictor.records_ = {str(name): int(n) for name, n in facts.get("records", {}).items()}
         predictor.memory_ = _memory(facts, arrays)
         predictor.fold_of_job_ = {str(job): int(fold) for job, fold in facts["jobs"] if fold >= 0}
         shapes = {
