@@ -131,7 +131,8 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
     reference = [
         total(np.where(matrix, time, 0.0)),
         total(np.where(matrix, 0.0, time)),
-        _LAUNCH_S * total(calls),
+        # Never zero in all: a graph of nothing but views has a logarithm too.
+        np.maximum(_LAUNCH_S * total(calls), _TICK_S),
     ]
     return np.stack(columns, axis=1).astype(np.float32), np.stack(reference, axis=1)
 

@@ -128,6 +128,8 @@ def batches(sketch_of: IntArray, steps: IntArray, size: int, order: IntArray) ->
     order : ndarray of int64
         Position of every sketch of the table in the order of the batches.
     """
+    if not len(steps):
+        return []
     rank = order[sketch_of[steps]]
     arranged = steps[np.argsort(rank, kind="stable")]
     sketches = sketch_of[arranged]
