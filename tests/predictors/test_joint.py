@@ -1,0 +1,243 @@
+"""The joint predictor on a small world whose law is known."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import joint_world as world
+import numpy as np
+import pytest
+import synthetic_workloads as made_up
+
+from perfmodel.errors import TrainingError
+from perfmodel.features.sketch import architecture_key, step_sketch
+from perfmodel.features.step import Step, StepSample
+from perfmodel.predictors.joint import ALL, JointPredictor
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.types import Basis, Compiler, Role
+
+SAMPLES = world.samples()
+#: A device that is 1.6 times as slow as its specification says, without noise.
+BIASED = world.samples(("Gpu-New",), slower=1.6, noise=0.0)
+
+
+def _new(name: str, **how: int) -> Step:
+    return Step.of(world.new_workload(name, **how))
+
+
+def _error(predictor: JointPredictor, samples: Sequence[StepSample]) -> np.ndarray:
+    answers = predictor.predict([sample.step for sample in samples])
+    pairs = zip(answers, samples, strict=True)
+    return np.array([abs(np.log(a.time_s / s.step_time_s)) for a, s in pairs])
+
+
+def _width(prediction: Prediction) -> float:
+    return float(np.log(prediction.high_s / prediction.low_s))
+
+
+def test_answers_of_new_networks_are_near_the_law(joint: JointPredictor) -> None:
+    steps = [_new(name, width=w) for name in world.KNOWN for w in (330, 450, 700)]
+    for step, answer in zip(steps, joint.predict(steps), strict=True):
+        assert answer.time_s == pytest.approx(world.law_s(step), rel=0.15)
+        assert answer.basis is Basis.INTERPOLATED and not answer.out_of_distribution
+        assert answer.coverage == 0.9 and len(answer.nearest) == 1
+
+
+def test_families_left_out_are_answered_well(joint: JointPredictor) -> None:
+    assert len(joint.residuals_) == len(joint.regimes_) == len(SAMPLES)
+    assert np.mean(np.abs(joint.residuals_)) < 0.1
+    assert len(joint.members_) == joint.folds + 1
+    assert set(joint.regimes_) == {
+        (kind, mode, "eager") for kind in ("cpu", "gpu") for mode in ("training", "inference")
+    }
+
+
+def test_no_member_saw_the_families_it_is_judged_by(joint: JointPredictor) -> None:
+    # The fold of a job is that of its family; each family lies in one fold, none in ALL.
+    folds: dict[str, set[int]] = {}
+    for sample in SAMPLES:
+        job = architecture_key(sample.step.sketch, sample.step.batch_size)
+        folds.setdefault(sample.family, set()).add(joint.fold_of_job_[job])
+    assert all(len(found) == 1 for found in folds.values())
+    assert set().union(*folds.values()) == set(range(joint.folds))
+    assert ALL not in set().union(*folds.values())
+
+
+def test_intervals_hold_the_answer_and_are_ordered(joint: JointPredictor) -> None:
+    steps = [sample.step for sample in SAMPLES] + [_new("Gpu-New"), _new("Cpu", width=5)]
+    for answer in joint.predict(steps):
+        assert 0 < answer.low_s < answer.time_s < answer.high_s < np.inf
+
+
+def test_intervals_cover_new_networks_of_the_same_world(joint: JointPredictor) -> None:
+    rng = np.random.default_rng(5)
+    steps = [_new(n, width=int(w)) for n in world.KNOWN for w in rng.integers(300, 1000, size=15)]
+    inside = [
+        a.low_s <= world.law_s(s) * np.exp(0.02 * rng.standard_normal()) <= a.high_s
+        for s, a in zip(steps, joint.predict(steps), strict=True)
+    ]
+    # Promised 0.9; of 45 exchangeable ones fewer than 0.75 would be a chance of one in 500.
+    assert np.mean(inside) >= 0.75
+
+
+def test_what_was_measured_is_calibrated(joint: JointPredictor) -> None:
+    answers = joint.predict([sample.step for sample in SAMPLES[:20]])
+    assert {answer.basis for answer in answers} == {Basis.CALIBRATED}
+    assert np.median(_error(joint, SAMPLES)) < 0.03
+
+
+def test_cells_of_a_job_narrow_its_interval(joint: JointPredictor) -> None:
+    known, new = joint.predict([SAMPLES[0].step, _new(SAMPLES[0].step.accelerator.name)])
+    assert _width(known) < _width(new)
+
+
+def test_a_job_that_errs_alike_everywhere_is_recalled() -> None:
+    # One model takes three times as long as the law wherever it was measured, Gpu-L aside.
+    odd = "made-up/f2-1"
+    corpus = [
+        replace(s, step_time_s=3.0 * s.step_time_s) if s.model == odd else s
+        for s in SAMPLES
+        if not (s.model == odd and s.step.accelerator.name == "Gpu-L")
+    ]
+    predictor = JointPredictor(folds=3, epochs=8, rounds=30).fit(corpus)
+    asked = [s for s in SAMPLES if s.model == odd and s.step.accelerator.name == "Gpu-L"]
+    answers = predictor.predict([s.step for s in asked])
+    factors = [a.time_s / s.step_time_s for a, s in zip(answers, asked, strict=True)]
+    assert np.median(factors) > 1.8
+    assert all(answer.basis is Basis.CALIBRATED for answer in answers)
+
+
+def test_an_unseen_device_is_named_wider_and_extrapolated(joint: JointPredictor) -> None:
+    seen, unseen = joint.predict([_new("Gpu-L"), _new("Gpu-New")])
+    assert _width(unseen) > _width(seen)
+    assert unseen.basis is Basis.EXTRAPOLATED and seen.basis is Basis.INTERPOLATED
+    assert any("Gpu-New" in warning for warning in unseen.warnings)
+    assert not any("Gpu-L" in warning for warning in seen.warnings)
+    assert unseen.time_s == pytest.approx(world.law_s(_new("Gpu-New")), rel=0.3)
+
+
+def test_a_strange_network_lies_outside(joint: JointPredictor) -> None:
+    deep = made_up.convnet(4, 64, 40, 7, training=False, size=56)
+    far, near = joint.predict([world.step(step_sketch(deep), "Gpu-S"), _new("Gpu-S")])
+    assert far.out_of_distribution and far.basis is Basis.EXTRAPOLATED
+    assert _width(far) >= _width(near)
+
+
+def test_settings_that_few_samples_have_are_said_to_be_pooled(joint: JointPredictor) -> None:
+    (answer,) = joint.predict([replace(_new("Gpu-S"), compiler=Compiler.INDUCTOR)])
+    assert any("calibrate" in warning for warning in answer.warnings)
+    assert np.isfinite([answer.low_s, answer.high_s]).all()
+
+
+def test_together_equals_one_by_one(joint: JointPredictor) -> None:
+    steps = [SAMPLES[0].step, _new("Gpu-New"), _new("Cpu"), SAMPLES[100].step]
+    alone = [joint.predict([step])[0] for step in steps]
+    for one, other in zip(alone, joint.predict(steps), strict=True):
+        assert (one.time_s, one.low_s, one.high_s) == pytest.approx(
+            (other.time_s, other.low_s, other.high_s), rel=1e-4
+        )
+        assert (one.basis, one.nearest, one.warnings) == (
+            other.basis,
+            other.nearest,
+            other.warnings,
+        )
+    assert joint.predict([]) == []
+
+
+def test_node_times_add_up_to_the_rows_and_views_take_none(joint: JointPredictor) -> None:
+    workload = world.new_workload("Gpu-L", training=True)
+    times = joint.node_times(workload)
+    views = step_sketch(workload.graph).class_of_node < 0
+    assert len(times) == len(workload.graph.nodes) and views.any()
+    assert np.array_equal(times == 0, views)
+    # The members that it averages are those of the answer: the same order of size.
+    (answer,) = joint.predict([Step.of(workload)])
+    assert times.sum() == pytest.approx(answer.time_s, rel=0.3)
+
+
+def test_a_graph_without_work_has_a_finite_answer(joint: JointPredictor) -> None:
+    make = made_up.GraphBuilder()
+    make.node("t", (make.tensor((4, 4), Role.INPUT),), [(4, 4)])
+    (answer,) = joint.predict([world.step(step_sketch(make.build()), "Gpu-S")])
+    assert 0 < answer.low_s <= answer.time_s <= answer.high_s < np.inf
+
+
+@pytest.mark.parametrize("probes", [1, 3, 10])
+def test_probes_of_a_biased_device_reduce_its_error(joint: JointPredictor, probes: int) -> None:
+    chosen = np.random.default_rng(probes).permutation(len(BIASED))
+    asked = [BIASED[i] for i in chosen[probes:]]
+    adapted = joint.adapt([BIASED[i] for i in chosen[:probes]])
+    before, after = _error(joint, asked), _error(adapted, asked)
+    assert before.mean() > 0.3, "log 1.6 = 0.47"
+    assert after.mean() < 0.5 * before.mean()
+
+
+def test_probes_narrow_intervals_and_silence_the_warning(joint: JointPredictor) -> None:
+    step = _new("Gpu-New")
+    widths = [_width(joint.adapt(BIASED[:k]).predict([step])[0]) for k in (0, 1, 4, 16)]
+    assert widths == sorted(widths, reverse=True) and widths[-1] < 0.7 * widths[0]
+    (answer,) = joint.adapt(BIASED[:4]).predict([step])
+    assert answer.basis is Basis.INTERPOLATED
+    assert not any("No step" in warning for warning in answer.warnings)
+
+
+def test_adapting_leaves_the_original_as_it_was(joint: JointPredictor) -> None:
+    steps = [_new("Gpu-New"), _new("Gpu-S"), SAMPLES[0].step]
+    before, effects = joint.predict(steps), copy.deepcopy(joint.effects_)
+    adapted = joint.adapt(BIASED[:5])
+    assert joint.predict(steps) == before and joint.effects_ == effects == {}
+    # Other devices are answered as before by the adapted one too.
+    assert adapted.predict(steps[1:]) == before[1:]
+    assert adapted.predict(steps[:1]) != before[:1]
+
+
+def test_one_probe_after_the_other_equals_all_at_once(joint: JointPredictor) -> None:
+    step = _new("Gpu-New")
+    (whole,) = joint.adapt(BIASED[:6]).predict([step])
+    (parts,) = joint.adapt(BIASED[:2]).adapt(BIASED[2:6]).predict([step])
+    (turned,) = joint.adapt(BIASED[:6][::-1]).predict([step])
+    for other in (parts, turned):
+        assert (other.time_s, other.low_s) == pytest.approx((whole.time_s, whole.low_s), rel=1e-4)
+
+
+def test_a_known_device_is_moved_less_by_a_probe(joint: JointPredictor) -> None:
+    slow = world.samples(("Gpu-L",), slower=1.6, noise=0.0)[:1]
+    step_known, step_new = _new("Gpu-L"), _new("Gpu-New")
+    (known,), (new,) = joint.predict([step_known]), joint.predict([step_new])
+    (moved,) = joint.adapt(slow).predict([step_known])
+    (moved_new,) = joint.adapt(BIASED[:1]).predict([step_new])
+    assert 1.0 < moved.time_s / known.time_s < moved_new.time_s / new.time_s < 1.7
+
+
+def test_features_of_a_device_are_shares(joint: JointPredictor) -> None:
+    shares = joint.device_features([sample.step for sample in SAMPLES[:10]])
+    assert shares.shape == (10, 3) and np.all(shares >= 0)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(10))
+    assert joint.noise_ > 0
+
+
+def test_the_same_seed_answers_the_same() -> None:
+    few = [s for s in SAMPLES if s.family in ("family0", "family1", "family2")]
+    settings = {"folds": 2, "epochs": 1, "rounds": 5}
+    one, other = (JointPredictor(seed=3, **settings).fit(few) for _ in range(2))
+    steps = [_new("Gpu-S"), _new("Gpu-New"), few[0].step]
+    assert one.predict(steps) == other.predict(steps)
+
+
+def test_two_families_are_enough_and_one_is_refused() -> None:
+    two = [s for s in SAMPLES if s.family in ("family0", "family1")]
+    predictor = JointPredictor(epochs=1, rounds=5).fit(two)
+    assert predictor.folds > 2, "some parts hold no family"
+    assert np.isfinite(predictor.residuals_).all()
+    assert np.isfinite(predictor.predict([_new("Gpu-S")])[0].high_s)
+    for corpus in ([s for s in SAMPLES if s.family == "family0"], []):
+        with pytest.raises(TrainingError, match="two families"):
+            JointPredictor(epochs=1, rounds=5).fit(corpus)
+
+
+def test_reports_every_member() -> None:
+    lines: list[str] = []
+    JointPredictor(folds=2, epochs=1, rounds=2, report=lines.append).fit(SAMPLES)
+    assert len(lines) == 3
