@@ -73,12 +73,15 @@ class Recalled:
         Of the residual of a job without any measured cell.
     cells : int
         Measured cells of the job.
+    on_device : bool
+        One of them lies on the device that is asked about.
     """
 
     mean: float
     variance: float
     prior_variance: float
     cells: int
+    on_device: bool = False
 
 
 class JobMemory:
@@ -157,6 +160,7 @@ class JobMemory:
             variance=max(prior - float(weights @ to_cell), 0.02 * prior),
             prior_variance=prior,
             cells=len(cells),
+            on_device=bool(np.any(cells[:, 0] == cell[0])),
         )
 
     def left_out(self, job: str, position: int, *, device: bool) -> Recalled:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ _MIX_STEPS = np.linspace(0.2, 0.8, 7)
 _FAR_OFF = 0.5
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
 _COMMON_VARIANCE = 0.15**2
+#: Samples after which half of the variance of a device is gone; what one in another mode counts.
+_HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
 #: Share of the variance between devices that is left of one whose records were learned from.
 _LEFT_OF_KNOWN = 0.05
 _FEWEST_ROWS = 200
@@ -262,6 +265,7 @@ class JointPredictor:
         self.device_prior_ = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
         self.effects_: dict[str, DeviceEffect] = {}
         self.records_: dict[str, int] = {}
+        self.learned_ = dict(Counter(_groups(table)))
 
     def _calibrate(
         self,
@@ -338,10 +342,10 @@ class JointPredictor:
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
         probed = step.accelerator.name in self.effects_
-        rung = Rung.of(recalled.cells, known_device)
+        rung = Rung.of(recalled.cells, recalled.on_device)
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
-        shift, spread = self._device(step.accelerator.name, raw.shares[i : i + 1])
+        shift, spread = self._device(group, raw.shares[i : i + 1])
         half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
         time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
         outside = distance > self.novelty_.outside_ and not recalled.cells
@@ -371,14 +375,22 @@ class JointPredictor:
             return of_all + recalled.mean * scale, recalled
         return float(mixed[fold]) + recalled.mean * scale, recalled
 
-    def _device(self, device: str, shares: FloatArray) -> tuple[float, float]:
-        effect = self.effects_.get(device)
+    def _device(self, group: tuple[str, ...], shares: FloatArray) -> tuple[float, float]:
+        """Return what records of a device add to a log time, and the variance they leave."""
+        effect = self.effects_.get(group[0])
         if effect is None:
-            if device in self.devices_:
-                return 0.0, 0.0
-            effect = self._unknown_device()
+            effect = self._unknown_device(self._unlearned(group))
         mean, variance = effect.at(shares)
         return float(mean[0]), float(variance[0])
+
+    def _unlearned(self, group: tuple[str, ...]) -> float:
+        """Share of the spread of devices that the samples of a device leave, in [0, 1].
+
+        Samples in another mode or under another compiler tell less about the device.
+        """
+        own = self.learned_.get(group, 0)
+        others = sum(n for other, n in self.learned_.items() if other[0] == group[0]) - own
+        return _HALF_LEARNED / (_HALF_LEARNED + own + _OTHER_MODE * others)
 
     def _device_warnings(self, device: str) -> tuple[str, ...]:
         """Say what the answers for a device rest on, unless it is its training records alone."""

@@ -24,11 +24,11 @@ class Rung(StrEnum):
     OTHER_DEVICES = "other_devices"  # cells of the job, none on this device
 
     @classmethod
-    def of(cls, cells: int, known_device: bool) -> Rung:
-        """Return the rung of an answer."""
+    def of(cls, cells: int, on_device: bool) -> Rung:
+        """Return the rung of an answer for a job with so many cells, some on the device or none."""
         if not cells:
             return cls.NEW_JOB
-        return cls.KNOWN_JOB if known_device else cls.OTHER_DEVICES
+        return cls.KNOWN_JOB if on_device else cls.OTHER_DEVICES
 
 
 @dataclass(frozen=True, kw_only=True)

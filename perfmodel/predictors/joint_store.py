@@ -68,6 +68,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
         "quantiles": predictor.quantiles_.to_list(),
         "devices": list(predictor.devices_),
+        "learned": [[list(group), n] for group, n in sorted(predictor.learned_.items())],
         "device_prior": predictor.device_prior_.tolist(),
         "effects": {
             name: {"mean": e.mean.tolist(), "covariance": e.covariance.tolist()}
@@ -114,6 +115,7 @@ def load_joint(folder: Path) -> JointPredictor:
         }
         # Files from before adapting counted its records hold none.
         predictor.records_ = {str(name): int(n) for name, n in facts.get("records", {}).items()}
+        predictor.learned_ = {tuple(group): int(n) for group, n in facts["learned"]}
         predictor.memory_ = _memory(facts, arrays)
         predictor.fold_of_job_ = {str(job): int(fold) for job, fold in facts["jobs"] if fold >= 0}
         shapes = {

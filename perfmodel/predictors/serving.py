@@ -33,7 +33,7 @@ from perfmodel.predictors.intervals import ConformalIntervals, HalfWidth
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.registry import predictor_class
 from perfmodel.predictors.stacking import mix
-from perfmodel.store.artifacts import Artifact, read_artifact
+from perfmodel.store.artifacts import MANIFEST, Artifact, read_artifact
 from perfmodel.types import Basis
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ SERVING = "serving.json"
 MEASURED = "measured.json"
 FALLBACK = "efficiency"
 JOINT = "joint"
+#: What a manifest calls the devices that the joint predictor was adapted to.
+ADAPTED = "adapted"
 MEMBERS = "members"
 
 
@@ -138,6 +140,8 @@ class ServingModel:
         Devices with training data, as they were measured.
     absent : mapping of str to str
         Members that do not answer, with the reason.
+    adapted : mapping of str to AcceleratorSpec
+        Devices that the joint predictor was adapted to, as they were measured.
     """
 
     def __init__(
@@ -154,11 +158,13 @@ class ServingModel:
         fallback: EfficiencyPredictor,
         measured: Mapping[str, tuple[float, float]],
         joint: JointPredictor | None = None,
+        adapted: Mapping[str, AcceleratorSpec] | None = None,
     ) -> None:
         self.version = version
         self.manifest = manifest
         self.devices = devices
         self.absent = absent
+        self.adapted = adapted or {}
         self._members = members
         self._all_weights = weights
         self._weights = _renormalised(weights, tuple(members))
@@ -213,12 +219,18 @@ class ServingModel:
             fallback=EfficiencyPredictor.load(artifact.folder / FALLBACK),
             measured=_read_measured(artifact.folder / MEASURED),
             joint=joint,
+            adapted=_read_adapted(artifact) if joint is not None else {},
         )
 
     @property
     def members(self) -> tuple[str, ...]:
         """Names of the members that answer."""
         return tuple(self._members)
+
+    @property
+    def joint(self) -> JointPredictor | None:
+        """The predictor for devices without members of their own; None where there is none."""
+        return self._joint
 
     def predict(
         self, workloads: Sequence[Workload], *, node_times: bool = False
@@ -277,9 +289,12 @@ class ServingModel:
     def _who_answers(self, workload: Workload) -> str:
         if workload.accelerator.name in self.devices:
             return "own"
-        if self._joint is not None and workload.accelerator.kind in JOINT_KINDS:
-            return "joint"
-        return "analytical"
+        return "joint" if self.answers_jointly(workload.accelerator) else "analytical"
+
+    def answers_jointly(self, spec: AcceleratorSpec) -> bool:
+        """Return whether the joint predictor answers for a device, not members of its own."""
+        known = self._joint is not None and spec.kind in JOINT_KINDS
+        return known and spec.name not in self.devices
 
     def _jointly(self, workloads: list[Workload]) -> list[Prediction]:
         assert self._joint is not None
@@ -287,8 +302,9 @@ class ServingModel:
         return [replace(prediction, model_version=self.version) for prediction in found]
 
     def _as_measured(self, workload: Workload) -> Workload:
-        """Put the device as it was at training time in the place of its namesake."""
-        spec = self.devices.get(workload.accelerator.name)
+        """Put the device as it was when it was measured in the place of its namesake."""
+        name = workload.accelerator.name
+        spec = self.devices.get(name) or self.adapted.get(name)
         if spec is None or spec is workload.accelerator:
             return workload
         return replace(workload, accelerator=spec)
@@ -463,6 +479,15 @@ def _load_joint(
 def _read_devices(stored: Any, path: Path) -> dict[str, AcceleratorSpec]:
     if not isinstance(stored, list) or not stored:
         raise DamagedArtifactError(f"{path} names no devices.")
+    return _specs(stored, path)
+
+
+def _read_adapted(artifact: Artifact) -> dict[str, AcceleratorSpec]:
+    stored = artifact.manifest.get(ADAPTED, {})
+    return _specs([facts["spec"] for facts in stored.values()], artifact.folder / MANIFEST)
+
+
+def _specs(stored: list[Any], path: Path) -> dict[str, AcceleratorSpec]:
     try:
         specs = [spec_from_dict(plain) for plain in stored]
     except InvalidInputError as error:
