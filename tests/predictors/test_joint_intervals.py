@@ -92,6 +92,7 @@ def test_json_keeps_every_quantile() -> None:
 
 
 def test_rungs_of_evidence() -> None:
-    assert Rung.of(0, known_device=True) is Rung.of(0, known_device=False) is Rung.NEW_JOB
-    assert Rung.of(2, known_device=True) is Rung.KNOWN_JOB
-    assert Rung.of(2, known_device=False) is Rung.OTHER_DEVICES
+    # Measured cells of the job, and whether the device was among those measured.
+    assert Rung.of(0, True) is Rung.of(0, False) is Rung.NEW_JOB
+    assert Rung.of(2, True) is Rung.KNOWN_JOB
+    assert Rung.of(2, False) is Rung.OTHER_DEVICES
