@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "profile": "Measure workloads on this machine; resumes where it was stopped.",
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
+        "adapt": "Take a few profiles of a device into account, without training.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
         "models": "List the trained models.",

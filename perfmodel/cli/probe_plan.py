@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import output_options
+from perfmodel.cli.options import models_option, output_options
 
 if TYPE_CHECKING:
+    from perfmodel.devices.spec import AcceleratorSpec
     from perfmodel.graph.job import Job
+    from perfmodel.predictors.serving import ServingModel
     from perfmodel.training.probe_candidates import ProbePlan
 
 
@@ -29,29 +31,51 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="JSON file with a list of jobs to choose from, instead of a set of known models.",
 )
+@models_option
 @output_options
 def command(
-    device: str, count: int, modes: tuple[str, ...], jobs: Path | None, as_json: bool
+    device: str,
+    count: int,
+    modes: tuple[str, ...],
+    jobs: Path | None,
+    models: Path,
+    as_json: bool,
 ) -> None:
     """Name the K workloads whose measurement on DEVICE would shrink the error most.
 
-    The first call captures the candidates, which takes a minute; their sketches are kept.
+    What the trained model does not know of the device decides, where one is installed. The first
+    call captures the candidates, which takes a minute; their sketches are kept.
     """
     from perfmodel.devices.catalog import Catalog
     from perfmodel.training.probe_candidates import plan_probes
     from perfmodel.types import Mode
 
+    spec = Catalog.default().get(device)
+    model = _model_for(models, spec)
     plan = plan_probes(
-        Catalog.default().get(device),
+        spec,
         count,
+        chooser=model.joint if model else None,
         jobs=_read_jobs(jobs) if jobs else None,
         modes=tuple(Mode(mode) for mode in modes) or tuple(Mode)[::-1],
         progress=lambda line: click.echo(line, err=True),
     )
+    version = model.version if model else None
     if as_json:
-        _print_json(plan)
+        _print_json(plan, version)
     else:
-        _print_table(plan)
+        _print_table(plan, version)
+
+
+def _model_for(models: Path, spec: AcceleratorSpec) -> ServingModel | None:
+    """Return the installed model if its joint predictor answers for a device."""
+    from perfmodel.estimator.loading import load_model
+    from perfmodel.predictors.serving import ServingModel
+
+    model = load_model(models).model
+    if isinstance(model, ServingModel) and model.answers_jointly(spec):
+        return model
+    return None
 
 
 def _read_jobs(path: Path) -> list[Job]:
@@ -65,13 +89,14 @@ def _read_jobs(path: Path) -> list[Job]:
     return [parse_job(job, pointer=f"/{number}") for number, job in enumerate(listed)]
 
 
-def _print_json(plan: ProbePlan) -> None:
+def _print_json(plan: ProbePlan, version: str | None) -> None:
     from perfmodel.cli.output import print_json
     from perfmodel.requests import job_to_dict
 
     print_json(
         {
             "accelerator": plan.accelerator,
+            "model_version": version,
             "candidates": plan.candidates,
             "expected_error_before": plan.error_before,
             "probes": [
@@ -86,7 +111,7 @@ def _print_json(plan: ProbePlan) -> None:
     )
 
 
-def _print_table(plan: ProbePlan) -> None:
+def _print_table(plan: ProbePlan, version: str | None) -> None:
     from perfmodel.cli.numbers import percent
     from perfmodel.cli.output import print_table
     from perfmodel.cli.subjects import describe_job
@@ -97,6 +122,7 @@ def _print_table(plan: ProbePlan) -> None:
     ]
     title = (
         f"Measure these on {plan.accelerator}; the expected error is "
-        f"{percent(plan.error_before)} before, over {plan.candidates} workloads"
+        f"{percent(plan.error_before)} before, over {plan.candidates} workloads, "
+        f"{f'by {version}' if version else 'assumed without a trained model'}"
     )
     print_table(["", "workload", "expected error after"], rows, title=title, right="rlr")

@@ -21,7 +21,7 @@ DEFAULT_NAME = "default"
 
 _SHOWN = (
     "scores", "data", "created_at", "devices", "licence", "libraries", "members", "weights",
-    "joint",
+    "joint", "adapted", "parent",
 )  # fmt: skip
 
 
@@ -37,7 +37,8 @@ class LoadedModel:
     problems : tuple of str
         What is wrong with the others, or with parts of the one that answers.
     devices : tuple of AcceleratorSpec
-        Measured devices that the model learned from; the catalogue may not hold them.
+        Measured devices that the model learned from or was adapted to; the catalogue may not
+        hold them.
     """
 
     model: StepModel
@@ -72,7 +73,8 @@ def load_model(folder: Path) -> LoadedModel:
         except Exception as error:  # whatever a model file provokes, the service must start
             problems.append(f"The model {artifact.name} cannot be loaded: {error}")
             continue
-        serving, model, devices = artifact, trained, tuple(trained.devices.values())
+        serving, model = artifact, trained
+        devices = (*trained.devices.values(), *trained.adapted.values())
         problems += [
             f"The member {member} of the model {artifact.name} does not answer: {reason}"
             for member, reason in trained.absent.items()

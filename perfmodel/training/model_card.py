@@ -26,18 +26,19 @@ def model_card(manifest: Mapping[str, Any]) -> str:
     Parameters
     ----------
     manifest : mapping
-        What training wrote about the model.
+        What training, and adapting after it, wrote about the model.
     """
     lines = [
         f"# {manifest['name']}",
         "",
         "This file is written by training; edit the code, not the file.",
         "",
-        f"Trained at {manifest['created_at']}, seed {manifest['seed']}, licence of the artefact "
-        f"{manifest['licence']}.",
+        f"Trained at {manifest.get('trained_at', manifest['created_at'])}, seed "
+        f"{manifest['seed']}, licence of the artefact {manifest['licence']}.",
         "",
         *_own_part(manifest),
         *_joint_part(manifest.get("joint")),
+        *_adapted_part(manifest),
         "## Limits",
         "",
         _LIMITS,
@@ -90,6 +91,28 @@ def _joint_part(joint: Mapping[str, Any] | None) -> list[str]:
         "| regime | steps | MAPE | median |",
         "|---|---:|---:|---:|",
         *regimes,
+        "",
+    ]
+
+
+def _adapted_part(manifest: Mapping[str, Any]) -> list[str]:
+    adapted = manifest.get("adapted")
+    if not adapted:
+        return []
+    rows = [
+        f"| {device} | {facts['records']} | `{facts['digest'][:16]}` |"
+        for device, facts in sorted(adapted.items())
+    ]
+    return [
+        "## Devices it was adapted to",
+        "",
+        f"A few records of these devices correct the joint predictor (from "
+        f"`{manifest['parent']}`, at {manifest['created_at']}); nothing was fitted again and all "
+        "errors above are those of training. Only answers for these devices differ.",
+        "",
+        "| device | records | digest |",
+        "|---|---:|---|",
+        *rows,
         "",
     ]
 

@@ -21,6 +21,7 @@ from perfmodel.training.device_shares import DeviceShares
 from perfmodel.training.probe_plan import (
     expected_variance,
     noise_with_misfit,
+    prior_of,
     probe_order,
 )
 from perfmodel.types import Mode, Precision
@@ -147,7 +148,7 @@ def plan_probes(
         )
     steps = [step for _, step in fitting]
     features = np.asarray(chooser.device_features(steps))
-    prior, noise = chooser.device_prior_, noise_with_misfit(features, chooser.noise_)
+    prior, noise = prior_of(chooser, spec.name), noise_with_misfit(features, chooser.noise_)
     order = probe_order(features, prior, noise, k)
 
     def error(count: int) -> float:

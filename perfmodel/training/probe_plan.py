@@ -45,8 +45,8 @@ def probe_order(
     ----------
     candidates : ndarray, shape (candidates, features)
         Features of what could be measured.
-    prior : ndarray, shape (features,)
-        Prior variance of each coefficient, >= 0.
+    prior : ndarray, shape (features,) or (features, features)
+        Prior variance of each coefficient, >= 0, or their covariance.
     noise : float or ndarray, shape (candidates,)
         Standard deviation of the log time of each candidate beside its features, > 0: what is
         hard to predict tells little about its device.
@@ -77,7 +77,7 @@ def probe_order(
     _check(k, noise)
     asked = candidates if population is None else population
     moment = asked.T @ asked / max(len(asked), 1)
-    covariance = np.diag(np.asarray(prior, dtype=np.float64))
+    covariance = _as_covariance(prior)
     price = np.ones(len(candidates)) if cost is None else cost
     free = np.ones(len(candidates), dtype=np.bool_)
     chosen: list[int] = []
@@ -91,6 +91,30 @@ def probe_order(
         free[best] = False
         covariance = covariance - np.outer(moved[best], moved[best]) / spread[best]
     return chosen
+
+
+def _as_covariance(prior: FloatArray) -> FloatArray:
+    given = np.asarray(prior, dtype=np.float64)
+    return np.diag(given) if given.ndim == 1 else given
+
+
+def prior_of(chooser: ProbeChooser, device: str) -> FloatArray:
+    """Return what a chooser knows of the coefficients of a device before a plan.
+
+    Parameters
+    ----------
+    chooser : ProbeChooser
+        May say with a method ``device_covariance(device)`` how coefficients hang together, and
+        what records it has taken into account leave of them, as
+        :class:`~perfmodel.predictors.joint.JointPredictor` does.
+    device : str
+
+    Returns
+    -------
+    ndarray, shape (features, features)
+    """
+    covariance = getattr(chooser, "device_covariance", None)
+    return _as_covariance(chooser.device_prior_ if covariance is None else covariance(device))
 
 
 def _check(k: int, noise: float | FloatArray) -> None:
@@ -108,8 +132,8 @@ def expected_variance(
     Parameters
     ----------
     measured : ndarray, shape (measurements, features)
-    prior : ndarray, shape (features,)
-        Prior variances, > 0.
+    prior : ndarray, shape (features,) or (features, features)
+        Prior variances, >= 0, or the covariance.
     noise : float or ndarray, shape (measurements,)
     population : ndarray, shape (steps, features)
 
@@ -121,9 +145,10 @@ def expected_variance(
     >>> expected_variance(one, np.ones(1), 1.0, one)
     0.5
     """
-    scaled = measured / np.broadcast_to(np.asarray(noise), len(measured))[:, None]
-    precision = np.diag(1.0 / np.asarray(prior)) + scaled.T @ scaled
-    covariance = np.linalg.inv(precision)
+    before = _as_covariance(prior)
+    shared = measured @ before
+    spread = np.diag(np.square(np.broadcast_to(np.asarray(noise), len(measured))))
+    covariance = before - shared.T @ np.linalg.solve(shared @ measured.T + spread, shared)
     return float(np.einsum("ij,jk,ik->i", population, covariance, population).mean())
 
 

@@ -113,7 +113,7 @@ def train(
     if joint is not None:
         manifest["joint"] = joint_facts(joint, corpus)
     files[CARD] = model_card(manifest).encode()
-    return write_artifact(_version_folder(out / name, manifest), files, manifest)
+    return write_artifact(version_folder(out / name, manifest), files, manifest)
 
 
 def _held_out(
@@ -198,10 +198,9 @@ def _manifest(
     weights: Mapping[str, float],
     scores: Mapping[str, Any],
 ) -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.UTC)
     return {
         "name": name,
-        "created_at": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created_at": time_now(),
         "seed": seed,
         "licence": "Apache-2.0",
         "data": {
@@ -245,8 +244,13 @@ def _library_versions() -> dict[str, str]:
     return found
 
 
-def _version_folder(parent: Path, manifest: Mapping[str, Any]) -> Path:
-    """``<time>-<data digest>``: newest last by name, and tied to what was learned from."""
+def time_now() -> str:
+    """Return the present time as manifests tell it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def version_folder(parent: Path, manifest: Mapping[str, Any]) -> Path:
+    """Return the folder of a new version, ``<time>-<data digest>``: newest last by name."""
     stamp = manifest["created_at"].translate({ord(c): None for c in "-:"})
     version = f"{stamp}-{manifest['data']['digest'][:8]}"
     folder, copy = parent / version, 2

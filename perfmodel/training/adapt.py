@@ -1,0 +1,168 @@
+"""A few records of a device are taken into account by a trained model, without training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfmodel.devices.codec import spec_to_dict
+from perfmodel.errors import InvalidInputError, TrainingError, UnknownAcceleratorError
+from perfmodel.features.step import StepSample
+from perfmodel.predictors.joint_store import FACTS, facts_bytes, load_joint
+from perfmodel.predictors.serving import ADAPTED, JOINT, JOINT_KINDS
+from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
+from perfmodel.store.profiles import ProfileStore
+from perfmodel.training.corpus import Corpus
+from perfmodel.training.joint_facts import corpus_digest
+from perfmodel.training.model_card import CARD, model_card
+from perfmodel.training.profile_corpus import profile_corpus
+from perfmodel.training.train import time_now, version_folder
+
+#: Records of one device beyond which the three effects of a device have nothing left to learn.
+MOST_RECORDS = 300
+
+
+def adapt_model(
+    version: Path, probes: Sequence[StepSample], models: Path, *, name: str | None = None
+) -> Path:
+    """Write a new version of a model that has taken a few records of devices into account.
+
+    Only what the joint predictor says about these devices changes. Records take the place of
+    those of an earlier adaptation to the same device: a folder of profiles that has grown
+    counts none twice.
+
+    Parameters
+    ----------
+    version : Path
+        ``<models>/<name>/<version>`` of the model to start from.
+    probes : sequence of StepSample
+        At most :data:`MOST_RECORDS` of each device.
+    models : Path
+        The folder that holds all models; the new version goes there.
+    name : str or None
+        Name of the adapted model; that of the one to start from by default.
+
+    Returns
+    -------
+    Path
+        ``<models>/<name>/<version>``.
+
+    Raises
+    ------
+    InvalidInputError
+        The model has no joint predictor, or the joint predictor does not answer for a device.
+    TrainingError
+        No records, or too many of a device.
+    DamagedArtifactError
+        A file of the model is not what was written.
+    StoreError
+        The new version could not be written.
+    """
+    artifact = read_artifact(version)
+    artifact.check("")
+    by_device = _by_device(probes)
+    _check_model(artifact)
+    for device, records in by_device.items():
+        _check_device(artifact, device, records)
+    joint = load_joint(version / JOINT).forget(by_device).adapt(probes)
+    files = {path: (version / path).read_bytes() for path in artifact.manifest["files"]}
+    files[f"{JOINT}/{FACTS}"] = facts_bytes(joint)
+    manifest = _manifest(artifact, by_device, name or artifact.folder.parent.name)
+    files[CARD] = model_card(manifest).encode()
+    return write_artifact(version_folder(models / manifest["name"], manifest), files, manifest)
+
+
+def usable_probes(store: ProfileStore, device: str | None = None) -> Corpus:
+    """Return the stored records that a model can be adapted with.
+
+    Parameters
+    ----------
+    store : ProfileStore
+    device : str or None
+        One accelerator, by the name in the records; all by default.
+
+    Raises
+    ------
+    UnknownAcceleratorError
+        The store holds nothing of that device.
+    TrainingError
+        The store is empty, or holds nothing usable.
+    """
+    found = profile_corpus(store, device=device)
+    if found.samples:
+        return found
+    if device is not None and not found.dropped and store.devices():
+        raise UnknownAcceleratorError(
+            device,
+            known=store.devices(),
+            hint=f"{store.folder} holds no records of it; perfmodel profile on it writes some.",
+        )
+    raise TrainingError(
+        f"No usable measurement in {store.folder} (left out: {dict(found.dropped)}). Profile a "
+        "few workloads first; perfmodel probe-plan names those worth most."
+    )
+
+
+def _by_device(probes: Sequence[StepSample]) -> dict[str, list[StepSample]]:
+    if not probes:
+        raise TrainingError("There are no records to adapt to; profile a few workloads first.")
+    found: dict[str, list[StepSample]] = {}
+    for probe in probes:
+        found.setdefault(probe.step.accelerator.name, []).append(probe)
+    return dict(sorted(found.items()))
+
+
+def _check_model(artifact: Artifact) -> None:
+    if JOINT not in artifact.manifest:
+        raise InvalidInputError(
+            f"The model {artifact.name} has no joint predictor, which alone can be adapted. "
+            "`perfmodel train --data FOLDER` makes a model that has one."
+        )
+
+
+def _check_device(artifact: Artifact, device: str, records: Sequence[StepSample]) -> None:
+    kind = records[0].step.accelerator.kind
+    if kind not in JOINT_KINDS:
+        raise InvalidInputError(
+            f"{device} is a {kind}: the joint predictor answers for {' and '.join(JOINT_KINDS)} "
+            "devices alone, so that its records would change no answer.",
+            allowed=JOINT_KINDS,
+        )
+    if device in artifact.manifest["devices"]:
+        raise InvalidInputError(
+            f"{device} has members of its own in {artifact.name}, trained on its profiles; "
+            "adapting the joint predictor would change no answer for it. `perfmodel train` learns "
+            "from new profiles of it; --device names another one."
+        )
+    if len(records) > MOST_RECORDS:
+        raise TrainingError(
+            f"There are {len(records)} records of {device}; adapting takes at most "
+            f"{MOST_RECORDS}, which tell its three effects well enough. From more, "
+            "`perfmodel train` learns better."
+        )
+
+
+def _manifest(
+    artifact: Artifact, by_device: Mapping[str, Sequence[StepSample]], name: str
+) -> dict[str, Any]:
+    """Return the manifest of a model with what adapting changes about it."""
+    before = artifact.manifest
+    now = {
+        device: {
+            "records": len(records),
+            "sources": dict(sorted(Counter(record.source for record in records).items())),
+            "digest": corpus_digest(records),
+            "spec": spec_to_dict(records[0].step.accelerator),
+        }
+        for device, records in by_device.items()
+    }
+    return {
+        **{key: value for key, value in before.items() if key != "files"},
+        "name": name,
+        "created_at": time_now(),
+        "trained_at": before.get("trained_at", before["created_at"]),
+        "parent": artifact.name,
+        ADAPTED: {**before.get(ADAPTED, {}), **now},
+    }

@@ -1,0 +1,220 @@
+"""A model takes a few records of a device into account: only its answers move, and narrow."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import joint_world
+import numpy as np
+import pytest
+import synthetic_workloads as made_up
+
+from perfmodel.errors import DamagedArtifactError, InvalidInputError, TrainingError
+from perfmodel.estimator.facade import Estimator
+from perfmodel.features.step import StepSample
+from perfmodel.predictors.joint import JointPredictor
+from perfmodel.predictors.joint_store import FACTS, facts_bytes, load_joint
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.predictors.serving import ADAPTED, JOINT, ServingModel
+from perfmodel.store.artifacts import latest, read_artifact
+from perfmodel.training.adapt import MOST_RECORDS, adapt_model
+from perfmodel.training.joint_facts import corpus_digest
+from perfmodel.training.model_card import CARD
+from perfmodel.training.probe_plan import prior_of
+from perfmodel.training.train import train
+
+#: Steps of a device that nobody has measured take this times as long as its specification says.
+SLOWER = 1.8
+NEW = "Gpu-New"
+#: A dozen records of it, over all networks.
+PROBES = joint_world.samples((NEW,), slower=SLOWER)[::6]
+OTHERS = ("Gpu-S", "Gpu-L", "Cpu")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with one model: own members for one CPU, a joint predictor for the rest."""
+    folder = tmp_path_factory.mktemp("models")
+    train(
+        made_up.samples(families=4), folder, members=("efficiency",), folds=2,
+        corpus=joint_world.samples(), joint_settings={"epochs": 2, "rounds": 20, "folds": 2},
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def version(models: Path) -> Path:
+    return latest(models, "default").folder
+
+
+@pytest.fixture(scope="module")
+def adapted(version: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return adapt_model(version, PROBES, tmp_path_factory.mktemp("adapted"))
+
+
+def _answers(version: Path, device: str) -> list[Prediction]:
+    workloads = [joint_world.new_workload(device, width=width) for width in (320, 448, 704)]
+    return ServingModel.load(version).predict(workloads)
+
+
+def _log_width(found: Prediction) -> float:
+    return float(np.log(found.high_s / found.low_s))
+
+
+def test_answers_for_the_device_move_to_its_records_and_narrow(
+    version: Path, adapted: Path
+) -> None:
+    before, after = _answers(version, NEW), _answers(adapted, NEW)
+    for old, new in zip(before, after, strict=True):
+        # Most of ln 1.8 is believed: twelve records against a spread between devices.
+        moved = np.log(new.time_s / old.time_s) / np.log(SLOWER)
+        assert 0.5 < moved < 1.5
+        assert _log_width(new) < _log_width(old)
+        assert new.model_version == f"default/{adapted.name}"
+
+
+def test_the_answer_says_how_many_records_it_rests_on(version: Path, adapted: Path) -> None:
+    (before, *_), (after, *_) = _answers(version, NEW), _answers(adapted, NEW)
+    assert f"No step was ever measured on {NEW}" in before.warnings[0]
+    said = [text for text in after.warnings if NEW in text]
+    assert len(said) == 1
+    assert f"takes {len(PROBES)} records of {NEW} into account" in said[0]
+
+
+def test_answers_for_all_other_devices_stay_as_they_are(version: Path, adapted: Path) -> None:
+    for device in OTHERS:
+        old, new = _answers(version, device), _answers(adapted, device)
+        assert [replace(one, model_version="") for one in old] == [
+            replace(one, model_version="") for one in new
+        ]
+    workloads = [sample.workload for sample in made_up.samples(families=2, seed=1)]
+    old, new = (ServingModel.load(v).predict(workloads) for v in (version, adapted))
+    assert [one.time_s for one in old] == [one.time_s for one in new]
+
+
+def test_only_what_adapting_changes_is_written_anew(version: Path, adapted: Path) -> None:
+    before, after = read_artifact(version), read_artifact(adapted)
+    assert not after.damaged
+    assert before.manifest["files"].keys() == after.manifest["files"].keys()
+    changed = {p for p, e in after.manifest["files"].items() if before.manifest["files"][p] != e}
+    assert changed == {f"{JOINT}/{FACTS}", CARD}
+    facts = after.manifest[ADAPTED][NEW]
+    assert (facts["records"], facts["digest"]) == (len(PROBES), corpus_digest(PROBES))
+    assert after.manifest["parent"] == f"default/{version.name}"
+    assert after.manifest["trained_at"] == before.manifest["created_at"]
+    kept = {"scores", "data", "devices", "joint", "weights", "licence", "libraries"}
+    assert {key: before.manifest[key] for key in kept} == {k: after.manifest[k] for k in kept}
+    assert f"| {NEW} | {len(PROBES)} |" in (adapted / CARD).read_text()
+    assert NEW not in (version / CARD).read_text()
+
+
+def test_the_newest_version_answers_and_brings_its_device(version: Path, tmp_path: Path) -> None:
+    parent = tmp_path / "default" / version.name
+    shutil.copytree(version, parent)
+    folder = adapt_model(parent, PROBES, tmp_path)
+    answering = Estimator.from_folder(tmp_path)
+    assert answering.model_version == f"default/{folder.name}"
+    assert answering.accelerators.get(NEW) == joint_world.device(NEW)
+    assert answering.models[0][ADAPTED].keys() == {NEW}
+
+
+def test_another_name_makes_another_model(version: Path, tmp_path: Path) -> None:
+    folder = adapt_model(version, PROBES, tmp_path, name="other")
+    assert folder.parent == tmp_path / "other"
+    assert read_artifact(folder).manifest["name"] == "other"
+
+
+def test_the_same_records_twice_count_once(adapted: Path, tmp_path: Path) -> None:
+    again = adapt_model(adapted, PROBES, tmp_path)
+    assert (again / JOINT / FACTS).read_bytes() == (adapted / JOINT / FACTS).read_bytes()
+    first = read_artifact(adapted).manifest
+    assert read_artifact(again).manifest["trained_at"] == first["trained_at"]
+    assert read_artifact(again).manifest[ADAPTED] == first[ADAPTED]
+
+
+def test_devices_are_adapted_one_after_the_other(adapted: Path, tmp_path: Path) -> None:
+    more = joint_world.samples(("Gpu-S",), slower=1.1)[::9]
+    both = adapt_model(adapted, more, tmp_path)
+    assert read_artifact(both).manifest[ADAPTED].keys() == {NEW, "Gpu-S"}
+    assert load_joint(both / JOINT).records_ == {NEW: len(PROBES), "Gpu-S": len(more)}
+    assert [a.time_s for a in _answers(both, NEW)] == [a.time_s for a in _answers(adapted, NEW)]
+    (found, *_) = _answers(both, "Gpu-S")
+    assert f"{len(more)} records of Gpu-S into account, beside those of" in found.warnings[0]
+
+
+def test_facts_from_before_records_were_counted_are_read(version: Path, tmp_path: Path) -> None:
+    folder = tmp_path / JOINT
+    shutil.copytree(version / JOINT, folder)
+    facts = json.loads((folder / FACTS).read_text())
+    assert facts.pop("records") == {}
+    (folder / FACTS).write_text(json.dumps(facts))
+    joint = load_joint(folder)
+    assert joint.records_ == {}
+    assert facts_bytes(joint) == (version / JOINT / FACTS).read_bytes()
+
+
+def test_records_leave_less_to_be_learned_of_a_device(version: Path, adapted: Path) -> None:
+    before, after = (load_joint(v / JOINT) for v in (version, adapted))
+    steps = [sample.step for sample in PROBES]
+    shares = before.device_features(steps)
+    spread = [
+        np.einsum("ij,jk,ik->i", shares, joint.device_covariance(NEW), shares).mean()
+        for joint in (before, after)
+    ]
+    assert spread[1] < 0.2 * spread[0]
+    # All coefficients share a part: it stands beside the diagonal as well as on it.
+    shared = before.device_covariance(NEW) - np.diag(before.device_prior_)
+    assert np.ptp(shared) == pytest.approx(0.0, abs=1e-12)
+    assert shared[0, 1] > 0
+    np.testing.assert_array_equal(prior_of(before, NEW), before.device_covariance(NEW))
+    known = before.device_covariance("Gpu-S")
+    np.testing.assert_allclose(known, 0.05 * before.device_covariance(NEW))
+
+
+def test_forgetting_a_device_undoes_its_records(version: Path) -> None:
+    joint: JointPredictor = load_joint(version / JOINT)
+    assert facts_bytes(joint.adapt(PROBES).forget({NEW})) == facts_bytes(joint)
+    twice = joint.adapt(PROBES[:5]).adapt(PROBES[5:])
+    assert twice.records_ == {NEW: len(PROBES)}
+    # Taken together or apart, the same is known.
+    once = joint.adapt(PROBES)
+    np.testing.assert_allclose(twice.effects_[NEW].mean, once.effects_[NEW].mean)
+
+
+def test_a_model_without_a_joint_predictor_is_refused(tmp_path: Path) -> None:
+    version = train(made_up.samples(families=4), tmp_path, members=("efficiency",), folds=2)
+    with pytest.raises(InvalidInputError, match="has no joint predictor"):
+        adapt_model(version, PROBES, tmp_path)
+
+
+def _on(device_kind: str) -> list[StepSample]:
+    spec = replace(joint_world.device(NEW), name="Strange", kind=device_kind)
+    return [replace(p, step=replace(p.step, accelerator=spec)) for p in PROBES]
+
+
+def test_records_that_would_change_no_answer_are_refused(version: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="Strange is a tpu"):
+        adapt_model(version, _on("tpu"), tmp_path)
+    own = [replace(p, step=replace(p.step, accelerator=made_up.DEVICE)) for p in PROBES]
+    with pytest.raises(InvalidInputError, match="members of its own"):
+        adapt_model(version, own, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_none_and_too_many_records_are_refused(version: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no records"):
+        adapt_model(version, [], tmp_path)
+    many = PROBES * (MOST_RECORDS // len(PROBES) + 1)
+    with pytest.raises(TrainingError, match="perfmodel train"):
+        adapt_model(version, many, tmp_path)
+
+
+def test_a_damaged_model_is_not_passed_on(version: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "default" / "1"
+    shutil.copytree(version, folder)
+    (folder / JOINT / FACTS).write_text("{}")
+    with pytest.raises(DamagedArtifactError):
+        adapt_model(folder, PROBES, tmp_path)
