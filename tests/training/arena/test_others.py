@@ -18,7 +18,7 @@ def _evaluation(rows: int = 30) -> KernelEvaluation:
     return KernelEvaluation(
         device=np.where(half, "L4", "T4"),
         op=np.where(np.arange(rows) < rows // 2, "gemm", "softmax"),
-        group=np.where(np.arange(rows) < rows // 2, "product", "pointwise"),
+        question=np.where(np.arange(rows) < rows // 2, "product", "pointwise"),
         kernel=np.full(rows, "made-up"),
         measured_s=measured,
         predicted_s={method: factor * measured for method, factor in factors.items()},
