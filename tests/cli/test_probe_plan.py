@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from small_models import small_model
 
 from perfmodel.cli import cli
+from perfmodel.predictors.joint_store import load_joint
+from perfmodel.predictors.serving import JOINT
 from perfmodel.requests import parse_request
 
 JOBS = [
@@ -26,6 +29,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def jobs(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PERFMODEL_CACHE", str(cache))
+    monkeypatch.setenv("PERFMODEL_MODELS", str(tmp_path / "no-models"))
     path = tmp_path / "jobs.json"
     path.write_text(json.dumps(JOBS))
     return str(path)
@@ -36,6 +40,7 @@ def test_the_plan_holds_requests_that_can_be_asked(jobs: str) -> None:
     assert shown.exit_code == 0, shown.stderr
     plan = json.loads(shown.stdout)
     assert (plan["accelerator"], plan["candidates"], len(plan["probes"])) == ("L4", 3, 2)
+    assert plan["model_version"] is None
     errors = [plan["expected_error_before"]]
     for probe in plan["probes"]:
         job, placement = parse_request({key: probe[key] for key in ("job", "placement")})
@@ -50,6 +55,22 @@ def test_the_table_names_the_workloads(jobs: str) -> None:
     assert shown.exit_code == 0, shown.stderr
     assert "Measure these on L4" in shown.stdout
     assert "inference, batch" in shown.stdout
+
+
+def test_the_installed_model_says_what_it_does_not_know(jobs: str, tmp_path: Path) -> None:
+    version = small_model(tmp_path / "models")
+    more = ["-k", "1", "--jobs", jobs, "--models", str(tmp_path / "models"), "--json"]
+    shown = CliRunner().invoke(cli, ["probe-plan", "L4", *more])
+    assert shown.exit_code == 0, shown.stderr
+    plan = json.loads(shown.stdout)
+    assert plan["model_version"] == f"default/{version.name}"
+    joint = load_joint(version / JOINT)
+    # What is left of the error cannot fall below what no coefficient of a device explains.
+    assert joint.noise_ < plan["probes"][0]["expected_error_after"]
+    assert plan["probes"][0]["expected_error_after"] < plan["expected_error_before"]
+    # It learned nothing about TPUs: the assumed spreads stand in.
+    shown = CliRunner().invoke(cli, ["probe-plan", "TPU-v4", *more])
+    assert json.loads(shown.stdout)["model_version"] is None
 
 
 def test_bad_input_is_refused_with_what_to_do(jobs: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import joint_world
 import numpy as np
 import pytest
 import synthetic_workloads as made_up
+from small_models import small_model
 
 from perfmodel.errors import DamagedArtifactError, InvalidInputError, TrainingError
 from perfmodel.estimator.facade import Estimator
@@ -24,7 +25,6 @@ from perfmodel.training.adapt import MOST_RECORDS, adapt_model
 from perfmodel.training.joint_facts import corpus_digest
 from perfmodel.training.model_card import CARD
 from perfmodel.training.probe_plan import prior_of
-from perfmodel.training.train import train
 
 #: Steps of a device that nobody has measured take this times as long as its specification says.
 SLOWER = 1.8
@@ -38,10 +38,7 @@ OTHERS = ("Gpu-S", "Gpu-L", "Cpu")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with one model: own members for one CPU, a joint predictor for the rest."""
     folder = tmp_path_factory.mktemp("models")
-    train(
-        made_up.samples(families=4), folder, members=("efficiency",), folds=2,
-        corpus=joint_world.samples(), joint_settings={"epochs": 2, "rounds": 20, "folds": 2},
-    )  # fmt: skip
+    small_model(folder)
     return folder
 
 
@@ -185,7 +182,7 @@ def test_forgetting_a_device_undoes_its_records(version: Path) -> None:
 
 
 def test_a_model_without_a_joint_predictor_is_refused(tmp_path: Path) -> None:
-    version = train(made_up.samples(families=4), tmp_path, members=("efficiency",), folds=2)
+    version = small_model(tmp_path, joint=False)
     with pytest.raises(InvalidInputError, match="has no joint predictor"):
         adapt_model(version, PROBES, tmp_path)
 

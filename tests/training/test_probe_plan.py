@@ -78,3 +78,12 @@ def test_nonsense_is_refused() -> None:
         probe_order(FEATURES, PRIOR, 0.05, 0)
     with pytest.raises(InvalidInputError, match="positive"):
         probe_order(FEATURES, PRIOR, 0.0, 1)
+
+
+def test_a_covariance_stands_for_variances_that_hang_together() -> None:
+    covariance = np.diag(PRIOR)
+    assert probe_order(FEATURES, covariance, 0.05, 5) == probe_order(FEATURES, PRIOR, 0.05, 5)
+    # Two coefficients that are one: 1 / (1 + 1) of it is left after either was measured.
+    one, both = np.ones((2, 2)), np.eye(2)
+    assert expected_variance(both[:1], one, 1.0, both) == pytest.approx(0.5)
+    assert expected_variance(both[:1], np.ones(2), 1.0, both) == pytest.approx((0.5 + 1.0) / 2)
