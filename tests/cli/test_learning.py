@@ -41,7 +41,8 @@ MODELS = ("zoo/mlp", "zoo/ncf", "zoo/lstm-lm", "zoo/resnet18-cifar", "timm/resne
 
 
 def _run(*args: str, code: int = 0) -> Result:
-    shown = CliRunner().invoke(cli, list(args))
+    # Public measurements of this machine, if any, are not what these tests learn from.
+    shown = CliRunner(env={"PERFMODEL_DATA": None}).invoke(cli, list(args))
     assert shown.exit_code == code, (shown.stdout, shown.stderr, shown.exception)
     return shown
 
@@ -130,6 +131,41 @@ def test_a_trained_model_answers(models: Path) -> None:
     found = json.loads(_run("predict", *words, "--models", str(models)).stdout)
     assert found["model_version"].startswith("default/")
     assert found["throughput"]["low"] < found["throughput"]["samples_per_second"]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of public tables: made-up figures of four tiny models on two devices."""
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "timm").mkdir()
+    header = "model,infer_img_size,infer_samples_per_sec,infer_step_time,infer_batch_size\n"
+    names = ("test_vit", "test_resnet", "test_convnext", "test_efficientnet")
+    for device, speed in (("rtx4090", 40_000.0), ("rtx3090", 25_000.0)):
+        rows = [
+            f"{name},160,{speed / (1 + place)},{1000 * batch * (1 + place) / speed},{batch}\n"
+            for place, name in enumerate(names)
+            for batch in (8, 32)
+        ]
+        table = folder / "timm" / f"benchmark-infer-amp-nchw-pt240-cu124-{device}.csv"
+        table.write_text(header + "".join(rows) + "no_such_net,160,zero,1.0,8\n")
+    return folder
+
+
+def test_train_learns_from_public_tables_too(
+    profiles: Path, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFMODEL_CACHE", str(tmp_path / "cache"))
+    words = ["--profiles", str(profiles), "--models", str(tmp_path / "models"), "--json"]
+    shown = _run("train", *words, "--member", "efficiency", "--data", str(tables), "--workers", "1")
+    manifest = json.loads((Path(json.loads(shown.stdout)["folder"]) / "manifest.json").read_text())
+    # Four models by two batch sizes on each of two devices, and the profiles.
+    counts = manifest["joint"]["devices"]
+    assert counts == {"RTX-4090": 8, "RTX-3090": 8, DEVICE.name: len(MODELS) * 2 * 2}
+    assert "2 rows of timm were not understood" in shown.stderr
+    asked = ["timm/test_resnet", "--batch-size", "32", "--on", "RTX-4090", "--json"]
+    said = json.loads(_run("predict", *asked, "--models", str(tmp_path / "models")).stdout)
+    assert said["model_version"].startswith("default/")
+    assert said["basis"] in ("calibrated", "interpolated")
 
 
 def test_a_damaged_model_is_named_and_answers_go_on(models: Path, tmp_path: Path) -> None:
