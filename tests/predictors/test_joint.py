@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import joint_world as world
 import numpy as np
@@ -242,3 +246,25 @@ def test_reports_every_member() -> None:
     lines: list[str] = []
     JointPredictor(folds=2, epochs=1, rounds=2, report=lines.append).fit(SAMPLES)
     assert len(lines) == 3
+
+
+def test_members_fitted_side_by_side_are_those_fitted_in_turn() -> None:
+    # In a process of its own: forking is safe only before numeric libraries start threads.
+    program = (
+        f"import sys; sys.path.insert(0, {str(Path(world.__file__).parent)!r})\n"
+        "import joint_world as world\n"
+        "from perfmodel.features.step import Step\n"
+        "from perfmodel.predictors.joint import JointPredictor\n"
+        "samples = world.samples(('Gpu-S', 'Gpu-L'))[:60]\n"
+        "step = Step.of(world.new_workload('Gpu-S'))\n"
+        "for workers in (2, 1):\n"
+        "    model = JointPredictor(folds=2, epochs=1, rounds=5, workers=workers).fit(samples)\n"
+        "    print(model.predict([step])[0].time_s)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    side_by_side, in_turn = map(float, run.stdout.split())
+    assert side_by_side == pytest.approx(in_turn, rel=1e-6)
