@@ -16,7 +16,6 @@ from perfmodel.features.step_table import (
     DEVICE_FACTS,
     ROW_COLUMNS,
     SETTING_COLUMNS,
-    class_name,
     device_facts,
     sketch_rows,
     step_peaks,
@@ -158,7 +157,3 @@ def test_no_steps_make_an_empty_table() -> None:
     table = step_table([])
     assert table.rows.shape == (0, len(ROW_COLUMNS)) and table.peaks.shape == (0, 7)
     assert table.settings.shape == (0, len(SETTING_COLUMNS)) and table.devices == ()
-
-
-def test_codes_of_classes_have_names() -> None:
-    assert {class_name(code) for code in step_table([_step()]).op_class} >= {"matmul"}
