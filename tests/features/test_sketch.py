@@ -141,6 +141,12 @@ def test_bytes_by_role() -> None:
     assert by_role[Role.OPTIMIZER_STATE] == 0
 
 
+@GRAPHS
+def test_bytes_by_role_are_those_of_the_graph(graph: Graph) -> None:
+    expected = [graph.storage_bytes(role) for role in ROLE_COLUMNS]
+    assert step_sketch(graph).role_bytes.tolist() == expected
+
+
 def test_is_made_once_per_graph() -> None:
     assert step_sketch(MLP) is step_sketch(MLP)
 

@@ -18,6 +18,7 @@ from perfmodel.features.step_table import (
     SETTING_COLUMNS,
     device_facts,
     sketch_rows,
+    step_bounds_s,
     step_peaks,
     step_settings,
     step_table,
@@ -157,3 +158,20 @@ def test_no_steps_make_an_empty_table() -> None:
     table = step_table([])
     assert table.rows.shape == (0, len(ROW_COLUMNS)) and table.peaks.shape == (0, 7)
     assert table.settings.shape == (0, len(SETTING_COLUMNS)) and table.devices == ()
+
+
+def test_bounds_by_hand() -> None:
+    # An addmm of 2 * 32 * 64 * 128 FLOP at 15 TFLOP/s; the relu after it adds next to nothing.
+    layer = step_sketch(made_up.mlp(32, [64, 128], "relu", training=False))
+    (bound,) = step_bounds_s(step_table([_step(sketch=layer)]))
+    assert bound == pytest.approx(2 * 32 * 64 * 128 / 15e12, rel=0.03)
+    # A convolution may take a quarter of the multiplications: 2 * 4 * 8 * 8 * 9 * 14^2 each.
+    (bound,) = step_bounds_s(step_table([_step(sketch=CONV)]))
+    assert bound == pytest.approx(2 * (2 * 4 * 8 * 8 * 9 * 14**2) / 4 / 15e12, rel=0.03)
+
+
+def test_bounds_are_those_of_each_step_alone() -> None:
+    steps = [_step(), _step(sketch=CONV), _step(precision=Precision.TF32)]
+    alone = [float(step_bounds_s(step_table([step]))[0]) for step in steps]
+    assert step_bounds_s(step_table(steps)) == pytest.approx(alone)
+    assert alone[2] < alone[0]

@@ -18,6 +18,7 @@ import synthetic_workloads as made_up
 from perfmodel.errors import TrainingError
 from perfmodel.features.sketch import architecture_key, step_sketch
 from perfmodel.features.step import Step, StepSample
+from perfmodel.features.step_table import step_bounds_s, step_table
 from perfmodel.predictors.joint import ALL, JointPredictor
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Compiler, Role
@@ -166,6 +167,27 @@ def test_a_graph_without_work_has_a_finite_answer(joint: JointPredictor) -> None
     make.node("t", (make.tensor((4, 4), Role.INPUT),), [(4, 4)])
     (answer,) = joint.predict([world.step(step_sketch(make.build()), "Gpu-S")])
     assert 0 < answer.low_s <= answer.time_s <= answer.high_s < np.inf
+
+
+def test_no_answer_beats_the_arithmetic_of_the_device(joint: JointPredictor) -> None:
+    # A record that claims a thousandth of the time moves answers down to the peak, not below.
+    fast = [replace(sample, step_time_s=1e-3 * sample.step_time_s) for sample in BIASED[:30]]
+    steps = [sample.step for sample in BIASED]
+    bounds = step_bounds_s(step_table(steps))
+    answers = np.array([a.time_s for a in joint.adapt(fast).predict(steps)])
+    assert np.all(answers >= bounds * (1 - 1e-9))
+    assert np.any(answers <= bounds * (1 + 1e-9)), "the bound is what holds them"
+
+
+def test_a_device_with_few_samples_is_less_sure() -> None:
+    # Of Gpu-L two samples are left: its new jobs get a part of the spread of devices.
+    few = [s for s in SAMPLES if s.step.accelerator.name != "Gpu-L"]
+    few += [s for s in SAMPLES if s.step.accelerator.name == "Gpu-L"][:2]
+    predictor = JointPredictor(folds=2, epochs=2, rounds=5).fit(few)
+    small, large, none = (
+        _width(predictor.predict([_new(name)])[0]) for name in ("Gpu-S", "Gpu-L", "Gpu-New")
+    )
+    assert small < large <= none
 
 
 @pytest.mark.parametrize("probes", [1, 3, 10])

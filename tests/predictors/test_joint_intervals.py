@@ -68,9 +68,9 @@ def test_a_small_group_takes_that_of_all_devices_of_its_kind() -> None:
 def test_a_lone_group_takes_that_of_everything_and_says_so() -> None:
     found, scores = _quantiles()
     assert found.at(Rung.NEW_JOB, ALONE) == (conformal_quantile(scores, 0.9), True)
-    # Another mode on the same kind of device: that of the kind.
-    other = ("Gpu-S", "gpu", "training", "eager")
-    assert found.at(Rung.NEW_JOB, other) == (conformal_quantile(scores[:-5], 0.9), True)
+    # Another compiler or mode on the same kind of device: that of the mode, or of the kind.
+    for other in (("Gpu-S", "gpu", "inference", "fused"), ("Gpu-S", "gpu", "training", "eager")):
+        assert found.at(Rung.NEW_JOB, other) == (conformal_quantile(scores[:-5], 0.9), True)
 
 
 def test_a_rung_without_scores_is_pooled() -> None:
