@@ -19,7 +19,7 @@ from perfmodel.features.sketch import (
 )
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
-from perfmodel.types import Mode, Precision, Role
+from perfmodel.types import Mode, Phase, Precision, Role
 
 MLP = made_up.mlp(32, [64, 64, 64, 64], "relu", training=True)
 CONV = made_up.convnet(4, 8, 3, 3, training=True, size=14)
@@ -77,6 +77,16 @@ def test_two_point_wise_nodes_become_one_kernel() -> None:
     assert sketch.count @ sketch.traffic_bytes == 4 * 4000
     assert sketch.count @ sketch.fused_bytes == 2 * 4000
     assert sketch.count @ sketch.fused_launch == 1.0
+
+
+def test_no_kernel_spans_two_phases() -> None:
+    make = made_up.GraphBuilder()
+    value = make.tensor((1000,), Role.INPUT)
+    (value,) = make.node("relu", (value,), [(1000,)])
+    make.node("sigmoid", (value,), [(1000,)], Phase.BACKWARD)
+    sketch = step_sketch(make.build())
+    assert np.array_equal(sketch.fused_launch, [1.0, 1.0])
+    assert sketch.count @ sketch.fused_bytes == 4 * 4000
 
 
 def test_a_product_is_no_part_of_a_fused_kernel() -> None:

@@ -19,6 +19,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.sketch import architecture_key, step_sketch
 from perfmodel.features.step import Step, StepSample
 from perfmodel.features.step_table import step_bounds_s, step_table
+from perfmodel.features.whole_step import whole_rows
 from perfmodel.predictors.joint import ALL, JointPredictor
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Compiler, Role
@@ -68,6 +69,34 @@ def test_no_member_saw_the_families_it_is_judged_by(joint: JointPredictor) -> No
     assert all(len(found) == 1 for found in folds.values())
     assert set().union(*folds.values()) == set(range(joint.folds))
     assert ALL not in set().union(*folds.values())
+
+
+def test_a_time_changes_no_answer_of_the_member_it_is_kept_from() -> None:
+    settings = {"folds": 3, "epochs": 1, "rounds": 5}
+    slow = [
+        replace(s, step_time_s=10 * s.step_time_s) if s.family == "family2" else s for s in SAMPLES
+    ]
+    one, other = (JointPredictor(**settings).fit(corpus) for corpus in (SAMPLES, slow))
+    table = step_table([s.step for s in SAMPLES if s.family == "family2"])
+    rows, reference = whole_rows(table)
+    own = one.fold_of_job_[architecture_key(table.sketches[0], 4)]
+    for place, (ours, theirs) in enumerate(zip(one.members_, other.members_, strict=True)):
+        kept_from = place == own
+        logs = [m.net.log_times(table)[0] for m in (ours, theirs)]
+        assert np.array_equal(*logs) == kept_from
+        logs = [m.boost.log_times(rows, np.log(reference.sum(axis=1))) for m in (ours, theirs)]
+        assert np.array_equal(*logs) == kept_from
+
+
+def test_trees_say_nothing_about_a_device_they_have_not_seen(joint: JointPredictor) -> None:
+    other = JointPredictor(folds=3, epochs=1, rounds=2).fit(SAMPLES)
+    swapped = copy.copy(joint)
+    pairs = zip(joint.members_, other.members_, strict=True)
+    swapped.members_ = [replace(ours, boost=theirs.boost) for ours, theirs in pairs]
+    steps = [_new("Gpu-New"), _new("Gpu-S")]
+    (new, known), (new_too, known_too) = joint.predict(steps), swapped.predict(steps)
+    assert new_too.time_s == new.time_s
+    assert known_too.time_s != known.time_s
 
 
 def test_intervals_hold_the_answer_and_are_ordered(joint: JointPredictor) -> None:
