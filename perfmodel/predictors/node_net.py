@@ -239,7 +239,8 @@ class NodeNet:
         path = folder / f"{stem}.safetensors"
         try:
             facts = json.loads((folder / f"{stem}.json").read_text())
-            if tuple(facts["row_columns"]) != ROW_COLUMNS:
+            columns = (tuple(facts["row_columns"]), tuple(facts["setting_columns"]))
+            if columns != (ROW_COLUMNS, SETTING_COLUMNS):
                 raise ValueError("it was trained on other columns")
             model = cls(NodeNetSettings(**facts["settings"]))
             model.devices_ = tuple(str(name) for name in facts["devices"])

@@ -154,8 +154,10 @@ def test_damaged_files_are_refused(net: NodeNet, tmp_path: Path) -> None:
         facts.write_text(broken)
         refused("cannot be read")
     stored = json.loads(text)
-    facts.write_text(json.dumps({**stored, "row_columns": stored["row_columns"][1:]}))
-    refused("other columns")
+    for columns in ("row_columns", "setting_columns"):
+        # As many as today, in another order.
+        facts.write_text(json.dumps({**stored, columns: stored[columns][::-1]}))
+        refused("other columns")
     facts.write_text(json.dumps({**stored, "devices": stored["devices"][1:]}))
     refused("cannot be read")
     facts.unlink()
