@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.errors import StoreError
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import StoreError, UnknownAcceleratorError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import Imported, Origin, PublishedStep, RejectedRow
 from perfmodel.importers.tables import count, positive, text
@@ -41,7 +42,8 @@ _PRECISION = {
 }
 _LAYOUT = {"nchw": MemoryFormat.CHANNELS_FIRST, "nhwc": MemoryFormat.CHANNELS_LAST}
 
-#: Catalogue names of the devices that the published file names use.
+#: Catalogue names of devices that the published file names spell in their own way; any other
+#: word is looked up in the catalogue, as it stands and as a GeForce card.
 DEVICES: Mapping[str, str] = MappingProxyType(
     {
         "rtx3090": "RTX-3090",
@@ -92,9 +94,31 @@ def torch_version(digits: str) -> str:
     return f"1.{digits[1:]}" if digits[0] == "1" else ".".join(digits)
 
 
+def accelerator_named(word: str) -> str | None:
+    """Return the catalogue name of the device in a file name; None where there is none.
+
+    Examples
+    --------
+    >>> accelerator_named("4090"), accelerator_named("rtx5090"), accelerator_named("t4")
+    ('RTX-4090', 'RTX-5090', 'T4')
+    >>> accelerator_named("abacus") is None
+    True
+    """
+    if word in DEVICES:
+        return DEVICES[word]
+    catalog = Catalog.default()
+    for spelling in (word, word.replace("_", "-"), f"RTX-{word}", word.replace("rtx", "RTX-")):
+        try:
+            return catalog.get(spelling).name
+        except UnknownAcceleratorError:
+            continue
+    return None
+
+
 def _read_file(file: Path, steps: list[PublishedStep], rejected: list[RejectedRow]) -> None:
     match = _NAME.fullmatch(file.name)
-    if match is None or match["precision"] not in _PRECISION or match["device"] not in DEVICES:
+    accelerator = accelerator_named(match["device"]) if match else None
+    if match is None or match["precision"] not in _PRECISION or accelerator is None:
         reason = "the file name does not say mode, precision, layout, versions and a known device"
         rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
         return
@@ -105,6 +129,7 @@ def _read_file(file: Path, steps: list[PublishedStep], rejected: list[RejectedRo
                     _step(
                         row,
                         match,
+                        accelerator,
                         Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line),
                     )
                 )
@@ -112,7 +137,9 @@ def _read_file(file: Path, steps: list[PublishedStep], rejected: list[RejectedRo
                 rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
 
 
-def _step(row: Mapping[str, str], match: re.Match[str], origin: Origin) -> PublishedStep:
+def _step(
+    row: Mapping[str, str], match: re.Match[str], accelerator: str, origin: Origin
+) -> PublishedStep:
     prefix = match["mode"]
     software = {"torch": torch_version(match["torch"])}
     if match["cuda"] != "cpu":
@@ -129,7 +156,7 @@ def _step(row: Mapping[str, str], match: re.Match[str], origin: Origin) -> Publi
     )
     return PublishedStep(
         job=job,
-        accelerator=DEVICES[match["device"]],
+        accelerator=accelerator,
         samples_per_second=positive(row, f"{prefix}_samples_per_sec"),
         origin=origin,
     )

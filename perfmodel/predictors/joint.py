@@ -303,8 +303,7 @@ class JointPredictor:
         table = step_table(steps)
         rows, reference = whole_rows(table)
         raw = self._raw(table, rows, reference)
-        _, factor, nearest = self.novelty_.measure(rows)
-        distance, _, _ = self.novelty_.measure(rows)
+        distance, factor, nearest = self.novelty_.measure(rows)
         groups = _groups(table)
         return [
             self._one(step, i, raw, groups[i], float(factor[i]), float(distance[i]), nearest[i])
