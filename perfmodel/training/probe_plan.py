@@ -169,7 +169,8 @@ def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> 
     """
     features = np.asarray(learner.device_features(candidates), dtype=np.float64)
     noise = noise_with_misfit(features, learner.noise_)
-    return probe_order(features, learner.device_prior_, noise, k)
+    prior = prior_of(learner, candidates[0].accelerator.name) if candidates else np.zeros(0)
+    return probe_order(features, prior, noise, k)
 
 
 def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
