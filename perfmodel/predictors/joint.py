@@ -43,7 +43,7 @@ from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
 from perfmodel.predictors.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.whole_boost import WholeBoost
-from perfmodel.types import Basis
+from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -53,6 +53,8 @@ Report = Callable[[str], None]
 ALL = -1
 #: Its weight beside the mean of those that have not seen one part of the families each.
 _TRUST_IN_ALL = 0.4
+#: Cells of a job after which a training step is answered half by that member.
+_CELLS_TO_TRUST = 8.0
 #: Weights of the network that are tried; neither side is ever silent.
 _MIX_STEPS = np.linspace(0.2, 0.8, 7)
 #: Logarithmic error beyond which a step says nothing about the mix.
@@ -364,7 +366,12 @@ class JointPredictor:
         )
 
     def _with_memory(self, step: Step, mixed: FloatArray, scale: float) -> tuple[float, Recalled]:
-        """Answer by the member that has not seen the job plus what its cells say, or by all."""
+        """Answer from what the cells of a job say, or, for a job never measured, by all members.
+
+        The member that has not seen the family of the job gives what the cells are residuals of.
+        A training step also has the member that learned from them: cells of inference say little
+        about it, and the more cells there are, the better that member knows the job.
+        """
         job = architecture_key(step.sketch, step.batch_size)
         recalled = self.memory_.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
@@ -372,7 +379,11 @@ class JointPredictor:
             of_all = _TRUST_IN_ALL * float(mixed[ALL])
             of_all += (1.0 - _TRUST_IN_ALL) * float(mixed[:ALL].mean())
             return of_all + recalled.mean * scale, recalled
-        return float(mixed[fold]) + recalled.mean * scale, recalled
+        trust = 0.0
+        if step.mode is Mode.TRAINING:
+            trust = recalled.cells / (recalled.cells + _CELLS_TO_TRUST)
+        by_cells = float(mixed[fold]) + recalled.mean * scale
+        return trust * float(mixed[ALL]) + (1.0 - trust) * by_cells, recalled
 
     def _device(self, group: tuple[str, ...], shares: FloatArray) -> tuple[float, float]:
         """Return what records of a device add to a log time, and the variance they leave."""
