@@ -27,10 +27,6 @@ from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Kinds of row with an effect per device: arithmetic of the matrix units, all other work, and
-#: what a call costs besides its work.
-ROW_KINDS = ("contraction", "traffic")
-
 #: PyTorch version that stands for an unknown one, and the compilers that fuse.
 _TYPICAL_TORCH = 2.4
 _FUSING = (Compiler.INDUCTOR, Compiler.TENSORRT)
@@ -74,7 +70,7 @@ class StepTable:
         Where the rows of each sketch lie.
     rows : ndarray of float32, shape (rows, len(ROW_COLUMNS))
     flops, traffic_bytes, fused_bytes, fused_launch, count : ndarray, shape (rows,)
-    log_output, parameter_bytes : ndarray, shape (rows,)
+    log_output : ndarray, shape (rows,)
     op_class : ndarray of int64, shape (rows,)
     matrix, wide : ndarray of bool, shape (rows,)
         Rows for the matrix units; rows on operands of 4 bytes or more.
@@ -98,7 +94,6 @@ class StepTable:
     fused_launch: FloatArray
     count: FloatArray
     log_output: FloatArray
-    parameter_bytes: FloatArray
     op_class: IntArray
     matrix: npt.NDArray[np.bool_]
     wide: npt.NDArray[np.bool_]
@@ -146,7 +141,6 @@ def step_table(steps: Sequence[Step]) -> StepTable:
         fused_launch=_gathered(sketches, lambda s: s.fused_launch),
         count=_gathered(sketches, lambda s: s.count),
         log_output=_gathered(sketches, lambda s: s.column("log_output")),
-        parameter_bytes=np.exp2(_gathered(sketches, lambda s: s.column("log_parameter_bytes"))),
         op_class=_gathered(sketches, lambda s: s.op_class).astype(np.int64),
         matrix=_gathered(sketches, lambda s: s.matrix).astype(np.bool_),
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,

@@ -14,7 +14,7 @@ that leaves (simple kriging; G. Matheron, "Principles of geostatistics", 1963).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,9 +95,7 @@ class JobMemory:
         Variance of one cell that nothing shares.
     """
 
-    def fit(
-        self, jobs: Sequence[str], cells: IntArray, residuals: FloatArray, weights: FloatArray
-    ) -> JobMemory:
+    def fit(self, jobs: Sequence[str], cells: IntArray, residuals: FloatArray) -> JobMemory:
         """Keep residuals and learn what cells of a job share.
 
         Parameters
@@ -108,7 +106,6 @@ class JobMemory:
             From :func:`cell_of`.
         residuals : ndarray, shape (cells,)
             log(measured / predicted) by a predictor that has not seen the job.
-        weights : ndarray, shape (cells,)
         """
         names = np.array(jobs)
         order = np.argsort(names, kind="stable")
@@ -119,21 +116,6 @@ class JobMemory:
         self.noise_ = max(total - float(self.variances_.sum()), 0.05 * total, 1e-5)
         self.cells_ = {str(names[group[0]]): (cells[group], residuals[group]) for group in groups}
         return self
-
-    def with_cells(self, added: Mapping[str, tuple[IntArray, FloatArray]]) -> JobMemory:
-        """Return a memory that also holds further cells."""
-        copy = JobMemory()
-        copy.variances_, copy.noise_ = self.variances_, self.noise_
-        copy.cells_ = dict(self.cells_)
-        for job, (cells, residuals) in added.items():
-            if job in copy.cells_:
-                old_cells, old = copy.cells_[job]
-                cells, residuals = (
-                    np.concatenate([old_cells, cells]),
-                    np.concatenate([old, residuals]),
-                )
-            copy.cells_[job] = (cells, residuals)
-        return copy
 
     @property
     def prior_variance_(self) -> float:

@@ -17,123 +17,54 @@ It answers in four steps, each of which says how sure it is:
 from __future__ import annotations
 
 import copy
-import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from perfmodel.errors import TrainingError
 from perfmodel.features.sketch import architecture_key
 from perfmodel.features.step import Step, StepSample
-from perfmodel.features.step_table import SETTING_COLUMNS, StepTable, step_bounds_s, step_table
+from perfmodel.features.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.whole_step import whole_rows
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import SHORTEST_STEP_S
 from perfmodel.predictors.device_effect import DeviceEffect
-from perfmodel.predictors.folds import family_fold
 from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint_intervals import GroupQuantiles, Rung
-from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
+from perfmodel.predictors.joint_members import ALL, FitTask, Member, fit_members, log_reference
+from perfmodel.predictors.joint_regimes import (
+    balanced,
+    even_folds,
+    fit_mix,
+    groups,
+    of_regime,
+    regimes,
+    spreads,
+)
 from perfmodel.predictors.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.predictors.whole_boost import WholeBoost
 from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Report = Callable[[str], None]
 
-#: Position of the member that has seen all families: it answers for jobs never measured.
-ALL = -1
 #: Its weight beside the mean of those that have not seen one part of the families each.
 _TRUST_IN_ALL = 0.4
 #: Cells of a job after which a training step is answered half by that member.
 _CELLS_TO_TRUST = 8.0
-#: Weights of the network that are tried; neither side is ever silent.
-_MIX_STEPS = np.linspace(0.2, 0.8, 7)
-#: Logarithmic error beyond which a step says nothing about the mix.
-_FAR_OFF = 0.5
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
 _COMMON_VARIANCE = 0.15**2
 #: Samples after which half of the variance of a device is gone; what one in another mode counts.
 _HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
-#: Share of the variance between devices that is left of one whose records were learned from.
-_LEFT_OF_KNOWN = 0.05
-_FEWEST_ROWS = 200
-#: A device with this many samples has weight 1; others grow and shrink by a power of the ratio.
-_TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
-
 _POOLED = (
     "Too few measurements of this mode and compiler on this kind of device to calibrate an "
     "interval of their own; it is that of all together."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Member:
-    """One pair of predictors, fitted without one fold of families."""
-
-    net: NodeNet
-    boost: WholeBoost
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FitTask:
-    """Everything that the members learn from."""
-
-    table: StepTable
-    rows: npt.NDArray[np.float32]
-    reference_s: FloatArray
-    log_times: FloatArray
-    weights: FloatArray
-    fold: IntArray
-    seed: int
-    epochs: int
-    rounds: int
-
-    def member(self, k: int) -> Member:
-        """Fit the member that does not see fold k; ``ALL`` sees everything."""
-        steps = np.flatnonzero(self.fold != k)
-        seed = self.seed * 101 + (k if k != ALL else 100)
-        settings = NodeNetSettings(seed=seed, epochs=self.epochs)
-        net = NodeNet(settings).fit(self.table, self.log_times, self.weights, steps)
-        reference = _log_reference(self.reference_s)
-        boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
-            self.rows[steps], reference[steps], self.log_times[steps], self.weights[steps]
-        )
-        return Member(net=net, boost=boost)
-
-
-#: Set in the parent before members are fitted in forked children, which inherit it.
-_TASK: list[_FitTask] = []
-
-
-def _fitted(task: _FitTask, folds: Sequence[int], workers: int) -> Iterator[Member]:
-    """Fit members one after the other, or several at a time in forked processes."""
-    if workers < 2:
-        yield from map(task.member, folds)
-        return
-    _TASK[:] = [task]
-    context = multiprocessing.get_context("fork")
-    try:
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
-            yield from pool.map(_member, folds)
-    finally:
-        _TASK.clear()
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _member(k: int) -> Member:
-    return _TASK[0].member(k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,19 +131,19 @@ class JointPredictor:
             raise TrainingError("The joint predictor needs samples of two families or more.")
         table = step_table([sample.step for sample in samples])
         logs = np.log([sample.step_time_s for sample in samples])
-        weights = _balanced(samples)
-        fold = _even_folds([sample.family for sample in samples], self.folds)
+        weights = balanced(samples)
+        fold = even_folds([sample.family for sample in samples], self.folds)
         rows, reference = whole_rows(table)
         self.members_ = self._fit_members(table, rows, reference, logs, weights, fold)
-        net, boost, shares = self._held_out(table, rows, reference, fold)
-        self.mix_ = _fit_mix(_regimes(table), net, boost, logs, weights)
-        weight = _of_regime(self.mix_, _regimes(table))
+        net, boost = self._held_out(table, rows, reference, fold)
+        self.mix_ = fit_mix(regimes(table), net, boost, logs, weights)
+        weight = of_regime(self.mix_, regimes(table))
         residuals = logs - (weight * net + (1.0 - weight) * boost)
-        self.spread_ = _spreads(_regimes(table), residuals)
-        scale = _of_regime(self.spread_, _regimes(table))
+        self.spread_ = spreads(regimes(table), residuals)
+        scale = of_regime(self.spread_, regimes(table))
         jobs = [architecture_key(s.step.sketch, s.step.batch_size) for s in samples]
         cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
-        self.memory_ = JobMemory().fit(jobs, cells, residuals / scale, weights)
+        self.memory_ = JobMemory().fit(jobs, cells, residuals / scale)
         self.fold_of_job_ = dict(zip(jobs, fold.tolist(), strict=True))
         self.novelty_ = Novelty().fit(
             rows,
@@ -221,7 +152,7 @@ class JointPredictor:
             residuals / scale,
             table.sketch_of,
         )
-        self.residuals_, self.regimes_ = residuals, _regimes(table)
+        self.residuals_, self.regimes_ = residuals, regimes(table)
         self._learn_devices(table)
         self._calibrate(table, rows, residuals / scale, jobs)
         return self
@@ -235,12 +166,12 @@ class JointPredictor:
         weights: FloatArray,
         fold: IntArray,
     ) -> list[Member]:
-        task = _FitTask(
+        task = FitTask(
             table=table, rows=rows, reference_s=reference, log_times=logs, weights=weights,
             fold=fold, seed=self.seed, epochs=self.epochs, rounds=self.rounds,
         )  # fmt: skip
         members = []
-        for member in _fitted(task, [*range(self.folds), ALL], self.workers):
+        for member in fit_members(task, [*range(self.folds), ALL], self.workers):
             members.append(member)
             if self.report is not None:
                 self.report(f"fitted member {len(members)} of {self.folds + 1}")
@@ -252,14 +183,13 @@ class JointPredictor:
         rows: npt.NDArray[np.float32],
         reference: FloatArray,
         fold: IntArray,
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray]:
         net, boost = np.zeros(len(fold)), np.zeros(len(fold))
-        shares = np.zeros((len(fold), 3))
         for k, member in enumerate(self.members_[: self.folds]):
             own = np.flatnonzero(fold == k)
-            net[own], shares[own] = member.net.log_times(table, own)
-            boost[own] = member.boost.log_times(rows[own], _log_reference(reference[own]))
-        return net, boost, shares
+            net[own], _ = member.net.log_times(table, own)
+            boost[own] = member.boost.log_times(rows[own], log_reference(reference[own]))
+        return net, boost
 
     def _learn_devices(self, table: StepTable) -> None:
         """Take over how far devices lie from what their facts say."""
@@ -267,7 +197,7 @@ class JointPredictor:
         self.device_prior_ = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
         self.effects_: dict[str, DeviceEffect] = {}
         self.records_: dict[str, int] = {}
-        self.learned_ = dict(Counter(_groups(table)))
+        self.learned_ = dict(Counter(groups(table)))
 
     def _calibrate(
         self,
@@ -279,7 +209,7 @@ class JointPredictor:
         """Measure the quantiles of standardised residuals at every rung of evidence."""
         _, factor, _ = self.novelty_.measure(rows)
         prior = np.sqrt(self.memory_.prior_variance_)
-        groups = _groups(table)
+        group_of = groups(table)
         scores = {Rung.NEW_JOB: np.abs(residuals) / (prior * factor)}
         seen: dict[str, int] = {}
         near, far = np.zeros(len(jobs)), np.full(len(jobs), np.nan)
@@ -294,7 +224,7 @@ class JointPredictor:
                 else:
                     column[i] = np.nan
         scores[Rung.KNOWN_JOB], scores[Rung.OTHER_DEVICES] = near, far
-        self.quantiles_ = GroupQuantiles.fit(scores, groups, self.coverage)
+        self.quantiles_ = GroupQuantiles.fit(scores, group_of, self.coverage)
 
     # -- answering ----------------------------------------------------------------------------
 
@@ -306,26 +236,26 @@ class JointPredictor:
         rows, reference = whole_rows(table)
         raw = self._raw(table, rows, reference)
         distance, factor, nearest = self.novelty_.measure(rows)
-        groups = _groups(table)
+        group_of = groups(table)
         return [
-            self._one(step, i, raw, groups[i], float(factor[i]), float(distance[i]), nearest[i])
+            self._one(step, i, raw, group_of[i], float(factor[i]), float(distance[i]), nearest[i])
             for i, step in enumerate(steps)
         ]
 
     def _raw(self, table: StepTable, rows: npt.NDArray[np.float32], reference: FloatArray) -> _Raw:
-        weight = _of_regime(self.mix_, _regimes(table))
+        weight = of_regime(self.mix_, regimes(table))
         # Trees know devices, not facts of devices: only the network answers for a new one.
         weight[[name not in self.devices_ for name in table.devices]] = 1.0
         mixed, shares = [], []
         for member in self.members_:
             net, share = member.net.log_times(table)
-            boost = member.boost.log_times(rows, _log_reference(reference))
+            boost = member.boost.log_times(rows, log_reference(reference))
             mixed.append(weight * net + (1.0 - weight) * boost)
             shares.append(share)
         return _Raw(
             mixed=np.stack(mixed),
             shares=np.mean(shares, axis=0),
-            scale=_of_regime(self.spread_, _regimes(table)),
+            scale=of_regime(self.spread_, regimes(table)),
             least_s=np.maximum(step_bounds_s(table), SHORTEST_STEP_S),
         )
 
@@ -467,7 +397,8 @@ class JointPredictor:
         known = self.effects_.get(device)
         if known is not None:
             return known
-        return self._unknown_device(_LEFT_OF_KNOWN if device in self.devices_ else 1.0)
+        learned = sum(n for group, n in self.learned_.items() if group[0] == device)
+        return self._unknown_device(_HALF_LEARNED / (_HALF_LEARNED + learned))
 
     def _unknown_device(self, share: float = 1.0) -> DeviceEffect:
         own = np.diag(self.device_prior_) + _COMMON_VARIANCE
@@ -494,95 +425,6 @@ class JointPredictor:
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains."""
         return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
-
-
-def _log_reference(reference_s: FloatArray) -> FloatArray:
-    return np.asarray(np.log(reference_s.sum(axis=1)))
-
-
-def _balanced(samples: Sequence[StepSample]) -> FloatArray:
-    """Weights under which a device with few samples is heard beside one with thousands."""
-    own = [f"{sample.source}|{sample.step.accelerator.name}" for sample in samples]
-    _, place, counts = np.unique(np.array(own), return_inverse=True, return_counts=True)
-    balance = np.clip((_TYPICAL_COUNT / counts[place]) ** _BALANCE, *_BALANCE_LIMITS)
-    return np.asarray(balance * [sample.weight for sample in samples], dtype=np.float64)
-
-
-def _even_folds(families: Sequence[str], folds: int) -> IntArray:
-    """Fold of each sample: families by hash order, dealt to the fold with fewest samples."""
-    names, counts = np.unique(np.array(families), return_counts=True)
-    order = np.argsort([-c for c in counts], kind="stable")
-    load, fold_of = np.zeros(folds), {}
-    for i in order:
-        start = family_fold(str(names[i]), folds)
-        lightest = min(range(folds), key=lambda k: (load[k], (k - start) % folds))
-        fold_of[str(names[i])] = lightest
-        load[lightest] += counts[i]
-    return np.array([fold_of[family] for family in families], dtype=np.int64)
-
-
-def _regimes(table: StepTable) -> list[tuple[str, ...]]:
-    """Return what decides which member is trusted more: kind of device, mode, compiler."""
-    training = table.settings[:, SETTING_COLUMNS.index("training")] > 0
-    cpu = table.settings[:, SETTING_COLUMNS.index("cpu")] > 0
-    return [
-        ("cpu" if c else "gpu", "training" if t else "inference", "fused" if f else "eager")
-        for c, t, f in zip(cpu, training, table.fused, strict=True)
-    ]
-
-
-def _groups(table: StepTable) -> list[tuple[str, ...]]:
-    return [(d, *r) for d, r in zip(table.devices, _regimes(table), strict=True)]
-
-
-def _fit_mix(
-    regimes: Sequence[tuple[str, ...]],
-    net: FloatArray,
-    boost: FloatArray,
-    logs: FloatArray,
-    weights: FloatArray,
-) -> dict[tuple[str, ...], float]:
-    """Weight of the network per regime, by the weighted mean error on held-out families."""
-
-    def best(chosen: npt.NDArray[np.bool_]) -> float:
-        losses = [
-            np.average(
-                np.minimum(np.abs(a * net + (1 - a) * boost - logs)[chosen], _FAR_OFF),
-                weights=weights[chosen],
-            )
-            for a in _MIX_STEPS
-        ]
-        return float(_MIX_STEPS[int(np.argmin(losses))])
-
-    everything = np.ones(len(logs), dtype=np.bool_)
-    found: dict[tuple[str, ...], float] = {(): best(everything)}
-    for regime in sorted(set(regimes)):
-        chosen = np.array([r == regime for r in regimes])
-        if chosen.sum() >= _FEWEST_ROWS:
-            found[regime] = best(chosen)
-    return found
-
-
-def _spreads(
-    regimes: Sequence[tuple[str, ...]], residuals: FloatArray
-) -> dict[tuple[str, ...], float]:
-    """Robust standard deviation of the residuals of each regime; of all under ``()``."""
-
-    def spread(values: FloatArray) -> float:
-        return max(float(np.median(np.abs(values))) / 0.6745, 0.01)
-
-    found: dict[tuple[str, ...], float] = {(): spread(residuals)}
-    for regime in sorted(set(regimes)):
-        own = residuals[np.array([r == regime for r in regimes])]
-        if len(own) >= _FEWEST_ROWS:
-            found[regime] = spread(own)
-    return found
-
-
-def _of_regime(
-    values: dict[tuple[str, ...], float], regimes: Sequence[tuple[str, ...]]
-) -> FloatArray:
-    return np.array([values.get(regime, values[()]) for regime in regimes])
 
 
 def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:

@@ -23,8 +23,9 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.predictors.checks import read_json
 from perfmodel.predictors.device_effect import DeviceEffect
 from perfmodel.predictors.job_memory import JobMemory
-from perfmodel.predictors.joint import JointPredictor, Member
+from perfmodel.predictors.joint import JointPredictor
 from perfmodel.predictors.joint_intervals import GroupQuantiles
+from perfmodel.predictors.joint_members import Member
 from perfmodel.predictors.node_net import NodeNet
 from perfmodel.predictors.novelty import Novelty
 from perfmodel.predictors.whole_boost import WholeBoost

@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,29 +92,52 @@ def train(
     check_samples(samples, least=4)
     # First: its members are fitted in forked processes, which must not inherit busy threads.
     joint = _joint(corpus, seed, joint_settings or {}, progress) if corpus else None
+    trained = _train_members(samples, members, seed, folds, progress)
+    held_out = _held_out(
+        samples, trained.answers, coverage, unseen_device_residuals(samples, folds)
+    )
+    fallback = EfficiencyPredictor().fit(samples)
+    files, facts = _files(samples, trained.fitted, trained.weights, held_out, fallback, joint)
+    manifest = _manifest(samples, name, seed, facts, trained.weights, trained.scores)
+    if joint is not None:
+        manifest["joint"] = joint_facts(joint, corpus)
+    files[CARD] = model_card(manifest).encode()
+    return write_artifact(version_folder(out / name, manifest), files, manifest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trained:
+    """Members fitted on everything, and what they answered for families they had not seen."""
+
+    fitted: Mapping[str, Predictor]
+    answers: Mapping[str, FloatArray]
+    weights: Mapping[str, float]
+    scores: Mapping[str, Any]
+
+
+def _train_members(
+    samples: Sequence[Sample],
+    members: Sequence[str],
+    seed: int,
+    folds: int,
+    progress: Progress | None,
+) -> _Trained:
     cross = CrossFit(
         samples, family_folds(samples, folds), lambda m: new_predictor(m, seed=seed), progress
     )
     answers = {member: cross.out_of_fold(member) for member in members}
-    held_out = _held_out(samples, answers, coverage, unseen_device_residuals(samples, folds))
     stacked = np.stack(list(answers.values()), axis=1)
-    sample_weights = np.array([sample.weight for sample in samples])
-    weights = fit_weights(stacked, held_out.times_s, sample_weights)
+    times = np.array([sample.step_time_s for sample in samples])
+    weights = fit_weights(stacked, times, np.array([sample.weight for sample in samples]))
     fitted: dict[str, Predictor] = {}
     for member in members:
         fitted[member] = new_predictor(member, seed=seed).fit(samples)
         if progress is not None:
             progress(f"fitted {member} on all {len(samples)} samples")
-    by_member = dict(zip(members, weights.tolist(), strict=True))
-    fallback = EfficiencyPredictor().fit(samples)
-    files, facts = _files(samples, fitted, by_member, held_out, fallback, joint)
     scores = {m: score(samples, a).to_dict() for m, a in answers.items()}
     scores["ensemble"] = score(samples, mix(stacked, weights)).to_dict()
-    manifest = _manifest(samples, name, seed, facts, by_member, scores)
-    if joint is not None:
-        manifest["joint"] = joint_facts(joint, corpus)
-    files[CARD] = model_card(manifest).encode()
-    return write_artifact(version_folder(out / name, manifest), files, manifest)
+    by_member = dict(zip(members, weights.tolist(), strict=True))
+    return _Trained(fitted=fitted, answers=answers, weights=by_member, scores=scores)
 
 
 def _held_out(

@@ -20,7 +20,8 @@ from perfmodel.features.sketch import architecture_key, step_sketch
 from perfmodel.features.step import Step, StepSample
 from perfmodel.features.step_table import step_bounds_s, step_table
 from perfmodel.features.whole_step import whole_rows
-from perfmodel.predictors.joint import ALL, JointPredictor
+from perfmodel.predictors.joint import JointPredictor
+from perfmodel.predictors.joint_members import ALL
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Compiler, Role
 

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import MissingExtraError, StoreError
+from perfmodel.estimator.model import StepPrediction
 from perfmodel.features.step import StepSample
 from perfmodel.store.durable import whole_file
-from perfmodel.training.arena.contract import Answer, BoolArray, FloatArray, IntArray
+from perfmodel.training.arena.contract import BoolArray, FloatArray, IntArray
 
 StrArray = npt.NDArray[np.str_]
 
@@ -138,7 +139,7 @@ def concatenate(tables: Sequence[AnswerTable]) -> AnswerTable:
 
 def answer_table(
     samples: Sequence[StepSample],
-    answers: Sequence[Answer],
+    answers: Sequence[StepPrediction],
     *,
     split: str,
     fold: str,
@@ -151,7 +152,7 @@ def answer_table(
     Parameters
     ----------
     samples : sequence of StepSample
-    answers : sequence of Answer
+    answers : sequence of StepPrediction
         One for each sample.
     split, fold, choice : str
     baselines : mapping of str to ndarray

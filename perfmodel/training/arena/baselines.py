@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -63,14 +64,15 @@ def _keys(step: Step) -> list[_Key]:
     return [(device, *setting), on_device, setting, (setting[0], setting[1]), ()]
 
 
-class _Scaled:
+class _Scaled(ABC):
     """Some time per step over a fitted constant."""
 
     def __init__(self) -> None:
         self.constants_ = _Constants()
 
+    @abstractmethod
     def _time_s(self, step: Step) -> float:
-        raise NotImplementedError
+        """Return the time that is scaled, seconds."""
 
     def fit(self, samples: Sequence[StepSample]) -> Self:
         """Fit the constants: geometric means of measured over this time."""

@@ -8,43 +8,12 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.estimator.model import StepPrediction
 from perfmodel.features.step import Step, StepSample
-from perfmodel.types import Basis
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-
-class Answer(Protocol):
-    """The time of one step with its interval, and what it rests on.
-
-    :class:`perfmodel.predictors.prediction.Prediction` is one.
-    """
-
-    @property
-    def time_s(self) -> float:
-        """Step time, > 0."""
-
-    @property
-    def low_s(self) -> float:
-        """Lower end of the interval, > 0."""
-
-    @property
-    def high_s(self) -> float:
-        """Upper end of the interval."""
-
-    @property
-    def coverage(self) -> float:
-        """Share of measured times that such intervals contain, in (0, 1)."""
-
-    @property
-    def out_of_distribution(self) -> bool:
-        """The step lies outside of what the learner has learned from."""
-
-    @property
-    def basis(self) -> Basis:
-        """What the answer rests on."""
 
 
 class Learner(Protocol):
@@ -53,7 +22,7 @@ class Learner(Protocol):
     def fit(self, samples: Sequence[StepSample]) -> Self:
         """Learn; everything chosen or calibrated is chosen and calibrated on these samples."""
 
-    def predict(self, steps: Sequence[Step]) -> Sequence[Answer]:
+    def predict(self, steps: Sequence[Step]) -> Sequence[StepPrediction]:
         """Answer each step."""
 
     def adapt(self, probes: Sequence[StepSample]) -> Self:

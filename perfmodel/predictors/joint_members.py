@@ -1,0 +1,88 @@
+"""The members of the joint predictor: fitted without a part of the families each, side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from perfmodel.features.step_table import StepTable
+from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
+from perfmodel.predictors.whole_boost import WholeBoost
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Position of the member that has seen all families: it answers for jobs never measured.
+ALL = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One pair of predictors, fitted without one fold of families."""
+
+    net: NodeNet
+    boost: WholeBoost
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitTask:
+    """Everything that the members learn from."""
+
+    table: StepTable
+    rows: npt.NDArray[np.float32]
+    reference_s: FloatArray
+    log_times: FloatArray
+    weights: FloatArray
+    fold: IntArray
+    seed: int
+    epochs: int
+    rounds: int
+
+    def member(self, k: int) -> Member:
+        """Fit the member that does not see fold k; ``ALL`` sees everything."""
+        steps = np.flatnonzero(self.fold != k)
+        seed = self.seed * 101 + (k if k != ALL else 100)
+        settings = NodeNetSettings(seed=seed, epochs=self.epochs)
+        net = NodeNet(settings).fit(self.table, self.log_times, self.weights, steps)
+        reference = log_reference(self.reference_s)
+        boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
+            self.rows[steps], reference[steps], self.log_times[steps], self.weights[steps]
+        )
+        return Member(net=net, boost=boost)
+
+
+#: Set in the parent before members are fitted in forked children, which inherit it.
+_TASK: list[FitTask] = []
+
+
+def fit_members(task: FitTask, folds: Sequence[int], workers: int) -> Iterator[Member]:
+    """Fit members one after the other, or several at a time in forked processes."""
+    if workers < 2:
+        yield from map(task.member, folds)
+        return
+    _TASK[:] = [task]
+    context = multiprocessing.get_context("fork")
+    try:
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+            yield from pool.map(_member, folds)
+    finally:
+        _TASK.clear()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _member(k: int) -> Member:
+    return _TASK[0].member(k)
+
+
+def log_reference(reference_s: FloatArray) -> FloatArray:
+    """Return the logarithm of the reference time of each step, all its parts together."""
+    return np.asarray(np.log(reference_s.sum(axis=1)))
