@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from perfmodel.errors import InvalidPlacementError
+
+
+class Schedule(StrEnum):
+    """Order in which a pipeline works on its micro-batches."""
+
+    GPIPE = "gpipe"
+    ONE_F_ONE_B = "1f1b"
+    INTERLEAVED = "interleaved"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,18 +49,38 @@ class Network:
     latency_s : float
     name : str or None
         For example ``"ib-400g"``.
+    oversubscription : float
+        How many times the hosts together could load what the switches above them carry, >= 1.
     """
 
     bandwidth_bytes_per_s: float
     latency_s: float = 5e-6
     name: str | None = None
+    oversubscription: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Degrees of parallelism; their product is the number of accelerators.
+    """Degrees of parallelism and how they are carried out.
 
-    ``data=None`` means all that the other degrees leave over.
+    The product of ``data``, ``tensor``, ``pipeline`` and ``context`` is the number of
+    accelerators; experts are spread over data-parallel replicas, so ``expert`` divides ``data``.
+
+    Parameters
+    ----------
+    data : int or None
+        Replicas; None means all that the other degrees leave over.
+    tensor, pipeline, expert, context : int
+        Degrees, >= 1.
+    zero_stage : int
+        What data-parallel replicas share out: 0 nothing, 1 optimizer state, 2 gradients too,
+        3 parameters too (FSDP).
+    sequence_parallel : bool
+        Norms and dropouts are split over the tensor ranks along the sequence.
+    schedule : Schedule
+        Order of the micro-batches of a pipeline.
+    virtual_stages : int
+        Chunks of layers that one accelerator holds in an interleaved pipeline, >= 1.
     """
 
     data: int | None = None
@@ -60,6 +89,9 @@ class Plan:
     expert: int = 1
     context: int = 1
     zero_stage: int = 0
+    sequence_parallel: bool = False
+    schedule: Schedule = Schedule.ONE_F_ONE_B
+    virtual_stages: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
