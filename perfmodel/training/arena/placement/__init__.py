@@ -1,0 +1,1 @@
+"""Judgement of the placement floor on published measurements of several accelerators."""
