@@ -15,69 +15,17 @@ published with their weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.zoo.language_model_sizes import GPT2, GPT3, MPT, OPT, OPT_OFFSET, Sizes
 from perfmodel.zoo.losses import TokenLoss
 from perfmodel.zoo.reference import Batch, Parts
 from perfmodel.zoo.transformer_blocks import Attention, FeedForward, position_numbers
-
-#: Layers, features, heads.
-_Sizes = Mapping[str, tuple[int, int, int]]
-
-_MPT: _Sizes = MappingProxyType(
-    {
-        "125m": (12, 768, 12),
-        "350m": (24, 1024, 16),
-        "760m": (24, 1536, 12),
-        "1b": (24, 2048, 16),
-        "3b": (32, 2560, 20),
-        "7b": (32, 4096, 32),
-        "13b": (40, 5120, 40),
-        "30b": (48, 7168, 56),
-        "70b": (80, 8192, 64),
-    }
-)
-_GPT2: _Sizes = MappingProxyType(
-    {
-        "small": (12, 768, 12),
-        "medium": (24, 1024, 16),
-        "large": (36, 1280, 20),
-        "xl": (48, 1600, 25),
-    }
-)
-#: The paper gives 24 heads of 128 for "xl", which do not add up to 2048; 16 do.
-_GPT3: _Sizes = MappingProxyType(
-    {
-        "small": (12, 768, 12),
-        "medium": (24, 1024, 16),
-        "large": (24, 1536, 16),
-        "xl": (24, 2048, 16),
-        "2.7b": (32, 2560, 32),
-        "6.7b": (32, 4096, 32),
-        "13b": (40, 5120, 40),
-        "175b": (96, 12288, 96),
-    }
-)
-_OPT: _Sizes = MappingProxyType(
-    {
-        "125m": (12, 768, 12),
-        "1.3b": (24, 2048, 32),
-        "2.7b": (32, 2560, 32),
-        "6.7b": (32, 4096, 32),
-        "13b": (40, 5120, 40),
-        "30b": (48, 7168, 56),
-        "66b": (64, 9216, 72),
-    }
-)
-#: Positions that OPT's table holds before the first token.
-_OPT_OFFSET = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +139,7 @@ def mpt(
     ``size`` is 125m, 350m, 760m, 1b, 3b, 7b, 13b, 30b or 70b; ``num_layers`` cuts it short.
     """
     length = batch.tokens(2048)
-    layers, width, heads = _sizes(_MPT, size, num_layers)
+    layers, width, heads = _sizes(MPT, size, num_layers)
     shape = Shape(layers=layers, width=width, heads=heads, vocabulary=vocab_size, positions=length)
     return _parts(batch, shape, length)
 
@@ -203,7 +151,7 @@ def gpt2(
     num_layers: int | None = None,
 ) -> Parts:
     """Build a GPT-2 for up to 1024 tokens: small, medium, large or xl."""
-    layers, width, heads = _sizes(_GPT2, size, num_layers)
+    layers, width, heads = _sizes(GPT2, size, num_layers)
     shape = Shape(
         layers=layers, width=width, heads=heads, vocabulary=vocab_size, positions=1024, dropout=0.1
     )
@@ -217,7 +165,7 @@ def gpt3(
     num_layers: int | None = None,
 ) -> Parts:
     """Build a GPT-3 for up to 2048 tokens: small, medium, large, xl, 2.7b, 6.7b, 13b or 175b."""
-    layers, width, heads = _sizes(_GPT3, size, num_layers)
+    layers, width, heads = _sizes(GPT3, size, num_layers)
     shape = Shape(
         layers=layers, width=width, heads=heads, vocabulary=vocab_size, positions=2048, dropout=0.1
     )
@@ -234,7 +182,7 @@ def opt(
 
     The 350m is left out: it alone norms after each branch and projects narrower tables.
     """
-    layers, width, heads = _sizes(_OPT, size, num_layers)
+    layers, width, heads = _sizes(OPT, size, num_layers)
     shape = Shape(
         layers=layers,
         width=width,
@@ -244,12 +192,12 @@ def opt(
         is_joined=False,
         has_relu=True,
         dropout=0.1,
-        offset=_OPT_OFFSET,
+        offset=OPT_OFFSET,
     )
     return _parts(batch, shape, batch.tokens(2048, most=2048))
 
 
-def _sizes(known: _Sizes, size: str, num_layers: int | None) -> tuple[int, int, int]:
+def _sizes(known: Sizes, size: str, num_layers: int | None) -> tuple[int, int, int]:
     if size not in known:
         raise InvalidInputError(
             f"size must be one of {', '.join(known)}, got {size!r}.",
