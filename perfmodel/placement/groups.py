@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 
@@ -106,3 +107,25 @@ class CommGroups:
     def take(self, rows: npt.NDArray[np.bool_] | IntArray) -> CommGroups:
         """Return some of the groups, by a mask or by positions."""
         return CommGroups(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+
+def join_groups(parts: Sequence[CommGroups]) -> CommGroups:
+    """Return the groups of several sets one after the other, as flat columns.
+
+    Parameters
+    ----------
+    parts : sequence of CommGroups
+        At least one.
+
+    Examples
+    --------
+    >>> one = CommGroups.one_host([2], LinkClass.PCIE, 1e10)
+    >>> join_groups([one, one]).ranks.tolist()
+    [2.0, 2.0]
+    """
+    return CommGroups(
+        **{
+            one.name: np.concatenate([np.atleast_1d(getattr(part, one.name)) for part in parts])
+            for one in fields(CommGroups)
+        }
+    )
