@@ -56,6 +56,9 @@ class PublishedStep:
         Measurements behind the figure (a median of them), >= 1.
     spread : float
         Relative width of those repeats; 0 where there is one.
+    parameter_count : float or None
+        Parameters of the model that ran, where they were published: whether the graph that
+        stands for it is the same model.
     """
 
     job: Job
@@ -65,6 +68,7 @@ class PublishedStep:
     memory_bytes: float | None = None
     repeats: int = 1
     spread: float = 0.0
+    parameter_count: float | None = None
 
     @property
     def step_time_s(self) -> float:
@@ -125,6 +129,8 @@ class PublishedCollective:
     origin : Origin
     backend : str
         Library, version and kernel, where they are known.
+    dtype : str
+        Element type as the source names it; empty where it does not say.
     """
 
     collective: str
@@ -136,6 +142,7 @@ class PublishedCollective:
     topology: str
     origin: Origin
     backend: str = ""
+    dtype: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +179,26 @@ class PublishedPlacement:
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedShortage:
+    """A job that ran out of memory on a set of equal accelerators.
+
+    Parameters
+    ----------
+    job : Job
+        Its batch is that of one accelerator.
+    placement : Placement
+    origin : Origin
+    repeats : int
+        Runs that ended so, >= 1.
+    """
+
+    job: Job
+    placement: Placement
+    origin: Origin
+    repeats: int = 1
+
+
 Record = PublishedStep | PublishedKernel | PublishedCollective | PublishedPlacement
 Kind = Literal["steps", "kernels", "collectives", "placements"]
 
@@ -196,10 +223,11 @@ class RejectedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """All that one import returned."""
+    """All that one import returned; shortages of memory have no time and stand apart."""
 
     steps: tuple[PublishedStep, ...] = ()
     kernels: tuple[PublishedKernel, ...] = ()
     collectives: tuple[PublishedCollective, ...] = ()
     placements: tuple[PublishedPlacement, ...] = ()
+    shortages: tuple[PublishedShortage, ...] = ()
     rejected: tuple[RejectedRow, ...] = ()

@@ -3,6 +3,10 @@
 The size is the one that the collectors state. For all-gather, reduce-scatter and all-to-all it is
 the whole buffer of a rank as nccl-tests counts it: what a rank holds after an all-gather or before
 a reduce-scatter. A rank then sends or receives ``(ranks - 1) / ranks`` of it.
+
+The tables of oneCCL state for an all-gather what each rank contributes: their times grow with
+``ranks - 1``, while those of its all-reduce and reduce-scatter keep to the rule above. What is
+gathered is ``ranks`` times as much.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ FILE = "collectives.parquet"
 _REQUIRED = (
     "source", "device", "topology", "collective", "num_gpus", "num_nodes", "bytes", "latency_us",
 )  # fmt: skip
-_OPTIONAL = ("table", "backend", "backend_version", "kernel_source", "variant")
+_OPTIONAL = ("table", "backend", "backend_version", "kernel_source", "variant", "dtype")
 _COLLECTIVES = {
     "all_reduce": "all_reduce",
     "all_gather": "all_gather",
@@ -75,14 +79,17 @@ def _collective(row: Row, origin: Origin, devices: DeviceNames) -> PublishedColl
     if ranks < 2 or hosts > ranks:
         raise UnreadableRowError(f"{ranks} ranks on {hosts} hosts is no collective")
     library = row["backend"] or row["table"]
+    collective = word(row, "collective", _COLLECTIVES)
+    contributed = library == "oneccl" and collective == "all_gather"
     return PublishedCollective(
-        collective=word(row, "collective", _COLLECTIVES),
+        collective=collective,
         accelerator=devices.canonical(row["device"]),
         ranks=ranks,
         hosts=hosts,
-        size_bytes=positive(row, "bytes"),
+        size_bytes=positive(row, "bytes") * (ranks if contributed else 1),
         time_s=positive(row, "latency_us") * 1e-6,
         topology=str(row["topology"] or ""),
         origin=origin,
         backend=joined(library, row["backend_version"], row["kernel_source"], row["variant"]),
+        dtype=str(row["dtype"] or ""),
     )

@@ -61,6 +61,7 @@ SCHEMAS: Mapping[Kind, Mapping[str, str]] = {
         "time_s": "double",
         "topology": "string",
         "backend": "string",
+        "dtype": "string",
         **_ORIGIN,
     },
     "placements": {
@@ -107,7 +108,7 @@ def row_of(record: Record) -> dict[str, Any]:
             own["shape"] = _json(record.shape)
         case PublishedCollective():
             own = _fields(record, "collective", "accelerator", "ranks", "hosts", "size_bytes")
-            own |= _fields(record, "time_s", "topology", "backend")
+            own |= _fields(record, "time_s", "topology", "backend", "dtype")
         case PublishedPlacement():
             own = _fields(record, "job_type", "batch_size", "step_time_s", "sync_time_s")
             own |= _fields(record, "memory_bytes")

@@ -104,3 +104,15 @@ def test_calls_with_a_window_that_is_not_stated_are_rejected(tmp_path: Path) -> 
     assert [r.line for r in imported.rejected] == [3, 4]
     assert "longer time" in imported.rejected[0].reason
     assert "peak" in imported.rejected[1].reason
+
+
+def test_an_all_gather_of_oneccl_states_what_each_rank_contributes(tmp_path: Path) -> None:
+    rows = [
+        collective(source="aiconfigurator", collective="all_gather", backend=backend, num_gpus=4)
+        for backend in ("oneccl", "nccl")
+    ]
+    rows.append({**rows[0], "collective": "reduce_scatter", "dtype": "half"})
+    found = read_aiconfigurator(write_rows(tmp_path / "collectives.parquet", rows)).collectives
+    # 4096 bytes from each of 4 ranks are gathered; the others state the whole buffer
+    assert [one.size_bytes for one in found] == [4 * 4096, 4096, 4096]
+    assert [one.dtype for one in found] == ["", "", "half"]
