@@ -159,4 +159,6 @@ def _step(
         accelerator=accelerator,
         samples_per_second=positive(row, f"{prefix}_samples_per_sec"),
         origin=origin,
+        # Published in millions.
+        parameter_count=1e6 * positive(row, "param_count") if row.get("param_count") else None,
     )

@@ -33,12 +33,13 @@ def sketch_arrays(job: Job) -> dict[str, Any]:
     Returns
     -------
     dict of str to ndarray
-        Fields of a StepSketch, ``family`` and ``peak_tensor_bytes``.
+        Fields of a StepSketch, ``family``, ``peak_tensor_bytes`` and ``parameter_count``.
     """
     graph = capture_job(job)
     arrays = step_sketch(graph).to_arrays()
     arrays["family"] = np.array(graph.source["family"], dtype=np.str_)
     arrays["peak_tensor_bytes"] = np.array(peak_tensor_bytes(graph))
+    arrays["parameter_count"] = np.array(graph.parameter_count)
     return arrays
 
 

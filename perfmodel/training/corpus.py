@@ -1,34 +1,27 @@
-"""The corpus: every measured step as a StepSample, with sketches kept between runs.
+"""The corpus: every measured step as a StepSample.
 
-Capturing a graph takes 0.1 to 1 s, reading a kept sketch 1 ms. Samples of one capture share one
-sketch, so that tens of thousands of steps fit in a gigabyte.
+Samples of one capture share one sketch, so that tens of thousands of steps fit in a gigabyte.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
-
 from perfmodel.devices.catalog import Catalog
-from perfmodel.devices.local import cache_folder
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import UnknownAcceleratorError, UnknownModelError
-from perfmodel.features.sketch import StepSketch
+from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.features.step import Step, StepSample
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import PublishedStep
-from perfmodel.store.sketches import SketchFiles
-from perfmodel.training.capture_key import capture_key, capture_view
-from perfmodel.training.capture_pool import CaptureFailure, CapturePool
-
-Progress = Callable[[str], None]
+from perfmodel.training.capture_key import capture_key
+from perfmodel.training.capture_pool import CaptureFailure
+from perfmodel.training.captures import KeptSketch, Progress, kept_sketches
+from perfmodel.training.published_models import ANOTHER_MODEL, agrees, measured_merged, merged
 
 #: Short names of repositories; others go by the name of the repository.
 SOURCE_NAMES: Mapping[str, str] = MappingProxyType(
@@ -58,20 +51,6 @@ class Corpus:
     samples: tuple[StepSample, ...]
     dropped: Mapping[str, int]
     failures: tuple[CaptureFailure, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptSketch:
-    """A sketch with the two facts of its graph that samples need beside it."""
-
-    sketch: StepSketch
-    family: str
-    peak_tensor_bytes: float
-
-
-def sketch_folder() -> Path:
-    """Return where sketches are kept unless a folder is named: below the cache of the user."""
-    return cache_folder() / "sketches"
 
 
 def build_corpus(
@@ -105,20 +84,22 @@ def build_corpus(
     steps = list(steps)
     dropped: Counter[str] = Counter()
     accelerators = _accelerators(steps, catalog or Catalog.default())
-    keys = [capture_key(step.job) for step in steps]
-    jobs = dict(zip(keys, (step.job for step in steps), strict=True))
-    kept, failures = kept_sketches(jobs, cache=cache, workers=workers, progress=progress)
+    found = _captures(steps, cache=cache, workers=workers, progress=progress)
     samples: list[StepSample] = []
-    for key, step in zip(keys, steps, strict=True):
+    failures: dict[str, CaptureFailure] = {}
+    for step, kept in zip(steps, found, strict=True):
         spec = accelerators[step.accelerator]
         if spec is None:
             dropped["UnknownAcceleratorError"] += 1
         elif not (math.isfinite(step.step_time_s) and step.step_time_s > 0):
             dropped["no positive time"] += 1
-        elif key in failures:
-            dropped[failures[key].reason] += 1
+        elif isinstance(kept, CaptureFailure):
+            dropped[kept.reason] += 1
+            failures[kept.label] = kept
+        elif not agrees(step, kept):
+            dropped[ANOTHER_MODEL] += 1
         else:
-            samples.append(_sample(step, spec, kept[key]))
+            samples.append(_sample(step, spec, kept))
     return Corpus(
         samples=tuple(samples),
         dropped=dict(dropped),
@@ -126,69 +107,38 @@ def build_corpus(
     )
 
 
-def kept_sketches(
-    jobs: Mapping[str, Job],
+def _captures(
+    steps: Sequence[PublishedStep],
     *,
-    cache: Path | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> tuple[dict[str, KeptSketch], dict[str, CaptureFailure]]:
-    """Return the sketch of each job, from the cache or captured now.
+    cache: Path | None,
+    workers: int | None,
+    progress: Progress | None,
+) -> list[KeptSketch | CaptureFailure]:
+    """Capture what each step measured: the model as it is named, or with merged branches."""
 
-    Parameters
-    ----------
-    jobs : mapping of str to Job
-        By :func:`~perfmodel.training.capture_key.capture_key`.
-    cache, workers, progress
-        As in :func:`build_corpus`.
+    def captured(jobs: Sequence[Job]) -> list[KeptSketch | CaptureFailure]:
+        keys = [capture_key(job) for job in jobs]
+        kept, failures = kept_sketches(
+            dict(zip(keys, jobs, strict=True)), cache=cache, workers=workers, progress=progress
+        )
+        return [kept.get(key) or failures[key] for key in keys]
 
-    Returns
-    -------
-    kept : dict of str to KeptSketch
-    failures : dict of str to CaptureFailure
-        Every key is in one of the two.
-    """
-    files = SketchFiles(cache or sketch_folder())
-    kept: dict[str, KeptSketch] = {}
-    failures: dict[str, CaptureFailure] = {}
-    for key, job in jobs.items():
-        _file(_read(files, key, job), key, kept, failures)
-    known = kept.keys() | failures.keys()
-    missing = {key: capture_view(job) for key, job in jobs.items() if key not in known}
-    if not missing:
-        return kept, failures
-    if progress is not None:
-        progress(f"{len(kept)} sketches were kept, {len(missing)} are captured")
-    pool = CapturePool(files.folder, workers=workers or os.cpu_count() or 1, progress=progress)
-    failed = pool.run(missing)
-    for key, job in missing.items():
-        lost = CaptureFailure(label=job.label, reason="lost", message="cannot be read back")
-        _file(failed.get(key) or _read(files, key, job) or lost, key, kept, failures)
-    _remember_unknown(files, missing, failed)
-    return kept, failures
+    found = captured([step.job for step in steps])
+    plain = [kept if isinstance(kept, KeptSketch) else None for kept in found]
+    doubtful = _merged_jobs(
+        steps, [i for i, k in enumerate(plain) if k is not None and not agrees(steps[i], k)]
+    )
+    again = dict(zip(doubtful, captured(list(doubtful.values())), strict=True))
+    merges = {i: isinstance(k, KeptSketch) and agrees(steps[i], k) for i, k in again.items()}
+    all_merged = _merged_jobs(steps, sorted(measured_merged(steps, plain, merges)))
+    for i, kept in zip(all_merged, captured(list(all_merged.values())), strict=True):
+        found[i] = kept
+    return found
 
 
-def _file(
-    found: KeptSketch | CaptureFailure | None,
-    key: str,
-    kept: dict[str, KeptSketch],
-    failures: dict[str, CaptureFailure],
-) -> None:
-    if isinstance(found, KeptSketch):
-        kept[key] = found
-    elif found is not None:
-        failures[key] = found
-
-
-def _remember_unknown(
-    files: SketchFiles, jobs: Mapping[str, Job], failed: Mapping[str, CaptureFailure]
-) -> None:
-    """Keep that timm does not know a name; the key holds its version. Others are tried again."""
-    for key, failure in failed.items():
-        if failure.reason == UnknownModelError.__name__ and "timm/" in (jobs[key].model or ""):
-            files.write(
-                key, {"reason": np.array(failure.reason), "message": np.array(failure.message)}
-            )
+def _merged_jobs(steps: Sequence[PublishedStep], positions: Sequence[int]) -> dict[int, Job]:
+    jobs = {i: merged(steps[i].job) for i in positions}
+    return {i: job for i, job in jobs.items() if job is not None}
 
 
 def source_name(source: str) -> str:
@@ -211,25 +161,6 @@ def source_name(source: str) -> str:
             return name
     repository = source.split(" ")[0].rstrip("/")
     return repository.rpartition("/")[2] or "unnamed"
-
-
-def _read(files: SketchFiles, key: str, job: Job) -> KeptSketch | CaptureFailure | None:
-    arrays = files.read(key)
-    if arrays is None:
-        return None
-    if "reason" in arrays:
-        return CaptureFailure(
-            label=job.label, reason=str(arrays["reason"]), message=str(arrays["message"])
-        )
-    try:
-        return KeptSketch(
-            sketch=StepSketch.from_arrays(arrays),
-            family=str(arrays["family"]),
-            peak_tensor_bytes=float(arrays["peak_tensor_bytes"]),
-        )
-    except (KeyError, ValueError, TypeError):
-        files.remove(key)
-        return None
 
 
 def _accelerators(

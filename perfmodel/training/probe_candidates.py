@@ -16,7 +16,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.memory import memory_estimate
 from perfmodel.training.arena.contract import ProbeChooser, Progress
 from perfmodel.training.capture_key import capture_key
-from perfmodel.training.corpus import KeptSketch, kept_sketches
+from perfmodel.training.captures import KeptSketch, kept_sketches
 from perfmodel.training.device_shares import DeviceShares
 from perfmodel.training.probe_plan import (
     expected_variance,

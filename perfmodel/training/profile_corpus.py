@@ -18,7 +18,8 @@ from perfmodel.placement.memory import peak_tensor_bytes
 from perfmodel.records import StepRecord
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
-from perfmodel.training.corpus import Corpus, sketch_folder
+from perfmodel.training.captures import sketch_folder
+from perfmodel.training.corpus import Corpus
 
 SOURCE = "profiles"
 

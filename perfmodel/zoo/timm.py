@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,6 +20,14 @@ _REFUSED_KWARGS = frozenset(
         "checkpoint_path", "cache_dir", "features_only", "scriptable", "exportable", "no_jit",
     }
 )  # fmt: skip
+
+#: Argument under which branches of training are merged as for deployment.
+REPARAMETERIZE = "reparameterize"
+
+#: Old names whose structure timm maps to a smaller model than the one they meant.
+_RENAMED: Mapping[str, str] = MappingProxyType(
+    {f"ig_resnext101_32x{width}d": f"resnext101_32x{width}d" for width in (8, 16, 32, 48)}
+)
 
 
 def timm_names() -> list[str]:
@@ -47,7 +56,7 @@ def timm_family(name: str) -> str:
     >>> timm_family("resnext50_32x4d"), timm_family("vit_base_patch16_224.augreg_in21k")
     ('resnet', 'vision_transformer')
     """
-    entry = import_timm().models.model_entrypoint(_checked_name(name))
+    entry = import_timm().models.model_entrypoint(_current_name(_checked_name(name)))
     return str(entry.__module__).rpartition(".")[2]
 
 
@@ -72,7 +81,8 @@ def build_timm(
         is known its input size counts, the weights never do.
     model_kwargs : mapping
         Arguments of the model: ``img_size`` (an int or height and width), ``num_classes``,
-        ``in_chans``, ``drop_path_rate``, ...
+        ``in_chans``, ``drop_path_rate``, ...; and ``reparameterize``: branches that training needs
+        are merged into single convolutions, as for deployment (RepVGG, MobileOne, ...).
     batch_size : int
         Images in the batch, >= 1.
     device : str
@@ -93,8 +103,11 @@ def build_timm(
     """
     structure = _checked_name(name)
     kwargs = _checked_kwargs(model_kwargs or {})
+    merged = _flag(kwargs.pop(REPARAMETERIZE, False))
     with building_on(device, seed=seed):
-        module = _create(structure, kwargs)
+        module = _create(_RENAMED.get(structure, structure), kwargs)
+        if merged:
+            module = import_timm().utils.reparameterize_model(module)
         images = torch.randn(batch_size, *_input_size(module, name, kwargs))
         loss = _loss(module, batch_size)
     return ModelBundle(
@@ -120,6 +133,12 @@ def _checked_name(name: str) -> str:
     return structure
 
 
+def _current_name(structure: str) -> str:
+    """Return the name that stands for a deprecated one; any other name stands for itself."""
+    known = import_timm().models._registry._deprecated_models.get(structure)
+    return _RENAMED.get(structure) or (str(known).partition(".")[0] if known else structure)
+
+
 def _checked_kwargs(model_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     for key in model_kwargs:
         if key in _REFUSED_KWARGS:
@@ -134,6 +153,15 @@ def _checked_kwargs(model_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     if kwargs.get("img_size") is not None:
         kwargs["img_size"] = _image_extents(kwargs["img_size"])
     return kwargs
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInputError(
+            f"{REPARAMETERIZE} must be true or false, got {value!r}.",
+            pointer=f"/job/model_kwargs/{REPARAMETERIZE}",
+        )
+    return value
 
 
 def _check_whole(value: Any, key: str, least: int) -> None:

@@ -12,7 +12,8 @@ from perfmodel.importers.base import Origin, PublishedStep
 from perfmodel.placement.memory import peak_tensor_bytes
 from perfmodel.training.capture_key import capture_key, capture_view
 from perfmodel.training.capture_pool import CapturePool
-from perfmodel.training.corpus import build_corpus, kept_sketches, source_name
+from perfmodel.training.captures import kept_sketches
+from perfmodel.training.corpus import build_corpus, source_name
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 from perfmodel.zoo.resolve import capture_job
 

@@ -95,3 +95,24 @@ def test_bad_arguments(kwargs: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         build_timm("resnet18", kwargs, batch_size=1)
     assert caught.value.pointer == pointer
+
+
+def test_a_deprecated_name_belongs_to_the_family_it_stands_for() -> None:
+    assert timm_family("swsl_resnext101_32x16d") == timm_family("resnext101_32x16d")
+    assert timm_family("tf_efficientnet_b0_ns") == "efficientnet"
+
+
+def test_a_deprecated_name_is_the_model_it_meant() -> None:
+    # The 32x16d network has 194 million parameters; half as wide it has 89 million.
+    wide = build_timm("ig_resnext101_32x16d", {}, batch_size=1)
+    assert wide.parameter_count == pytest.approx(194.03e6, rel=1e-3)
+
+
+def test_branches_of_training_are_merged_on_demand() -> None:
+    plain = build_timm("repvgg_a0", {}, batch_size=2)
+    merged = build_timm("repvgg_a0", {"reparameterize": True}, batch_size=2)
+    # A block of 3x3, 1x1 and identity, each with a norm, becomes one 3x3 with a bias.
+    assert merged.parameter_count < plain.parameter_count
+    assert not [m for m in merged.module.modules() if type(m).__name__ == "BatchNorm2d"]
+    with pytest.raises(InvalidInputError, match="must be true or false"):
+        build_timm("repvgg_a0", {"reparameterize": "yes"}, batch_size=2)
