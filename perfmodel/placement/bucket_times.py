@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
@@ -15,52 +14,48 @@ from perfmodel.placement.groups import CommGroups
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
 class BucketTimes:
-    """Collectives of cells, one bucket of each group.
+    """Collectives of cells, on one bucket of each group.
+
+    What a collective takes by itself does not depend on the constants of the step, and is worked
+    out once for each operation that is asked for.
 
     Parameters
     ----------
     buckets : GradientBuckets
         Spread so that its jobs broadcast against the cells.
     groups : CommGroups
-    constants : DataParallelConstants
     """
 
-    buckets: GradientBuckets
-    groups: CommGroups
-    constants: DataParallelConstants
-
-    def all_reduce_s(self) -> FloatArray:
-        """Return the time to reduce one bucket of each group, shape (..., groups)."""
-        return self._time_s("all_reduce", self.buckets.size_bytes)
-
-    def reduce_scatter_s(self) -> FloatArray:
-        """Return the time to reduce and scatter one bucket of each group."""
-        return self._time_s("reduce_scatter", self.buckets.size_bytes)
-
-    def all_gather_s(self) -> FloatArray:
-        """Return the time to gather the parameters behind one bucket of each group."""
-        rows = self.buckets
-        share = rows.parameter_bytes / np.maximum(rows.gradient_bytes, 1.0)
-        return self._time_s("all_gather", rows.size_bytes * share[..., None])
-
-    def _time_s(self, collective: str, size_bytes: FloatArray) -> FloatArray:
-        known = self.constants
-        by_itself = _ring_s(collective, size_bytes, self._wide)
-        return by_itself * self._slowdown[..., None] + known.bucket_s
-
-    @cached_property
-    def _wide(self) -> CommGroups:
-        """The groups with an axis for the buckets."""
-        return CommGroups(
-            **{one.name: getattr(self.groups, one.name)[..., None] for one in fields(CommGroups)}
+    def __init__(self, buckets: GradientBuckets, groups: CommGroups) -> None:
+        self._buckets = buckets
+        self._groups = groups
+        self._wide = CommGroups(
+            **{one.name: getattr(groups, one.name)[..., None] for one in fields(CommGroups)}
         )
+        self._alone: dict[str, FloatArray] = {}
 
-    @cached_property
-    def _slowdown(self) -> FloatArray:
-        link = np.where(self.groups.hosts > 1, self.groups.inter_class, self.groups.intra_class)
-        return self.constants.slowdown_of(link)
+    def all_reduce_s(self, known: DataParallelConstants) -> FloatArray:
+        """Return the time to reduce one bucket of each group, shape (..., groups)."""
+        return self._time_s("all_reduce", self._buckets.size_bytes, known)
+
+    def reduce_scatter_s(self, known: DataParallelConstants) -> FloatArray:
+        """Return the time to reduce and scatter one bucket of each group."""
+        return self._time_s("reduce_scatter", self._buckets.size_bytes, known)
+
+    def all_gather_s(self, known: DataParallelConstants) -> FloatArray:
+        """Return the time to gather the parameters behind one bucket of each group."""
+        rows = self._buckets
+        share = rows.parameter_bytes / np.maximum(rows.gradient_bytes, 1.0)
+        return self._time_s("all_gather", rows.size_bytes * share[..., None], known)
+
+    def _time_s(
+        self, collective: str, size_bytes: FloatArray, known: DataParallelConstants
+    ) -> FloatArray:
+        alone = self._alone.get(collective)
+        if alone is None:
+            alone = self._alone[collective] = _ring_s(collective, size_bytes, self._wide)
+        return alone * known.slowdown_of(self._groups)[..., None] + known.bucket_s
 
 
 def _ring_s(collective: str, size_bytes: FloatArray, groups: CommGroups) -> FloatArray:

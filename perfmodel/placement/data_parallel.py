@@ -31,7 +31,7 @@ from perfmodel.placement.bucket_times import BucketTimes
 from perfmodel.placement.data_parallel_constants import DataParallelConstants, fitted_constants
 from perfmodel.placement.gradient_buckets import GradientBuckets, gradient_buckets
 from perfmodel.placement.groups import CommGroups
-from perfmodel.placement.replica_streams import Streams, reductions_end_s
+from perfmodel.placement.replica_streams import Streams, replicated_streams
 from perfmodel.placement.sharded_step import sharded_streams
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.step_profile import StepProfile
@@ -46,6 +46,7 @@ def data_parallel_parts(
     *,
     zero_stage: int = 0,
     accumulation_steps: int = 1,
+    straggler: npt.ArrayLike | None = None,
     constants: DataParallelConstants | None = None,
 ) -> StepParts:
     """Return the parts of data-parallel steps.
@@ -64,6 +65,9 @@ def data_parallel_parts(
         0 plain, 1 to 3 sharded.
     accumulation_steps : int
         Micro-batches of the step, >= 1. Sharded gradients and parameters communicate in each.
+    straggler : array_like or None
+        Relative spread of the ranks' times, which broadcasts against the cells; None for that of
+        the constants. :meth:`DataParallelConstants.straggler_of` knows it for some models.
     constants : DataParallelConstants or None
         The fitted ones by default.
 
@@ -92,18 +96,77 @@ def data_parallel_parts(
     >>> float(parts.step_time_s[0]), bool(parts.step_time_s[1] > 0.1)
     (0.1, True)
     """
-    _check(zero_stage, accumulation_steps)
-    known = constants or fitted_constants()
-    buckets = profiles if isinstance(profiles, GradientBuckets) else gradient_buckets(profiles)
-    alone = _cells(np.asarray(compute_s, dtype=np.float64), groups)
-    rows = buckets.spread(alone.ndim)
-    times = BucketTimes(buckets=rows, groups=groups, constants=known)
-    streams = (
-        _replicated(rows, alone, times)
-        if zero_stage == 0
-        else sharded_streams(rows, alone, times, zero_stage, accumulation_steps)
+    return DataParallelCells(profiles, compute_s, groups).parts(
+        zero_stage=zero_stage,
+        accumulation_steps=accumulation_steps,
+        straggler=straggler,
+        constants=constants,
     )
-    return _parts(rows, alone, groups, streams, known)
+
+
+class DataParallelCells:
+    """Cells whose collectives are worked out once, to be asked under many constants.
+
+    Parameters
+    ----------
+    profiles, compute_s, groups
+        As for :func:`data_parallel_parts`.
+    """
+
+    def __init__(
+        self,
+        profiles: GradientBuckets | StepProfile | Sequence[StepProfile],
+        compute_s: npt.ArrayLike,
+        groups: CommGroups,
+    ) -> None:
+        buckets = profiles if isinstance(profiles, GradientBuckets) else gradient_buckets(profiles)
+        self._alone = _cells(np.asarray(compute_s, dtype=np.float64), groups)
+        self._rows = buckets.spread(self._alone.ndim)
+        self._groups = groups
+        self._times = BucketTimes(self._rows, groups)
+        self._several = (groups.ranks > 1) & (self._rows.gradient_bytes > 0)
+        # The most of n equal normal deviates lies so many of their spreads above their mean.
+        self._excess = np.sqrt(2 * np.log(np.maximum(groups.ranks, 1.0)))
+
+    def parts(
+        self,
+        *,
+        zero_stage: int = 0,
+        accumulation_steps: int = 1,
+        straggler: npt.ArrayLike | None = None,
+        constants: DataParallelConstants | None = None,
+    ) -> StepParts:
+        """Return the parts of the steps; arguments as for :func:`data_parallel_parts`."""
+        _check(zero_stage, accumulation_steps)
+        known = constants or fitted_constants()
+        streams = self._streams(known, zero_stage, accumulation_steps)
+        several, alone, rows = self._several, self._alone, self._rows
+        communication = np.where(several, streams.communication_s, 0.0)
+        exposed = np.minimum(np.where(several, streams.exposed_s, 0.0), communication)
+        exposed = exposed + known.contention * (communication - exposed)
+        spread = known.straggler if straggler is None else np.asarray(straggler)
+        host = rows.pieces * known.piece_s + rows.gradient_bytes / known.pack_bytes_per_s
+        return StepParts(
+            compute_s=np.where(several, streams.compute_s, alone),
+            exposed_communication_s=exposed,
+            input_stall_s=np.zeros(alone.shape),
+            overhead_s=np.where(several, alone * spread * self._excess + host, 0.0),
+            communication_s=communication,
+        )
+
+    def _streams(self, known: DataParallelConstants, stage: int, accumulation: int) -> Streams:
+        rows, alone, times = self._rows, self._alone, self._times
+        if stage == 0:
+            return replicated_streams(rows, alone, times.all_reduce_s(known))
+        return sharded_streams(
+            rows,
+            alone,
+            self._groups.ranks,
+            scatter=times.reduce_scatter_s(known),
+            gather=times.all_gather_s(known),
+            zero_stage=stage,
+            accumulation_steps=accumulation,
+        )
 
 
 def _check(zero_stage: int, accumulation_steps: int) -> None:
@@ -123,36 +186,3 @@ def _check(zero_stage: int, accumulation_steps: int) -> None:
 def _cells(compute_s: FloatArray, groups: CommGroups) -> FloatArray:
     shape = np.broadcast_shapes(compute_s.shape, groups.ranks.shape)
     return np.broadcast_to(compute_s, shape or (1,))
-
-
-def _replicated(rows: GradientBuckets, alone: FloatArray, times: BucketTimes) -> Streams:
-    """Reduce every bucket beside the backward pass."""
-    each = times.all_reduce_s()
-    backward_end = alone * (1 - rows.optimizer_share)
-    return Streams(
-        compute_s=alone,
-        exposed_s=np.maximum(reductions_end_s(rows, alone, each) - backward_end, 0.0),
-        communication_s=(each * rows.count).sum(axis=-1) + np.zeros(alone.shape),
-    )
-
-
-def _parts(
-    rows: GradientBuckets,
-    alone: FloatArray,
-    groups: CommGroups,
-    streams: Streams,
-    known: DataParallelConstants,
-) -> StepParts:
-    several = (groups.ranks > 1) & (rows.gradient_bytes > 0)
-    communication = np.where(several, streams.communication_s, 0.0)
-    exposed = np.minimum(np.where(several, streams.exposed_s, 0.0), communication)
-    exposed = exposed + known.contention * (communication - exposed)
-    slowest = known.straggler * np.sqrt(2 * np.log(np.maximum(groups.ranks, 1.0)))
-    host = rows.pieces * known.piece_s + rows.gradient_bytes / known.pack_bytes_per_s
-    return StepParts(
-        compute_s=np.where(several, streams.compute_s, alone),
-        exposed_communication_s=exposed,
-        input_stall_s=np.zeros(alone.shape),
-        overhead_s=np.where(several, alone * slowest + host, 0.0),
-        communication_s=communication,
-    )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.fitted import fitted
-from perfmodel.placement.groups import LinkClass
+from perfmodel.placement.groups import CommGroups, LinkClass
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,11 +25,16 @@ class DataParallelConstants:
     ----------
     link_slowdown : mapping of LinkClass to float
         How many times longer a collective takes inside a training step than by itself.
+    link_crowding : mapping of LinkClass to float
+        Exponent, >= 0, with which that grows over the ranks of a host beyond two, where they
+        share the way through its bridges and its memory.
     contention : float
         Part of hidden communication by which it slows the computation that hides it, in [0, 1]:
         0 hides it fully, 1 not at all.
     straggler : float
         Relative spread of the times that equal accelerators need for one step.
+    job_straggler : mapping of str to float
+        The same for jobs whose samples differ in size, by the name of the model.
     bucket_s : float
         To start one collective from the host.
     piece_s : float
@@ -39,30 +44,56 @@ class DataParallelConstants:
     """
 
     link_slowdown: Mapping[LinkClass, float] = field(default_factory=lambda: MappingProxyType({}))
+    link_crowding: Mapping[LinkClass, float] = field(default_factory=lambda: MappingProxyType({}))
     contention: float = 0.3
     straggler: float = 0.01
+    job_straggler: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     bucket_s: float = 3e-5
     piece_s: float = 5e-6
     pack_bytes_per_s: float = 2e11
 
-    def slowdown_of(self, link: npt.NDArray[np.int64]) -> FloatArray:
-        """Return the slowdown of each link class of an array; 1 where none is known."""
-        table = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
-        return np.asarray(table[link])
+    def slowdown_of(self, groups: CommGroups) -> FloatArray:
+        """Return how many times longer a collective of each group takes than by itself.
+
+        Parameters
+        ----------
+        groups : CommGroups
+
+        Returns
+        -------
+        ndarray
+            That of the link between hosts where there are several; 1 where none is known.
+        """
+        link = np.where(groups.hosts > 1, groups.inter_class, groups.intra_class)
+        slowdown, crowding = (
+            np.array([known.get(one, default) for one in LinkClass])
+            for known, default in ((self.link_slowdown, 1.0), (self.link_crowding, 0.0))
+        )
+        beyond_two = np.maximum(groups.largest_share, 2.0) / 2.0
+        return np.asarray(slowdown[link] * beyond_two ** crowding[link])
+
+    def straggler_of(self, job: str | None) -> float:
+        """Return the spread of a job's steps, by the name of its model."""
+        return self.job_straggler.get(job or "", self.straggler)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> DataParallelConstants:
         """Read back what :meth:`to_dict` gave."""
-        links = {LinkClass[name.upper()]: float(v) for name, v in plain["link_slowdown"].items()}
-        others = {name: float(v) for name, v in plain.items() if name != "link_slowdown"}
-        return cls(link_slowdown=MappingProxyType(links), **others)
+        values: dict[str, Any] = dict(plain)
+        for name in ("link_slowdown", "link_crowding"):
+            links = {LinkClass[link.upper()]: float(v) for link, v in values[name].items()}
+            values[name] = MappingProxyType(links)
+        values["job_straggler"] = MappingProxyType(dict(values["job_straggler"]))
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the constants as plain JSON values."""
         return {
             "link_slowdown": {link.name.lower(): v for link, v in self.link_slowdown.items()},
+            "link_crowding": {link.name.lower(): v for link, v in self.link_crowding.items()},
             "contention": self.contention,
             "straggler": self.straggler,
+            "job_straggler": dict(self.job_straggler),
             "bucket_s": self.bucket_s,
             "piece_s": self.piece_s,
             "pack_bytes_per_s": self.pack_bytes_per_s,

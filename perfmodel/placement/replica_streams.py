@@ -59,3 +59,19 @@ def reductions_end_s(rows: GradientBuckets, alone: FloatArray, each_s: FloatArra
         ready = np.minimum(alone * rows.ready[..., group], backward_end)
         end = np.where(many > 0, np.maximum(end + many * one, ready + one), end)
     return end
+
+
+def replicated_streams(rows: GradientBuckets, alone: FloatArray, each_s: FloatArray) -> Streams:
+    """Return the streams of replicas that reduce every bucket beside the last backward pass.
+
+    Parameters
+    ----------
+    rows, alone, each_s
+        As for :func:`reductions_end_s`.
+    """
+    backward_end = alone * (1 - rows.optimizer_share)
+    return Streams(
+        compute_s=alone,
+        exposed_s=np.maximum(reductions_end_s(rows, alone, each_s) - backward_end, 0.0),
+        communication_s=(each_s * rows.count).sum(axis=-1) + np.zeros(alone.shape),
+    )

@@ -27,7 +27,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.bucket_times import BucketTimes
 from perfmodel.placement.gradient_buckets import GradientBuckets
 from perfmodel.placement.replica_streams import Streams, reductions_end_s
 
@@ -37,7 +36,10 @@ FloatArray = npt.NDArray[np.float64]
 def sharded_streams(
     rows: GradientBuckets,
     alone: FloatArray,
-    times: BucketTimes,
+    ranks: FloatArray,
+    *,
+    scatter: FloatArray,
+    gather: FloatArray,
     zero_stage: int,
     accumulation_steps: int,
 ) -> Streams:
@@ -47,18 +49,19 @@ def sharded_streams(
     ----------
     rows : GradientBuckets
         Spread over the cells.
-    alone : ndarray
+    alone : ndarray, shape (...)
         Time of the step on one accelerator.
-    times : BucketTimes
+    ranks : ndarray
+    scatter, gather : ndarray, shape (..., groups)
+        Time of a reduce-scatter and of an all-gather of one bucket of each group.
     zero_stage : int
         1, 2 or 3.
     accumulation_steps : int
         Micro-batches, >= 1.
     """
     optimizer = alone * rows.optimizer_share
-    shared = optimizer / times.groups.ranks
+    shared = optimizer / ranks
     micro = (alone - optimizer) / accumulation_steps
-    scatter, gather = times.reduce_scatter_s(), times.all_gather_s()
     scattered = (scatter * rows.count).sum(axis=-1)
     gathered = (gather * rows.count).sum(axis=-1)
     if zero_stage == 3:
