@@ -11,6 +11,9 @@ from perfmodel.placement.topology import Network, Placement, Plan, Schedule
 #: More accelerators than any job has; a slip of the finger above it is refused.
 MAX_ACCELERATORS = 1_000_000
 
+#: Unlike hosts of a placement; equal ones take one entry with a repeat.
+MAX_ENTRIES = 10_000
+
 
 def check_placement(placement: Placement, *, pointer: str = "/placement") -> None:
     """Refuse a placement that makes no sense.
@@ -30,6 +33,12 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Non
         raise InvalidPlacementError(
             f"The placement has {placement.accelerator_count} accelerators; at most "
             f"{MAX_ACCELERATORS} are answered. Check count and repeat.",
+            pointer=f"{pointer}/nodes",
+        )
+    if len(placement.nodes) > MAX_ENTRIES:
+        raise InvalidPlacementError(
+            f"The placement lists {len(placement.nodes)} hosts one by one; at most {MAX_ENTRIES} "
+            "are read. Write equal hosts once, with repeat.",
             pointer=f"{pointer}/nodes",
         )
     resolved_plan(placement, pointer=pointer)

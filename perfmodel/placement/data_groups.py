@@ -90,11 +90,6 @@ def scaling_groups(
     largest = np.where(is_spread, float(per_host), ranks)
     smallest = ranks - (hosts - 1) * largest
     between = network or default_network([spec])
-    inside = np.minimum(
-        own.bandwidth(largest),
-        # The rest on the last host may have fewer links of a mesh to use.
-        np.where(smallest > 1, own.bandwidth(smallest), np.inf),
-    )
     reach = min(between.bandwidth_bytes_per_s / between.rails, network_reach_bytes_per_s(spec))
     shared = between.bandwidth_bytes_per_s / between.oversubscription
     return CommGroups(
@@ -104,8 +99,8 @@ def scaling_groups(
         smallest_share=smallest,
         intra_class=np.full(ranks.shape, int(own.link_class)),
         inter_class=np.where(is_spread, int(network_class(between)), int(LinkClass.NONE)),
-        intra_bytes_per_s=inside,
+        intra_bytes_per_s=own.bandwidth(largest, steady=True),
         intra_latency_s=np.full(ranks.shape, own.latency_s),
-        inter_bytes_per_s=np.where(is_spread, np.minimum(shared, smallest * reach), np.inf),
+        inter_bytes_per_s=np.where(is_spread, np.minimum(shared, largest * reach), np.inf),
         inter_latency_s=np.where(is_spread, between.latency_s, 0.0),
     )

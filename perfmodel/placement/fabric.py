@@ -22,6 +22,7 @@ from perfmodel.placement.host_link import (
 from perfmodel.placement.links import Link
 from perfmodel.placement.networks import network_class
 from perfmodel.placement.rank_groups import (
+    STEADY,
     Dimension,
     LinkDomains,
     neighbour_pairs,
@@ -29,6 +30,9 @@ from perfmodel.placement.rank_groups import (
     strided_groups,
 )
 from perfmodel.placement.topology import Network, Placement, Plan
+
+#: Groups of larger sets are described again each time, so that a Fabric stays small.
+_KEPT_ROWS = 4_096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +94,7 @@ class Fabric:
     plan: Plan
     domains: LinkDomains
     warnings: tuple[str, ...] = ()
-    _known: dict[tuple[int, ...], CommGroups] = field(
+    _known: dict[tuple[int, int, bool], CommGroups] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -177,21 +181,24 @@ class Fabric:
         """
         chosen = self.plan if plan is None else resolved_plan(self.placement, plan=plan)
         if dimension is Dimension.PIPELINE and chosen.pipeline > 1:
-            key: tuple[int, ...] = (chosen.pipeline, min(chosen.virtual_stages, 2), 0)
+            # Not a stride and a size, so that the key must not look like one.
+            key = (chosen.pipeline, -min(chosen.virtual_stages, 2), False)
         elif dimension is Dimension.PIPELINE:
-            key = (1, 1)
+            key = (1, 1, False)
         else:
-            key = stride_and_size(chosen, dimension)
+            key = (*stride_and_size(chosen, dimension), dimension in STEADY)
         known = self._known.get(key)
         if known is None:
-            is_pairs = len(key) == 3
-            known = (
-                neighbour_pairs(self.domains, chosen)
-                if is_pairs
-                else strided_groups(self.domains, *key)
-            )
-            self._known[key] = known
+            known = self._described(key, chosen)
+            if known.ranks.size <= _KEPT_ROWS:
+                self._known[key] = known
         return known
+
+    def _described(self, key: tuple[int, int, bool], plan: Plan) -> CommGroups:
+        stride, size, steady = key
+        if size < 0:
+            return neighbour_pairs(self.domains, plan)
+        return strided_groups(self.domains, stride, size, steady=steady)
 
     def slowest_group(self, dimension: Dimension, plan: Plan | None = None) -> CommGroups:
         """Return the group of a dimension whose links are slowest, as one row.
@@ -282,22 +289,17 @@ def _link_warnings(placement: Placement, hosts: tuple[Hosts, ...], joined: bool)
 
 def _domains(hosts: tuple[Hosts, ...], network: Network | None) -> LinkDomains:
     links = [one.link for one in hosts]
-    repeats = [one.repeat for one in hosts]
-
-    def column(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        return np.repeat(np.array(values, dtype=np.float64), repeats)
-
-    reach = [_reach(one, network) for one in hosts]
-    islands = [np.inf if link.island is None else link.island for link in links]
+    islands = [np.inf if link.island is None else float(link.island) for link in links]
     return LinkDomains(
-        sizes=np.repeat(np.array([one.count for one in hosts]), repeats),
-        link_class=np.repeat(np.array([int(link.link_class) for link in links]), repeats),
-        link_bytes_per_s=column([link.bytes_per_s for link in links]),
-        link_latency_s=column([link.latency_s for link in links]),
-        link_peers=column([link.peers for link in links]),
-        link_island=column(islands),
-        link_detour_bytes_per_s=column([link.detour_bytes_per_s for link in links]),
-        reach_bytes_per_s=column(reach),
+        repeats=np.array([one.repeat for one in hosts]),
+        sizes=np.array([one.count for one in hosts]),
+        link_class=np.array([int(link.link_class) for link in links]),
+        link_bytes_per_s=np.array([link.bytes_per_s for link in links]),
+        link_latency_s=np.array([link.latency_s for link in links]),
+        link_peers=np.array([float(link.peers) for link in links]),
+        link_island=np.array(islands),
+        link_detour_bytes_per_s=np.array([link.detour_bytes_per_s for link in links]),
+        reach_bytes_per_s=np.array([_reach(one, network) for one in hosts]),
         network_bytes_per_s=_shared_bytes_per_s(network),
         network_latency_s=0.0 if network is None else network.latency_s,
         network_class=int(LinkClass.NONE if network is None else network_class(network)),

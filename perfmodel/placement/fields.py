@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perfmodel.errors import InvalidPlacementError, UnknownFieldError
@@ -109,6 +109,27 @@ class Fields:
             limit = f" and at most {most:g}" if math.isfinite(most) else ""
             raise self._refusal(name, f"a finite number {bound}{limit}", value)
         return float(value)
+
+    def flag(self, name: str) -> bool:
+        """Take a truth value; absent means False."""
+        value = self._take(name)
+        if value is not None and not isinstance(value, bool):
+            raise self._refusal(name, "true or false", value)
+        return bool(value)
+
+    def word(self, name: str, words: Sequence[str], default: str) -> str:
+        """Take a word of a closed vocabulary, in any case."""
+        value = self._take(name)
+        if value is None:
+            return default
+        folded = value.strip().lower() if isinstance(value, str) else ""
+        if folded not in words:
+            raise InvalidPlacementError(
+                f"{name} must be one of {', '.join(words)}; got {repr(value)[:80]}.",
+                pointer=f"{self.pointer}/{name}",
+                allowed=tuple(words),
+            )
+        return folded
 
     def refuse_unknown(self) -> None:
         """Refuse the fields that nobody took."""

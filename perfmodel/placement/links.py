@@ -49,23 +49,10 @@ class Link:
     most: int = 16
     joins_hosts: bool = False
 
-    def bandwidth(self, ranks: npt.ArrayLike) -> FloatArray:
+    def bandwidth(self, ranks: npt.ArrayLike, *, steady: bool = False) -> FloatArray:
         """Return the rate of one accelerator within a group of so many on the host.
 
-        A mesh gives each neighbour its share of the links, so that few ranks use few of them::
-
-            bandwidth = bytes_per_s * min(1, (ranks - 1) / peers)     within an island
-                      = detour_bytes_per_s                            beyond it
-
-        Parameters
-        ----------
-        ranks : array_like
-            Ranks of the group on the host, >= 1; one counts as two.
-
-        Returns
-        -------
-        ndarray
-            Bytes/s, one direction.
+        As :func:`link_bandwidth`.
 
         Examples
         --------
@@ -80,6 +67,7 @@ class Link:
             self.peers,
             np.inf if self.island is None else self.island,
             self.detour_bytes_per_s,
+            steady=steady,
         )
 
 
@@ -89,12 +77,41 @@ def link_bandwidth(
     peers: npt.ArrayLike,
     island: npt.ArrayLike,
     detour_bytes_per_s: npt.ArrayLike,
+    *,
+    steady: bool = False,
 ) -> FloatArray:
-    """Return :meth:`Link.bandwidth` of many links; arguments broadcast, no island is infinite."""
-    count = np.maximum(np.asarray(ranks, dtype=np.float64), 2.0)
-    joined = np.asarray(bytes_per_s) * np.minimum(1.0, (count - 1.0) / np.asarray(peers))
+    """Return the rate of one accelerator within groups of so many on a host.
+
+    A mesh gives each neighbour its share of the links, so that few ranks use few of them::
+
+        bandwidth = bytes_per_s * min(1, (n - 1) / peers)                        in an island
+                  = bytes_per_s * min(1, (n - 1) / n * (peers + 1) / peers)      ... steady
+                  = detour_bytes_per_s                                           beyond it
+
+    The steady form is that of data parallelism: the most that few ranks may have without their
+    all-reduce, whose time goes with ``(n - 1) / n / bandwidth``, being slower than that of all.
+    Schedulers grow and shrink such jobs by the curve over the count, on which an accelerator must
+    not be worth more for being one of many.
+
+    Parameters
+    ----------
+    ranks : array_like
+        Ranks ``n`` of the group on the host, >= 1; one counts as two.
+    bytes_per_s, peers, island, detour_bytes_per_s : array_like
+        As :class:`Link`; no island is infinite.
+    steady : bool
+
+    Returns
+    -------
+    ndarray
+        Bytes/s, one direction.
+    """
+    n = np.maximum(np.asarray(ranks, dtype=np.float64), 2.0)
+    fan = np.asarray(peers, dtype=np.float64)
+    used = (n - 1.0) / n * (fan + 1.0) / fan if steady else (n - 1.0) / fan
+    joined = np.asarray(bytes_per_s) * np.minimum(1.0, used)
     detour = np.minimum(np.asarray(detour_bytes_per_s), np.asarray(bytes_per_s))
-    return np.asarray(np.where(count <= np.asarray(island), joined, detour), dtype=np.float64)
+    return np.asarray(np.where(n <= np.asarray(island), joined, detour), dtype=np.float64)
 
 
 def pcie_bytes_per_s(generation: float, lanes: int = 16) -> float:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.placement.groups import CommGroups, FloatArray, IntArray
 from perfmodel.placement.links import link_bandwidth
@@ -41,14 +42,24 @@ class Dimension(StrEnum):
     WORLD = "world"
 
 
+#: Dimensions of replicas, whose groups are described in the steady form: a mesh as
+#: :func:`perfmodel.placement.links.link_bandwidth` says, and a host with fewer ranks than the
+#: others as if it had as many adapters in use as the fullest.
+STEADY = frozenset({Dimension.DATA, Dimension.EXPERT_DATA, Dimension.DATA_CONTEXT, Dimension.WORLD})
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkDomains:
     """Sets of accelerators that their own link joins (hosts, or a slice), as columns.
 
+    A row stands for ``repeats`` equal ones, so that a million accelerators take a few numbers.
+
     Parameters
     ----------
+    repeats : ndarray of int
+        How many such sets follow each other.
     sizes : ndarray of int
-        Accelerators of each, in the order of the ranks.
+        Accelerators of each set, in the order of the ranks.
     link_class : ndarray of int
     link_bytes_per_s, link_latency_s, link_peers, link_island, link_detour_bytes_per_s : ndarray
         As :class:`perfmodel.placement.links.Link`; no island is infinite.
@@ -59,6 +70,7 @@ class LinkDomains:
     network_class : int
     """
 
+    repeats: IntArray
     sizes: IntArray
     link_class: IntArray
     link_bytes_per_s: FloatArray
@@ -71,15 +83,25 @@ class LinkDomains:
     network_latency_s: float
     network_class: int
 
-    def bandwidth(self, ranks: FloatArray, domain: IntArray) -> FloatArray:
-        """Return the rate of one accelerator in a group of so many ranks of a domain."""
+    def bandwidth(self, ranks: FloatArray, row: IntArray, *, steady: bool) -> FloatArray:
+        """Return the rate of one accelerator in a group of so many ranks of a set."""
         return link_bandwidth(
             ranks,
-            self.link_bytes_per_s[domain],
-            self.link_peers[domain],
-            self.link_island[domain],
-            self.link_detour_bytes_per_s[domain],
+            self.link_bytes_per_s[row],
+            self.link_peers[row],
+            self.link_island[row],
+            self.link_detour_bytes_per_s[row],
+            steady=steady,
         )
+
+    def row_of_set(self) -> IntArray:
+        """Return the row of each set."""
+        return np.repeat(np.arange(len(self.sizes)), self.repeats)
+
+    def set_of_rank(self) -> IntArray:
+        """Return the set of each rank."""
+        sizes = self.sizes[self.row_of_set()]
+        return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def stride_and_size(plan: Plan, dimension: Dimension) -> tuple[int, int]:
@@ -116,7 +138,9 @@ def stride_and_size(plan: Plan, dimension: Dimension) -> tuple[int, int]:
             return 1, inner * data * plan.pipeline
 
 
-def strided_groups(domains: LinkDomains, stride: int, size: int) -> CommGroups:
+def strided_groups(
+    domains: LinkDomains, stride: int, size: int, *, steady: bool = False
+) -> CommGroups:
     """Return every group of a stride and a size; all of them talk at the same time.
 
     A host that k groups cross gives each of them 1/k of its network, and each accelerator sends
@@ -129,15 +153,16 @@ def strided_groups(domains: LinkDomains, stride: int, size: int) -> CommGroups:
     domains : LinkDomains
     stride, size : int
         ``stride * size`` divides the number of ranks.
+    steady : bool
+        See :data:`STEADY`; ``ranks on the host`` are those of the fullest then.
 
     Returns
     -------
     CommGroups
         In the order of their first ranks' blocks.
     """
-    domain_of = np.repeat(np.arange(len(domains.sizes)), domains.sizes)
-    members = domain_of.reshape(-1, size, stride).swapaxes(1, 2).reshape(-1, size)
-    return _groups(domains, members)
+    members = domains.set_of_rank().reshape(-1, size, stride).swapaxes(1, 2).reshape(-1, size)
+    return _groups(domains, members, steady=steady)
 
 
 def neighbour_pairs(domains: LinkDomains, plan: Plan) -> CommGroups:
@@ -157,38 +182,42 @@ def neighbour_pairs(domains: LinkDomains, plan: Plan) -> CommGroups:
     CommGroups
         Pairs.
     """
-    domain_of = np.repeat(np.arange(len(domains.sizes)), domains.sizes)
-    stages = domain_of.reshape(plan.pipeline, -1)
+    stages = domains.set_of_rank().reshape(plan.pipeline, -1)
     if plan.virtual_stages > 1 and plan.pipeline > 2:
         senders, receivers = stages, np.roll(stages, -1, axis=0)
     else:
         senders, receivers = stages[:-1], stages[1:]
     # A host sends forwards for its senders and backwards for its receivers, all at once at worst;
     # what it receives in the same direction is not more.
-    return _groups(domains, np.stack([senders.ravel(), receivers.ravel()], axis=1))
+    return _groups(domains, np.stack([senders.ravel(), receivers.ravel()], axis=1), steady=False)
 
 
-def _groups(domains: LinkDomains, members: IntArray) -> CommGroups:
-    """Describe groups, given the domain of each member: shape (groups, ranks)."""
+def _groups(domains: LinkDomains, members: IntArray, *, steady: bool) -> CommGroups:
+    """Describe groups, given the set of each member: shape (groups, ranks)."""
     group_count, size = members.shape
-    domain_count = len(domains.sizes)
-    keys = members + np.arange(group_count)[:, None] * domain_count
+    row_of_set = domains.row_of_set()
+    set_count = len(row_of_set)
+    keys = members + np.arange(group_count)[:, None] * set_count
     shares, share = np.unique(keys, return_counts=True)
-    group, domain = np.divmod(shares, domain_count)
+    group, where = np.divmod(shares, set_count)
+    row = row_of_set[where]
     starts = np.searchsorted(group, np.arange(group_count))
     hosts = np.bincount(group, minlength=group_count)
     crosses = hosts[group] > 1
-    crossing = np.bincount(domain[crosses], minlength=domain_count)
+    crossing = np.bincount(where[crosses], minlength=set_count)
     ranks_there = share.astype(np.float64)
-    fair = domains.network_bytes_per_s / np.maximum(crossing, 1)[domain]
-    inter = np.minimum(fair, ranks_there * domains.reach_bytes_per_s[domain])
+    fair = domains.network_bytes_per_s / np.maximum(crossing, 1)[where]
+    largest = np.maximum.reduceat(ranks_there, starts)
+    using = largest[group] if steady else ranks_there
+    inter = np.minimum(fair, using * domains.reach_bytes_per_s[row])
     inter = np.where(crosses, inter, np.inf)
-    intra, intra_class, intra_latency = _slowest_inside(domains, ranks_there, domain, starts)
+    rate = domains.bandwidth(using, row, steady=steady)
+    intra, intra_class, intra_latency = _slowest_inside(domains, rate, ranks_there > 1, row, starts)
     is_spread = hosts > 1
     return CommGroups(
         ranks=np.full(group_count, float(size)),
         hosts=hosts.astype(np.float64),
-        largest_share=np.maximum.reduceat(ranks_there, starts),
+        largest_share=largest,
         smallest_share=np.minimum.reduceat(ranks_there, starts),
         intra_class=intra_class,
         inter_class=np.where(is_spread, domains.network_class, 0),
@@ -200,20 +229,24 @@ def _groups(domains: LinkDomains, members: IntArray) -> CommGroups:
 
 
 def _slowest_inside(
-    domains: LinkDomains, ranks_there: FloatArray, domain: IntArray, starts: IntArray
+    domains: LinkDomains,
+    rate: FloatArray,
+    talks: npt.NDArray[np.bool_],
+    row: IntArray,
+    starts: IntArray,
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """Return rate, class and latency of each group's slowest link inside a host.
 
-    Hosts with a single rank of the group do not count, unless there are no others.
+    Hosts with a single rank of the group, which does not talk inside, count only where there are
+    no others.
     """
-    rate = domains.bandwidth(ranks_there, domain)
-    counted = np.where(ranks_there > 1, rate, np.inf)
+    counted = np.where(talks, rate, np.inf)
     slowest = np.minimum.reduceat(counted, starts)
     lonely = np.isinf(slowest)
     slowest = np.where(lonely, np.minimum.reduceat(rate, starts), slowest)
     lengths = np.diff(np.append(starts, len(rate)))
     spread = np.repeat(slowest, lengths)
     is_slowest = np.where(np.repeat(lonely, lengths), rate, counted) == spread
-    link_class = np.maximum.reduceat(np.where(is_slowest, domains.link_class[domain], 0), starts)
-    latency = np.maximum.reduceat(np.where(is_slowest, domains.link_latency_s[domain], 0.0), starts)
+    link_class = np.maximum.reduceat(np.where(is_slowest, domains.link_class[row], 0), starts)
+    latency = np.maximum.reduceat(np.where(is_slowest, domains.link_latency_s[row], 0.0), starts)
     return slowest, link_class, latency

@@ -76,9 +76,8 @@ def test_replicas_count_every_host() -> None:
 def test_what_has_no_model_yet_is_refused_where_it_stands(
     extra: dict[str, object], pointer: str
 ) -> None:
-    placement = parse_placement({"nodes": [{"accelerator": "A100", "count": 2}], **extra})
     with pytest.raises(InvalidPlacementError) as caught:
-        replicas_of(placement)
+        replicas_of(parse_placement({"nodes": [{"accelerator": "A100", "count": 2}], **extra}))
     assert caught.value.pointer == f"/placement{pointer}"
 
 
