@@ -1,0 +1,229 @@
+r"""A global batch over replicas that are not equally fast.
+
+A replica needs :math:`T_r(b) = a_r + c_r b` for a step of :math:`b` samples: fixed work (launches,
+the optimizer) and work by sample. The step of the job ends with its slowest replica,
+
+.. math:: T = \max_r\, (a_r + c_r b_r), \qquad \sum_r b_r = B .
+
+*Equal* gives every replica the same batch, the first ones one more where it does not divide.
+*Proportional* takes the whole numbers that make :math:`T` smallest: the split in fractions that
+lets all finish together, rounded down, and what is left over one by one to the replica that then
+finishes first. That is optimal, since no :math:`T_r` falls with its batch.
+
+What is left out: gradients of unequal batches have to be weighted by them, which costs nothing;
+memory has its own bound, given as the most samples of a replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidInputError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_HALVINGS = 100
+
+
+class Split(StrEnum):
+    """How a global batch is dealt out."""
+
+    EQUAL = "equal"
+    PROPORTIONAL = "proportional"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSplit:
+    """A global batch dealt out, and what its step takes.
+
+    Parameters
+    ----------
+    samples : ndarray of int64, shape (replicas,)
+        Batch of each replica; they add up to the global batch.
+    times_s : ndarray, shape (replicas,)
+        Step time of each replica; 0 for one that gets no sample.
+    """
+
+    samples: IntArray
+    times_s: FloatArray
+
+    @property
+    def step_time_s(self) -> float:
+        """Time of the slowest replica."""
+        return float(self.times_s.max())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AffineSteps:
+    """Step times of replicas as affine functions of their batches, shape (replicas,) each.
+
+    Parameters
+    ----------
+    fixed_s, per_sample_s : ndarray
+        Both >= 0, and ``per_sample_s`` > 0.
+    """
+
+    fixed_s: FloatArray
+    per_sample_s: FloatArray
+
+    def times_s(self, samples: npt.ArrayLike) -> FloatArray:
+        """Return the step times at some batches; 0 where there is no sample."""
+        batch = np.asarray(samples, dtype=np.float64)
+        return np.asarray(np.where(batch > 0, self.fixed_s + self.per_sample_s * batch, 0.0))
+
+    @classmethod
+    def through(
+        cls, batches: tuple[int, int], first_s: npt.ArrayLike, second_s: npt.ArrayLike
+    ) -> AffineSteps:
+        """Return the lines through the step times at two batch sizes.
+
+        Where time grows faster than the batch, the line goes through the origin and the second
+        point; where it does not grow, it has the least slope that still counts.
+
+        Parameters
+        ----------
+        batches : tuple of (int, int)
+            The smaller first.
+        first_s, second_s : array-like, shape (replicas,)
+            Step times at them.
+
+        Examples
+        --------
+        20 ms for 10 samples and 30 ms for 20: 10 ms and 1 ms a sample.
+
+        >>> steps = AffineSteps.through((10, 20), [0.02], [0.03])
+        >>> round(float(steps.fixed_s[0]), 6), round(float(steps.per_sample_s[0]), 6)
+        (0.01, 0.001)
+        """
+        small, large = batches
+        if not 1 <= small < large:
+            raise InvalidInputError(
+                f"Two batch sizes, the smaller first, are needed; got {batches}."
+            )
+        first, second = (
+            np.atleast_1d(np.asarray(t, dtype=np.float64)) for t in (first_s, second_s)
+        )
+        # A time that is flat to within a hundredth still has work by sample.
+        least = 0.01 * second / large
+        slope = np.clip((second - first) / (large - small), least, second / large)
+        return cls(fixed_s=np.maximum(second - slope * large, 0.0), per_sample_s=slope)
+
+    @classmethod
+    def with_overhead(
+        cls, batch: int, step_s: npt.ArrayLike, overhead_s: npt.ArrayLike = 0.0
+    ) -> AffineSteps:
+        """Return lines through one step time and a fixed overhead at batch 0."""
+        step = np.atleast_1d(np.asarray(step_s, dtype=np.float64))
+        fixed = np.minimum(
+            np.broadcast_to(np.asarray(overhead_s, dtype=np.float64), step.shape), 0.99 * step
+        )
+        return cls(fixed_s=fixed, per_sample_s=(step - fixed) / batch)
+
+
+def equal_split(global_batch: int, steps: AffineSteps) -> BatchSplit:
+    """Deal out a batch equally; the slowest replica sets the pace.
+
+    Parameters
+    ----------
+    global_batch : int
+        At least one sample a replica.
+    steps : AffineSteps
+
+    Returns
+    -------
+    BatchSplit
+
+    Examples
+    --------
+    >>> steps = AffineSteps(fixed_s=np.zeros(2), per_sample_s=np.array([1.0, 3.0]))
+    >>> split = equal_split(8, steps)
+    >>> split.samples.tolist(), split.step_time_s
+    ([4, 4], 12.0)
+    """
+    replicas = len(steps.fixed_s)
+    _check(global_batch, replicas, None)
+    samples = np.full(replicas, global_batch // replicas, dtype=np.int64)
+    samples[: global_batch % replicas] += 1
+    return BatchSplit(samples=samples, times_s=steps.times_s(samples))
+
+
+def proportional_split(
+    global_batch: int, steps: AffineSteps, *, most_samples: npt.ArrayLike | None = None
+) -> BatchSplit:
+    """Deal out a batch so that the step is as short as it can be.
+
+    Parameters
+    ----------
+    global_batch : int
+    steps : AffineSteps
+    most_samples : array-like of int, shape (replicas,), or None
+        Most that fits each replica's memory.
+
+    Returns
+    -------
+    BatchSplit
+        A replica whose fixed time alone is longer than the step gets nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        A batch below one, or above what all replicas together can hold.
+
+    Examples
+    --------
+    >>> steps = AffineSteps(fixed_s=np.zeros(2), per_sample_s=np.array([1.0, 3.0]))
+    >>> split = proportional_split(8, steps)
+    >>> split.samples.tolist(), split.step_time_s
+    ([6, 2], 6.0)
+    """
+    replicas = len(steps.fixed_s)
+    most = np.full(replicas, global_batch, dtype=np.int64)
+    if most_samples is not None:
+        most = np.minimum(most, np.asarray(most_samples, dtype=np.int64))
+    _check(global_batch, replicas, most)
+    samples = np.minimum(_whole_samples(steps, _finish_s(global_batch, steps, most)), most)
+    # Replicas that finish together round down together: at most one sample each is left over.
+    for _ in range(global_batch - int(samples.sum())):
+        after = np.where(samples < most, steps.times_s(samples + 1), np.inf)
+        samples[int(np.argmin(after))] += 1
+    return BatchSplit(samples=samples, times_s=steps.times_s(samples))
+
+
+def _finish_s(global_batch: int, steps: AffineSteps, most: IntArray) -> float:
+    """Return the latest time by which whole samples do not add up to more than the batch."""
+    low, high = 0.0, float((steps.fixed_s + steps.per_sample_s * global_batch).max())
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        done = int(np.minimum(_whole_samples(steps, middle), most).sum())
+        low, high = (low, middle) if done > global_batch else (middle, high)
+    return low
+
+
+def _whole_samples(steps: AffineSteps, time_s: float) -> IntArray:
+    whole = np.floor((time_s - steps.fixed_s) / steps.per_sample_s)
+    return np.asarray(np.maximum(whole, 0), dtype=np.int64)
+
+
+def _check(global_batch: int, replicas: int, most: IntArray | None) -> None:
+    if most is None and global_batch < replicas:
+        raise InvalidInputError(
+            f"A batch of {global_batch} cannot be dealt out equally to {replicas} replicas: give "
+            "each at least one sample.",
+            pointer="/job/batch_size",
+        )
+    if global_batch < 1:
+        raise InvalidInputError(
+            f"A global batch needs at least one sample; got {global_batch}.",
+            pointer="/job/batch_size",
+        )
+    if most is not None and int(most.sum()) < global_batch:
+        raise InvalidInputError(
+            f"The replicas hold {int(most.sum())} samples together, fewer than the batch of "
+            f"{global_batch}.",
+            pointer="/job/batch_size",
+        )

@@ -1,0 +1,278 @@
+r"""Goodput: progress of training per second, as Pollux defines it, and the batch that gains most.
+
+A step on :math:`M` samples makes as much progress towards the optimum as :math:`M E(M)` samples
+of training at the initial batch :math:`M_0`, with the statistical efficiency
+
+.. math:: E(M) = \frac{\varphi + M_0}{\varphi + M},
+
+where the gradient noise scale :math:`\varphi` is that of the job now: its gradients' variance,
+scaled to one sample, over their squared norm. Then
+
+.. math:: GOODPUT = \frac{M}{T(M)}\, E(M) .
+
+AdaptDL reports the noise as two numbers, the squared norm of the true gradient and the variance of
+gradients at batch :math:`M_0`; then :math:`\varphi = M_0\, var / sqr`.
+
+The noise scale is the job's to report; it grows during training and nothing here predicts it.
+
+Reference: Qiao et al., Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning,
+OSDI 2021; McCandlish et al., An Empirical Model of Large-Batch Training, 2018 (the noise scale).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidInputError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+#: From samples of a replica and micro-batch, and micro-batches of a step, to step times.
+StepTimes = Callable[[IntArray, IntArray], FloatArray]
+
+#: Candidates of one replica's micro-batch: enough that neighbours differ by a few per cent.
+_CANDIDATES = 96
+#: Micro-batches beyond which accumulating more is not tried.
+MOST_ACCUMULATION = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchAdaptation:
+    """What a job says about the batches that it may be trained with.
+
+    Parameters
+    ----------
+    gradient_noise_scale : float
+        Samples, >= 0.
+    initial_batch_size : int
+        Global batch that the job's learning rate was chosen for, >= 1.
+    batch_size_bounds : tuple of (int, int)
+        Smallest and largest global batch allowed.
+    most_samples : int or None
+        Largest micro-batch of a replica: what fits its memory.
+    most_accumulation : int
+        Most micro-batches of a step, >= 1.
+
+    Raises
+    ------
+    InvalidInputError
+        A number outside its range.
+    """
+
+    gradient_noise_scale: float
+    initial_batch_size: int
+    batch_size_bounds: tuple[int, int]
+    most_samples: int | None = None
+    most_accumulation: int = MOST_ACCUMULATION
+
+    def __post_init__(self) -> None:
+        low, high = self.batch_size_bounds
+        noise = self.gradient_noise_scale
+        _require(np.isfinite(noise) and noise >= 0, "gradient_noise_scale", noise, "at least 0")
+        _require(
+            self.initial_batch_size >= 1,
+            "initial_batch_size",
+            self.initial_batch_size,
+            "at least 1",
+        )
+        _require(1 <= low <= high, "batch_size_bounds", [low, high], "1 or more, smallest first")
+        _require(
+            self.most_accumulation >= 1, "most_accumulation", self.most_accumulation, "at least 1"
+        )
+        _require(
+            self.most_samples is None or self.most_samples >= 1,
+            "most_samples",
+            self.most_samples,
+            "at least 1",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BestBatch:
+    """The batch of the greatest goodput.
+
+    Parameters
+    ----------
+    goodput : float
+        Samples per second, counted as at the initial batch.
+    samples_per_second, efficiency : float
+        Its factors; the efficiency lies in (0, 1] from the initial batch on.
+    batch_size : int
+        Samples of one replica and micro-batch.
+    accumulation_steps : int
+    global_batch_size : int
+        Of all replicas and micro-batches.
+    step_time_s : float
+    """
+
+    goodput: float
+    samples_per_second: float
+    efficiency: float
+    batch_size: int
+    accumulation_steps: int
+    global_batch_size: int
+    step_time_s: float
+
+
+def noise_scale(squared_norm: float, variance: float, batch_size: int) -> float:
+    """Return the gradient noise scale from what AdaptDL reports.
+
+    Parameters
+    ----------
+    squared_norm : float
+        Of the true gradient, > 0.
+    variance : float
+        Of gradients at ``batch_size``, >= 0.
+    batch_size : int
+        Global batch that both were taken at.
+
+    Returns
+    -------
+    float
+        Samples.
+
+    Examples
+    --------
+    >>> noise_scale(0.5, 2.0, 128)
+    512.0
+    """
+    _require(squared_norm > 0, "gradient_squared_norm", squared_norm, "above 0")
+    _require(variance >= 0, "gradient_variance", variance, "at least 0")
+    return batch_size * variance / squared_norm
+
+
+def statistical_efficiency(
+    global_batch: npt.ArrayLike, noise: npt.ArrayLike, initial_batch: npt.ArrayLike
+) -> FloatArray:
+    """Return the progress of a sample in a batch over that of one in the initial batch.
+
+    Parameters
+    ----------
+    global_batch, initial_batch : array-like
+        Samples, > 0.
+    noise : array-like
+        Gradient noise scale, samples, >= 0.
+
+    Returns
+    -------
+    ndarray
+        1 at the initial batch; falls with the batch, rises with the noise beyond it.
+
+    Examples
+    --------
+    >>> float(statistical_efficiency(300, 100, 100))
+    0.5
+    """
+    phi, first = np.asarray(noise, dtype=np.float64), np.asarray(initial_batch, dtype=np.float64)
+    return np.asarray((phi + first) / (phi + np.asarray(global_batch, dtype=np.float64)))
+
+
+def goodput(
+    global_batch: npt.ArrayLike,
+    step_time_s: npt.ArrayLike,
+    noise: npt.ArrayLike,
+    initial_batch: npt.ArrayLike,
+) -> FloatArray:
+    """Return throughput times statistical efficiency; everything broadcasts.
+
+    Parameters
+    ----------
+    global_batch : array-like
+        Samples of a step of all replicas.
+    step_time_s : array-like
+    noise, initial_batch : array-like
+        As for :func:`statistical_efficiency`.
+
+    Returns
+    -------
+    ndarray
+        Samples per second, counted as at the initial batch.
+    """
+    batch = np.asarray(global_batch, dtype=np.float64)
+    rate = batch / np.asarray(step_time_s, dtype=np.float64)
+    return np.asarray(rate * statistical_efficiency(batch, noise, initial_batch))
+
+
+def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes) -> BestBatch:
+    """Return the batch within bounds with the greatest goodput.
+
+    Micro-batches are tried on a geometric grid of whole numbers with both bounds, and each number
+    of micro-batches from 1 on; the step times of all candidates are asked for in one call.
+
+    Parameters
+    ----------
+    adaptation : BatchAdaptation
+    replicas : int
+        Data-parallel replicas, >= 1.
+    step_times : callable
+        From micro-batch and accumulation, shape (candidates,) each, to step times in seconds.
+
+    Returns
+    -------
+    BestBatch
+        Of equals, the one with the smaller batch.
+
+    Raises
+    ------
+    InvalidInputError
+        No micro-batch of whole samples lies within the bounds.
+    """
+    batch, accumulation = candidates(adaptation, replicas)
+    total = batch * accumulation * replicas
+    time_s = np.asarray(step_times(batch, accumulation), dtype=np.float64)
+    noise, first = adaptation.gradient_noise_scale, adaptation.initial_batch_size
+    gain = goodput(total, time_s, noise, first)
+    best = int(np.argmax(gain))
+    return BestBatch(
+        goodput=float(gain[best]),
+        samples_per_second=float(total[best] / time_s[best]),
+        efficiency=float(statistical_efficiency(total[best], noise, first)),
+        batch_size=int(batch[best]),
+        accumulation_steps=int(accumulation[best]),
+        global_batch_size=int(total[best]),
+        step_time_s=float(time_s[best]),
+    )
+
+
+def candidates(adaptation: BatchAdaptation, replicas: int) -> tuple[IntArray, IntArray]:
+    """Return every micro-batch and accumulation that is tried, by size of the global batch.
+
+    Parameters
+    ----------
+    adaptation : BatchAdaptation
+    replicas : int
+
+    Returns
+    -------
+    tuple of ndarray of int64, shape (candidates,)
+        Samples of a replica's micro-batch, and micro-batches of a step.
+    """
+    low, high = adaptation.batch_size_bounds
+    columns = []
+    for accumulation in range(1, adaptation.most_accumulation + 1):
+        parts = replicas * accumulation
+        least, most = -(-low // parts), high // parts
+        if adaptation.most_samples is not None:
+            most = min(most, adaptation.most_samples)
+        if 1 <= least <= most:
+            grid = np.unique(np.rint(np.geomspace(least, most, _CANDIDATES)).astype(np.int64))
+            columns.append(np.stack([grid, np.full(len(grid), accumulation)]))
+    if not columns:
+        raise InvalidInputError(
+            f"No batch between {low} and {high} can be dealt out to {replicas} replicas in whole "
+            f"samples, {adaptation.most_samples or 'any number'} at most at once. Widen "
+            "batch_size_bounds or take fewer replicas.",
+            pointer="/job/batch_size_bounds",
+        )
+    batch, accumulation_steps = np.concatenate(columns, axis=1)
+    order = np.lexsort((accumulation_steps, batch * accumulation_steps))
+    return batch[order], accumulation_steps[order]
+
+
+def _require(holds: bool | np.bool_, name: str, got: object, wanted: str) -> None:
+    if not holds:
+        raise InvalidInputError(f"{name} must be {wanted}; got {got}.", pointer=f"/job/{name}")

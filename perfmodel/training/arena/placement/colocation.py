@@ -1,0 +1,149 @@
+"""Judge the answers to jobs that share an accelerator on Gavel's pairs.
+
+A pair is left out in both directions and on both kinds of accelerator at once, and a kind of
+accelerator with all its pairs; times of jobs alone are known, as they are to whoever asks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.training.arena.placement.line import Line
+from perfmodel.training.placement.fit_colocation import Pairs, fit_pairs, read_pairs
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_FOLDS = 10
+#: Rounds of row and column means until the factors of a table with holes stand still.
+_ROUNDS = 30
+
+
+def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
+    """Return the lines of unseen pairs and of unseen kinds of accelerator.
+
+    Parameters
+    ----------
+    data : Path
+        Folder of public data.
+    fast : bool
+        Three folds instead of ten.
+
+    Returns
+    -------
+    list of Line
+    """
+    pairs, _ = read_pairs(data)
+    folds = _pair_folds(pairs, 3 if fast else _FOLDS)
+    kinds = np.unique(pairs.kinds, return_inverse=True)[1].astype(np.int64)
+    return [
+        _line(
+            pairs,
+            folds,
+            name="gavel-pairs",
+            title="Two jobs on one accelerator, pair never seen on any kind",
+            groups=pairs.kinds.tolist(),
+            target=0.10,
+            note="Both directions of a pair and both kinds of accelerator are left out together.",
+        ),
+        *(
+            _line(
+                pairs.rows(pairs.kinds == kind),
+                None,
+                name=f"gavel-kind-{kind.lower()}",
+                title=f"Two jobs on one {kind}, no pair seen on that kind",
+                groups=pairs.kinds[pairs.kinds == kind].tolist(),
+                target=0.15,
+                note="Learned on the pairs of the other kind; step times alone are known.",
+                learned_on=pairs.rows(kinds != position),
+            )
+            for position, kind in enumerate(np.unique(pairs.kinds).tolist())
+        ),
+    ]
+
+
+def _line(
+    pairs: Pairs,
+    folds: IntArray | None,
+    *,
+    name: str,
+    title: str,
+    groups: list[str],
+    target: float,
+    note: str,
+    learned_on: Pairs | None = None,
+) -> Line:
+    alone = pairs.subject_loads.step_time_s
+    answers = np.zeros(len(pairs))
+    baselines = {
+        "no interference": alone,
+        "half each": 2 * alone,
+        "mean slowdown": np.zeros(len(pairs)),
+        "factors of both jobs": np.zeros(len(pairs)),
+    }
+    for fold in np.unique(folds) if folds is not None else [0]:
+        asked = folds == fold if folds is not None else np.ones(len(pairs), dtype=np.bool_)
+        known = pairs.rows(~asked) if learned_on is None else learned_on
+        questions = pairs.rows(asked)
+        answers[asked] = alone[asked] * answer(known, questions)
+        baselines["mean slowdown"][asked] = alone[asked] * np.exp(known.log_slowdown.mean())
+        baselines["factors of both jobs"][asked] = alone[asked] * _factors(known, questions)
+    return Line(
+        name=name,
+        title=title,
+        measured=pairs.step_time_s,
+        predicted=answers,
+        groups=groups,
+        jobs=[f"{job} on {kind}" for job, kind in zip(pairs.subjects, pairs.kinds, strict=True)],
+        baselines=baselines,
+        target=target,
+        note=note,
+    )
+
+
+def answer(known: Pairs, questions: Pairs) -> FloatArray:
+    """Return the slowdowns of questions that a model of known pairs gives."""
+    model = fit_pairs(known)
+    slow = np.ones(len(questions))
+    for kind in np.unique(questions.kinds).tolist():
+        here = questions.kinds == kind
+        asked = questions.rows(here)
+        slow[here] = model.slowdown(asked.subject_loads, asked.partner_loads, kind)
+    return slow
+
+
+def _pair_folds(pairs: Pairs, folds: int) -> IntArray:
+    names, row = np.unique(pairs.pair_names, return_inverse=True)
+    shuffled = np.random.default_rng(0).permutation(len(names))
+    return np.asarray(shuffled[row] % folds, dtype=np.int64)
+
+
+def _factors(known: Pairs, questions: Pairs) -> FloatArray:
+    """Slowdown as a factor of the subject times one of the partner, per kind where it is known."""
+    kinds = set(known.kinds.tolist())
+    by_kind = {kind: _row_and_column(known.rows(known.kinds == kind)) for kind in kinds}
+    found = np.zeros(len(questions))
+    for i, (kind, subject, partner) in enumerate(
+        zip(questions.kinds, questions.subjects, questions.partners, strict=True)
+    ):
+        mean, subjects, partners = by_kind[kind if kind in kinds else min(kinds)]
+        found[i] = np.exp(mean + subjects.get(subject, 0.0) + partners.get(partner, 0.0))
+    return found
+
+
+def _row_and_column(known: Pairs) -> tuple[float, dict[str, float], dict[str, float]]:
+    y, mean = known.log_slowdown, float(known.log_slowdown.mean())
+    rows, row = np.unique(known.subjects, return_inverse=True)
+    columns, column = np.unique(known.partners, return_inverse=True)
+    a, b = np.zeros(len(rows)), np.zeros(len(columns))
+    for _ in range(_ROUNDS):
+        a = np.bincount(row, weights=y - mean - b[column]) / np.bincount(row)
+        b = np.bincount(column, weights=y - mean - a[row]) / np.bincount(column)
+    return (
+        mean,
+        dict(zip(rows.tolist(), a.tolist(), strict=True)),
+        dict(zip(columns.tolist(), b.tolist(), strict=True)),
+    )
