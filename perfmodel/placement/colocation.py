@@ -202,6 +202,8 @@ class Colocation:
     slowdowns : tuple of (float, float)
         How many times as long a step of the first takes beside the second, and of the second
         beside the first; >= 1.
+    ranges : tuple of ((float, float), (float, float))
+        Lowest and highest slowdown of each; nine in ten lie within.
     step_times_s : tuple of (float, float)
     memory_bytes : float or None
         Of both with their contexts; None where one is unknown.
@@ -211,6 +213,7 @@ class Colocation:
     """
 
     slowdowns: tuple[float, float]
+    ranges: tuple[tuple[float, float], tuple[float, float]]
     step_times_s: tuple[float, float]
     memory_bytes: float | None
     fits: bool | None
@@ -240,13 +243,16 @@ def colocate(
     """
     subjects, partners = Loads.of([first, second]), Loads.of([second, first])
     slow = slowdowns(subjects, partners, accelerator.name, sharing=sharing)
+    basis = basis_of_pair(first, second, accelerator.name, sharing=sharing)
+    low, high = interval_factors(basis)
     memory = _memory_bytes([first, second])
     return Colocation(
         slowdowns=(float(slow[0]), float(slow[1])),
+        ranges=(_range(float(slow[0]), low, high), _range(float(slow[1]), low, high)),
         step_times_s=(first.step_time_s * float(slow[0]), second.step_time_s * float(slow[1])),
         memory_bytes=memory,
         fits=None if memory is None else memory <= accelerator.memory_bytes,
-        basis=basis_of_pair(first, second, accelerator.name, sharing=sharing),
+        basis=basis,
     )
 
 
@@ -310,6 +316,24 @@ def basis_of_pair(
     return Basis.INTERPOLATED if known and kind in model.weights else Basis.EXTRAPOLATED
 
 
+def interval_factors(basis: Basis) -> tuple[float, float]:
+    """Return what to multiply a slowdown with for the ends of its 90 % interval.
+
+    Parameters
+    ----------
+    basis : Basis
+        As :func:`basis_of_pair` returns it.
+
+    Returns
+    -------
+    tuple of (float, float)
+        From pairs left out, or from a kind of accelerator left out.
+    """
+    known = basis is Basis.INTERPOLATED
+    low, high = fitted("colocation")["spread"]["interpolated" if known else "extrapolated"]
+    return float(np.exp(low)), float(np.exp(high))
+
+
 def family_of(name: str) -> str | None:
     """Return the measured family of a model reference or job type's family, or None.
 
@@ -349,6 +373,10 @@ def known_device_share(family: str, batch_size: int, kind: str) -> float | None:
     rows.sort(key=lambda i: float(constants["log2_batch"][i]))
     batches = [constants["log2_batch"][i] for i in rows]
     return float(np.interp(np.log2(batch_size), batches, [shares[i] for i in rows]))
+
+
+def _range(slowdown: float, low: float, high: float) -> tuple[float, float]:
+    return max(1.0, slowdown * low), slowdown * high
 
 
 def _memory_bytes(loads: Sequence[JobLoad]) -> float | None:

@@ -78,6 +78,17 @@ def test_a_job_of_no_known_family_is_answered_by_the_law_on_every_kind() -> None
     assert colocate(HEAVY, LIGHT, V100).slowdowns == colocate(HEAVY, LIGHT, A100).slowdowns
 
 
+def test_the_range_holds_the_slowdown_and_widens_where_nothing_was_measured() -> None:
+    resnet = JobLoad(step_time_s=0.2, device_share=0.9, family="ResNet-50", batch_size=48)
+    widths = []
+    for accelerator in (V100, A100):
+        answer = colocate(resnet, resnet, accelerator)
+        (low, high), slow = answer.ranges[0], answer.slowdowns[0]
+        assert 1 <= low <= slow <= high
+        widths.append(high / low)
+    assert widths[0] < widths[1]
+
+
 def test_memory_of_both_has_to_fit() -> None:
     # 20 GB + 2 GB + 2 contexts of 0.45 GB in 42.9 GB; twice 20 GB too; three would not.
     assert colocate(HEAVY, LIGHT, A100).memory_bytes == pytest.approx(22.9e9)

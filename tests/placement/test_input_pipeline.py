@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_workloads import GraphBuilder, mlp
 
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.placement.input_pipeline import InputPipeline, Locality, input_stall
 from perfmodel.placement.input_samples import InputKind, SampleCost, cost_of_graph, sample_cost
 from perfmodel.types import Role
-from tests.synthetic_workloads import GraphBuilder, mlp
 
 PHOTO = SampleCost(stored_bytes=100e3, cpu_s=2e-3, files=1.0)
 

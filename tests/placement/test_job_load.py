@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from synthetic_workloads import DEVICE, mlp
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.roofline import node_roofline
@@ -16,46 +17,35 @@ from perfmodel.placement.job_load import (
     share_from_batches,
     share_from_kinds,
 )
-from perfmodel.types import Compiler, Mode
-from tests.synthetic_workloads import DEVICE, mlp
+from perfmodel.types import Mode
 
 
-def _workload(compiler: Compiler = Compiler.EAGER) -> Workload:
+def _workload() -> Workload:
     return Workload(
         graph=mlp(64, [256, 512, 10], "relu", training=True),
         accelerator=DEVICE,
         mode=Mode.TRAINING,
         batch_size=64,
-        compiler=compiler,
     )
 
 
-def test_a_step_at_twice_its_roofline_keeps_the_accelerator_busy() -> None:
+def test_the_load_of_a_step_by_hand() -> None:
     workload = _workload()
-    bound_s = float(node_roofline(workload).roofline_s.sum())
-    load = load_of(workload, 2 * bound_s)
-    assert load.device_share == 1.0 and load.batch_size == 64
-    assert load.compute_bound_share + load.memory_bound_share == pytest.approx(1.0)
+    roofline = node_roofline(workload)
+    total_s = float(roofline.roofline_s.sum())
+    # Four times the roofline time: 1.15 * 0.25 / (0.25 + 0.15).
+    load = load_of(workload, 4 * total_s, memory_bytes=1e9, family="LM")
+    assert load.device_share == pytest.approx(1.15 * 0.25 / 0.4)
+    by_arithmetic = roofline.roofline_s[roofline.compute_s > roofline.memory_s].sum() / total_s
+    assert load.compute_bound_share == pytest.approx(by_arithmetic)
+    assert load.memory_bound_share == pytest.approx(1 - by_arithmetic)
+    assert (load.batch_size, load.memory_bytes, load.family) == (64, 1e9, "LM")
 
 
-def test_what_launches_take_the_accelerator_does_not_work() -> None:
-    # 1,000 launches at 8 us take 8 ms of 10 ms; the roofline time explains 1 ms / 0.5 = 2 ms.
-    share = device_share(np.array([10e-3]), np.array([1e-3]), np.array([1000.0]))
-    assert share[0] == pytest.approx(0.2)
-
-
-def test_the_share_rises_with_the_work_and_falls_with_the_launches() -> None:
-    step = np.full(3, 10e-3)
-    by_work = device_share(step, np.array([1e-3, 2e-3, 4e-3]), np.full(3, 1e3))
-    by_launches = device_share(step, np.full(3, 1e-3), np.array([100.0, 500.0, 1000.0]))
-    assert np.all(np.diff(by_work) > 0) and np.all(np.diff(by_launches) < 0)
-    assert device_share(np.array([1.0]), np.array([0.0]), np.array([1e6]))[0] == LEAST_SHARE
-
-
-def test_a_compiler_launches_less() -> None:
-    slow_s = 2e-3
-    eager = load_of(_workload(), slow_s).device_share
-    assert load_of(_workload(Compiler.INDUCTOR), slow_s).device_share >= eager
+def test_the_share_rises_with_the_work_up_to_the_whole_step() -> None:
+    share = device_share(np.full(5, 10e-3), np.array([0.0, 1e-3, 5e-3, 10e-3, 20e-3]))
+    assert np.all(np.diff(share[:4]) > 0)
+    assert share[0] == LEAST_SHARE and share[3] == share[4] == 1.0
 
 
 def test_a_time_that_no_batch_changes_is_the_hosts() -> None:

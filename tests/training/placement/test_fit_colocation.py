@@ -10,7 +10,8 @@ import pytest
 
 from perfmodel.errors import TrainingError
 from perfmodel.placement.colocation import PairModel
-from perfmodel.training.placement.fit_colocation import fit, fit_pairs, read_pairs
+from perfmodel.training.placement.fit_colocation import fit, fit_pairs
+from perfmodel.training.placement.pair_table import read_pairs
 
 BATCHES = (16, 32, 64)
 #: Fixed and per-sample seconds of made-up jobs on the slow kind; the other is four times as fast.

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.training.arena.placement.line import Line
-from perfmodel.training.placement.fit_colocation import Pairs, fit_pairs, read_pairs
+from perfmodel.training.placement.fit_colocation import answer, pair_folds
+from perfmodel.training.placement.pair_table import Pairs, read_pairs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -37,7 +38,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     list of Line
     """
     pairs, _ = read_pairs(data)
-    folds = _pair_folds(pairs, 3 if fast else _FOLDS)
+    folds = pair_folds(pairs, 3 if fast else _FOLDS)
     kinds = np.unique(pairs.kinds, return_inverse=True)[1].astype(np.int64)
     return [
         _line(
@@ -102,23 +103,6 @@ def _line(
         target=target,
         note=note,
     )
-
-
-def answer(known: Pairs, questions: Pairs) -> FloatArray:
-    """Return the slowdowns of questions that a model of known pairs gives."""
-    model = fit_pairs(known)
-    slow = np.ones(len(questions))
-    for kind in np.unique(questions.kinds).tolist():
-        here = questions.kinds == kind
-        asked = questions.rows(here)
-        slow[here] = model.slowdown(asked.subject_loads, asked.partner_loads, kind)
-    return slow
-
-
-def _pair_folds(pairs: Pairs, folds: int) -> IntArray:
-    names, row = np.unique(pairs.pair_names, return_inverse=True)
-    shuffled = np.random.default_rng(0).permutation(len(names))
-    return np.asarray(shuffled[row] % folds, dtype=np.int64)
 
 
 def _factors(known: Pairs, questions: Pairs) -> FloatArray:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.job_load import Loads
-from perfmodel.training.arena.placement.colocation import _factors, _pair_folds, evaluate
-from perfmodel.training.placement.fit_colocation import Pairs
+from perfmodel.training.arena.placement.colocation import _factors, evaluate
+from perfmodel.training.placement.fit_colocation import pair_folds
+from perfmodel.training.placement.pair_table import Pairs
 
 
 def _pairs(kinds: list[str], cells: list[tuple[str, str]], slow: list[float]) -> Pairs:
@@ -33,7 +34,7 @@ def test_a_pair_is_left_out_in_both_directions_and_on_both_kinds() -> None:
     cells = [(a, b) for a in jobs for b in jobs]
     pairs = _pairs(["one"] * 36 + ["two"] * 36, cells * 2, [1.0] * 72)
     folds = dict(zip(zip(pairs.kinds, pairs.subjects, pairs.partners, strict=True),
-                     _pair_folds(pairs, 3).tolist(), strict=True))  # fmt: skip
+                     pair_folds(pairs, 3).tolist(), strict=True))  # fmt: skip
     for (_, a, b), fold in folds.items():
         assert {folds[kind, *pair] for kind in ("one", "two") for pair in ((a, b), (b, a))} == {
             fold
