@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.groups import CommGroups
+from perfmodel.placement.fabric import Fabric, plan_groups
+from perfmodel.placement.groups import CommGroups, join_groups
+from perfmodel.placement.rank_groups import Dimension
 from perfmodel.placement.topology import Plan, Schedule
 from perfmodel.placement.transformer_shape import TransformerShape
-from perfmodel.types import Precision
+from perfmodel.types import Engine, Precision
 
 FloatArray = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
@@ -184,11 +186,17 @@ class DeviceColumns(_Columns):
     peak_flops : ndarray
         Rate of matrix work in the job's precision, FLOP/s.
     memory_bytes_per_s, memory_bytes : ndarray
+    core_hz : ndarray
+        Cores (multiprocessors) times clock: what work on single numbers follows.
+    tflops_per_w : ndarray
+        Peak over power limit: how hard the limit holds matrix work back.
     """
 
     peak_flops: FloatArray
     memory_bytes_per_s: FloatArray
     memory_bytes: FloatArray
+    core_hz: FloatArray
+    tflops_per_w: FloatArray
 
     @classmethod
     def of(
@@ -196,11 +204,27 @@ class DeviceColumns(_Columns):
     ) -> DeviceColumns:
         """Return the columns of some devices at some precisions."""
         rates = [a.flops_per_s(p) for a, p in zip(accelerators, precisions, strict=True)]
+        watts = [_watts(a) for a in accelerators]
         return cls(
             peak_flops=np.array(rates, dtype=np.float64),
+            core_hz=np.array([_core_hz(a) for a in accelerators]),
+            tflops_per_w=np.array(rates, dtype=np.float64) / 1e12 / np.array(watts),
             memory_bytes_per_s=np.array([a.bandwidth_bytes_per_s for a in accelerators]),
             memory_bytes=np.array([a.memory_bytes for a in accelerators]),
         )
+
+
+def _core_hz(accelerator: AcceleratorSpec) -> float:
+    if accelerator.core_count and accelerator.clock_hz:
+        return accelerator.core_count * accelerator.clock_hz
+    # A core of a GPU adds and multiplies 64 to 128 numbers in a cycle.
+    return accelerator.flops_per_s(Precision.FP32, Engine.VECTOR) / 256
+
+
+def _watts(accelerator: AcceleratorSpec) -> float:
+    # Where no limit is stated it is taken to hold back as little as that of an A100.
+    half = accelerator.flops_per_s(Precision.FP16)
+    return accelerator.tdp_w or half / 1e12 / _USUAL_TFLOPS_PER_W
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -250,6 +274,7 @@ class NumberBytes(_Columns):
         )
 
 
+_USUAL_TFLOPS_PER_W = 0.78
 #: Others hold activations in 16 bits.
 _WORK_BYTES = {Precision.FP32: 4.0, Precision.TF32: 4.0}
 #: Vectors of the width of a parameter that an optimizer keeps. Adafactor's rows and columns of
@@ -260,26 +285,66 @@ _STATE_VECTORS = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0, "adamw": 2.0, "lamb"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanGroups:
-    """Accelerators that communicate with each other, by what for.
+    """Accelerators that communicate with each other, by what for; one row a plan.
 
     Parameters
     ----------
-    tensor, context, pipeline, data : CommGroups
-        Ranks of one tensor split, one context split, neighbouring stages (two ranks), and all
-        replicas of a part of the model.
-    expert : CommGroups
-        Replicas over which experts are spread.
+    tensor, context, expert : CommGroups
+        Ranks of one split.
+    pipeline : CommGroups
+        Two neighbouring stages.
+    data : CommGroups
+        All ranks that hold the same parameters.
+    expert_data : CommGroups
+        All ranks that hold the same experts.
     """
 
     tensor: CommGroups
     context: CommGroups
+    expert: CommGroups
     pipeline: CommGroups
     data: CommGroups
-    expert: CommGroups
+    expert_data: CommGroups
+
+    @classmethod
+    def of(cls, fabric: Fabric, plans: Sequence[Plan]) -> PlanGroups:
+        """Return the slowest groups of each dimension of some plans for one set of hosts."""
+        # Plans of equal degrees have equal groups.
+        degrees = [(p.data, p.tensor, p.pipeline, p.context, p.expert) for p in plans]
+        place = {key: position for position, key in enumerate(dict.fromkeys(degrees))}
+        first = {key: plan for key, plan in zip(reversed(degrees), reversed(plans), strict=True)}
+        rows = np.array([place[key] for key in degrees], dtype=np.int64)
+        distinct = [first[key] for key in place]
+        return cls(
+            **{
+                name: plan_groups(fabric, distinct, dimension).take(rows)
+                for name, dimension in _DIMENSIONS.items()
+            }
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[PlanGroups]) -> PlanGroups:
+        """Return the rows of several sets of hosts one after the other."""
+        return cls(
+            **{
+                one.name: join_groups([getattr(part, one.name) for part in parts])
+                for one in fields(cls)
+            }
+        )
 
     def take(self, rows: Rows) -> PlanGroups:
         """Return some of the rows, by a mask or by positions."""
         return PlanGroups(**{one.name: getattr(self, one.name).take(rows) for one in fields(self)})
+
+
+_DIMENSIONS = {
+    "tensor": Dimension.TENSOR,
+    "context": Dimension.CONTEXT,
+    "expert": Dimension.EXPERT,
+    "pipeline": Dimension.PIPELINE,
+    "data": Dimension.DATA_CONTEXT,
+    "expert_data": Dimension.EXPERT_DATA,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
