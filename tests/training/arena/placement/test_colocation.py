@@ -56,5 +56,5 @@ def test_unseen_pairs_of_the_public_table() -> None:
     assert unseen.errors().mean() < 0.10
     assert all(unseen.errors().mean() < 0.5 * unseen.errors(b).mean() for b in unseen.baselines)
     for name, line in lines.items():
-        if name.startswith("gavel-kind"):
+        if name.startswith("gavel-kind") and not name.endswith("-pairs"):
             assert all(line.errors().mean() < line.errors(b).mean() for b in line.baselines)
