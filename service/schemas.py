@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from perfmodel.placement.topology import Schedule
 from perfmodel.requests import MAX_COUNT, OPTIMIZERS
 from perfmodel.types import Basis, Compiler, MemoryFormat, Mode, Precision
 
@@ -70,13 +71,17 @@ class NetworkBody(_Strict):
 
     name: Text | None = None
     bandwidth_bytes_per_s: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="Per host, one direction."
+        None, description="Per host, one direction, all its adapters together."
     )
-    latency_s: Annotated[float, Field(ge=0)] | None = None
+    latency_s: Annotated[float, Field(ge=0, le=1)] | None = None
+    oversubscription: Annotated[float, Field(ge=1, le=1e6)] | None = Field(
+        1, description="How many times the hosts could load what the switches carry."
+    )
+    rails: Annotated[int, Field(ge=1, le=64)] | None = Field(1, description="Adapters of a host.")
 
 
 class PlanBody(_Strict):
-    """Degrees of parallelism; only data parallelism is answered in this version."""
+    """Degrees of parallelism and how they are carried out."""
 
     data: Accelerators | None = None
     tensor: Accelerators | None = 1
@@ -84,6 +89,9 @@ class PlanBody(_Strict):
     expert: Accelerators | None = 1
     context: Accelerators | None = 1
     zero_stage: Annotated[int, Field(ge=0, le=3)] | None = 0
+    sequence_parallel: bool | None = False
+    schedule: Literal[tuple(Schedule)] | None = "1f1b"  # type: ignore[valid-type]
+    virtual_stages: Annotated[int, Field(ge=1, le=1_000)] | None = 1
 
 
 class PlacementBody(_Strict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from perfmodel.placement.default_network import default_network
 from perfmodel.placement.fabric import Fabric
 from perfmodel.placement.groups import CommGroups, LinkClass, join_groups
 from perfmodel.placement.host_link import link_of, network_reach_bytes_per_s
+from perfmodel.placement.link_latency import with_latency
 from perfmodel.placement.networks import network_class
 from perfmodel.placement.rank_groups import Dimension
 from perfmodel.placement.topology import Network
@@ -40,6 +41,7 @@ def scaling_groups(
     network: Network | None = None,
     *,
     link: str | None = None,
+    latencies: Mapping[str, float] | None = None,
 ) -> CommGroups:
     """Return the group of all accelerators for each of many counts, hosts filled one by one.
 
@@ -58,6 +60,8 @@ def scaling_groups(
         says, or nothing where the accelerators' own link joins the hosts.
     link : str or None
         Inside a host; None means what the accelerator comes with.
+    latencies : mapping of str to float or None
+        As for :meth:`perfmodel.placement.fabric.Fabric.of`.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def scaling_groups(
             f"Counts and accelerators of a host must be at least 1; got {per_host} of a host and "
             f"{ranks.min() if ranks.size else 'no counts'}."
         )
-    own = link_of(spec, link)
+    own = with_latency(link_of(spec, link), latencies)
     hosts = np.ceil(ranks / per_host)
     if network is None and own.joins_hosts:
         hosts = np.where(ranks <= own.most, 1.0, hosts)

@@ -19,6 +19,7 @@ from perfmodel.placement.host_link import (
     link_of,
     network_reach_bytes_per_s,
 )
+from perfmodel.placement.link_latency import with_latency
 from perfmodel.placement.links import Link
 from perfmodel.placement.networks import network_class
 from perfmodel.placement.rank_groups import (
@@ -105,6 +106,7 @@ class Fabric:
         catalog: Catalog | None = None,
         *,
         pointer: str = "/placement",
+        latencies: Mapping[str, float] | None = None,
     ) -> Fabric:
         """Look up a placement.
 
@@ -115,6 +117,9 @@ class Fabric:
             None means the shipped one.
         pointer : str
             JSON pointer to the placement in the request.
+        latencies : mapping of str to float or None
+            Seconds of a hop by the name of the link, in place of those of
+            :data:`perfmodel.placement.links.LINKS`; None means what was learned from collectives.
 
         Raises
         ------
@@ -124,7 +129,7 @@ class Fabric:
             A link that the accelerator has not, or a plan that does not fit the placement.
         """
         check_placement(placement, pointer=pointer)
-        hosts = _hosts(placement, catalog or Catalog.default(), pointer)
+        hosts = _hosts(placement, catalog or Catalog.default(), pointer, latencies)
         joined = _is_joined(hosts, placement.network)
         network, assumed = _network(placement, hosts, joined)
         return cls(
@@ -227,7 +232,12 @@ def plan_groups(fabric: Fabric, plans: Sequence[Plan], dimension: Dimension) -> 
     return join_groups([fabric.slowest_group(dimension, plan) for plan in plans])
 
 
-def _hosts(placement: Placement, catalog: Catalog, pointer: str) -> tuple[Hosts, ...]:
+def _hosts(
+    placement: Placement,
+    catalog: Catalog,
+    pointer: str,
+    latencies: Mapping[str, float] | None,
+) -> tuple[Hosts, ...]:
     found = []
     for position, node in enumerate(placement.nodes):
         here = f"{pointer}/nodes/{position}"
@@ -236,7 +246,7 @@ def _hosts(placement: Placement, catalog: Catalog, pointer: str) -> tuple[Hosts,
         except UnknownAcceleratorError as error:
             error.pointer = f"{here}/accelerator"
             raise
-        link = link_of(spec, node.link, pointer=f"{here}/link")
+        link = with_latency(link_of(spec, node.link, pointer=f"{here}/link"), latencies)
         found.append(Hosts(accelerator=spec, count=node.count, repeat=node.repeat, link=link))
     return tuple(found)
 
@@ -280,9 +290,10 @@ def _link_warnings(placement: Placement, hosts: tuple[Hosts, ...], joined: bool)
                 f"in hosts that are built. For hosts of 8 write '{-(-one.count // 8)}x(8x{name})'."
             )
         elif node.link is None and one.count > 1 and has_optional_bridge(one.accelerator):
+            way = "the host's memory" if one.link.name == "none" else one.link.name
             warnings.append(
-                f"{name} are taken as joined by {one.link.name} alone; where bridges join them "
-                f"write the link {one.accelerator.link}."
+                f"{name} are taken as joined by {way} alone; where bridges join them write the "
+                f"link {one.accelerator.link}."
             )
     return tuple(dict.fromkeys(warnings))
 

@@ -118,18 +118,17 @@ class Fields:
         return bool(value)
 
     def word(self, name: str, words: Sequence[str], default: str) -> str:
-        """Take a word of a closed vocabulary, in any case."""
+        """Take a word of a closed vocabulary."""
         value = self._take(name)
         if value is None:
             return default
-        folded = value.strip().lower() if isinstance(value, str) else ""
-        if folded not in words:
+        if not isinstance(value, str) or value not in words:
             raise InvalidPlacementError(
                 f"{name} must be one of {', '.join(words)}; got {repr(value)[:80]}.",
                 pointer=f"{self.pointer}/{name}",
                 allowed=tuple(words),
             )
-        return folded
+        return value
 
     def refuse_unknown(self) -> None:
         """Refuse the fields that nobody took."""

@@ -11,6 +11,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.groups import LinkClass
 from perfmodel.placement.links import LINKS, Link, check_link_name, pcie_bytes_per_s
+from perfmodel.placement.peer_access import has_peer_access
 
 #: Cards that are sold with their bridge, and how many one joins. Other bridges are sold apart
 #: and few hosts have them, so that a host has one only where it is written.
@@ -32,7 +33,8 @@ def link_of(spec: AcceleratorSpec, name: str | None = None, *, pointer: str = ""
     name : str or None
         A name of :mod:`perfmodel.placement.links`; None means what the accelerator comes with:
         its NVLink through a switch (A100 SXM4 and later) or as a mesh (P100, V100), Infinity
-        Fabric, the torus of its slice, else PCIe. Bridges between cards have to be written,
+        Fabric, the torus of its slice, else PCIe, or the host's memory (``none``) for cards
+        that have no access to each other over PCIe. Bridges between cards have to be written,
         but for the parts that are sold with one.
     pointer : str
         JSON pointer to the name in the request.
@@ -51,7 +53,7 @@ def link_of(spec: AcceleratorSpec, name: str | None = None, *, pointer: str = ""
     >>> from perfmodel.devices.catalog import Catalog
     >>> a100, card = map(Catalog.default().get, ("A100-SXM4-80GB", "RTX-3090"))
     >>> link_of(a100).name, link_of(card).name, link_of(card, "nvlink").name
-    ('nvswitch3', 'pcie4', 'nvlink3-bridge')
+    ('nvswitch3', 'none', 'nvlink3-bridge')
     """
     if name is None:
         return _at_rate_of(spec, _own(spec))
@@ -141,7 +143,8 @@ def _at_rate_of(spec: AcceleratorSpec, key: str) -> Link:
         raise InvalidPlacementError(f"The catalogue gives {spec.name} the unknown link {key!r}.")
     if link.link_class is LinkClass.PCIE:
         # A slot of a newer generation makes no card faster.
-        return replace(link, bytes_per_s=min(link.bytes_per_s, _slot_bytes_per_s(spec)))
+        slot = min(link.bytes_per_s, _slot_bytes_per_s(spec))
+        return replace(link, bytes_per_s=slot) if has_peer_access(spec) else _by_way_of_host(slot)
     island = _BRIDGED.get(spec.name, 2) if link.link_class is LinkClass.NVLINK_PAIR else link.island
     rack = _RACKS.get(spec.name)
     return replace(
@@ -149,7 +152,7 @@ def _at_rate_of(spec: AcceleratorSpec, key: str) -> Link:
         bytes_per_s=spec.link_bandwidth_bytes_per_s or link.bytes_per_s,
         island=island,
         peers=island - 1 if link.link_class is LinkClass.NVLINK_PAIR and island else link.peers,
-        detour_bytes_per_s=_slot_bytes_per_s(spec),
+        detour_bytes_per_s=_slot_bytes_per_s(spec) / (1 if has_peer_access(spec) else 2),
         most=rack or link.most,
         joins_hosts=link.joins_hosts or rack is not None,
     )
@@ -172,6 +175,10 @@ def _through_host(spec: AcceleratorSpec) -> Link:
     if spec.kind == "cpu":
         # Sockets share memory: each byte is written and read once, on either side.
         return replace(LINKS["none"], bytes_per_s=spec.bandwidth_bytes_per_s / 4)
-    slot = _slot_bytes_per_s(spec)
-    known = slot / 2 if slot < float("inf") else LINKS["none"].bytes_per_s
-    return replace(LINKS["none"], bytes_per_s=known)
+    return _by_way_of_host(_slot_bytes_per_s(spec))
+
+
+def _by_way_of_host(slot_bytes_per_s: float) -> Link:
+    if slot_bytes_per_s == float("inf"):
+        return LINKS["none"]
+    return replace(LINKS["none"], bytes_per_s=slot_bytes_per_s / 2)

@@ -202,7 +202,7 @@ def _field(key: str, pointer: str) -> str:
 
 def _value(field: str, written: str, pointer: str) -> Any:
     if field == "schedule":
-        return written
+        return written.lower()
     if field == "sequence_parallel":
         flags = {"true": True, "1": True, "false": False, "0": False}
         return flags.get(written.lower(), written)

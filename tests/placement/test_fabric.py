@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
+from perfmodel.placement.collective_constants import CollectiveConstants
 from perfmodel.placement.data_groups import data_groups, scaling_groups
 from perfmodel.placement.fabric import Fabric, plan_groups
 from perfmodel.placement.groups import CommGroups, LinkClass
@@ -21,7 +22,7 @@ CATALOG = Catalog.default()
 
 
 def fabric(text: str) -> Fabric:
-    return Fabric.of(parse_placement(text), CATALOG)
+    return Fabric.of(parse_placement(text), CATALOG, latencies={})
 
 
 def row(groups: CommGroups, position: int = 0) -> dict[str, float]:
@@ -53,6 +54,16 @@ def test_one_host_needs_no_network() -> None:
         "intra_bytes_per_s": 450e9, "intra_latency_s": 2e-6,
         "inter_bytes_per_s": np.inf, "inter_latency_s": 0,
     }  # fmt: skip
+
+
+def test_learned_latencies_take_the_place_of_stated_ones() -> None:
+    placement, spec = parse_placement("8xH100"), CATALOG.get("H100")
+    learned = {"nvswitch4": 7e-6, "pcie4": 1.0}
+    groups = Fabric.of(placement, CATALOG, latencies=learned).groups(Dimension.WORLD)
+    assert groups.intra_latency_s.tolist() == [7e-6]
+    assert scaling_groups(spec, [8], 8, latencies=learned).intra_latency_s.tolist() == [7e-6]
+    fitted = CollectiveConstants.fitted().link_latency_s["nvswitch4"]
+    assert scaling_groups(spec, [8], 8).intra_latency_s.tolist() == [fitted]
 
 
 def test_tensor_ranks_stay_in_a_host_and_replicas_share_the_network() -> None:
@@ -150,7 +161,9 @@ def test_what_is_assumed_is_said() -> None:
     (network,) = fabric("2x(8xA100)").warnings
     assert "8xib-200g is assumed" in network
     (bridge,) = fabric("2xRTX-3090").warnings
-    assert "pcie4" in bridge and "nvlink3-bridge" in bridge
+    assert "the host's memory alone" in bridge and "nvlink3-bridge" in bridge
+    (bridge,) = fabric("2xA40").warnings
+    assert "pcie4 alone" in bridge
     assert fabric("2xRTX-3090[pcie4]").warnings == ()
     (large,) = fabric("64xA100").warnings
     assert "write '8x(8xA100-SXM4-40GB)'" in large

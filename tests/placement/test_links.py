@@ -39,9 +39,10 @@ def test_pcie_doubles_with_each_generation_and_halves_with_the_lanes() -> None:
         ("B200-SXM", "nvswitch5", LinkClass.NVSWITCH, 900),
         ("GB200", "nvswitch5", LinkClass.NVSWITCH, 900),
         ("H100-NVL-94GB", "nvlink4-bridge", LinkClass.NVLINK_PAIR, 300),
-        ("RTX-3090", "pcie4", LinkClass.PCIE, 31.5),
+        ("RTX-A6000", "pcie4", LinkClass.PCIE, 31.5),
+        ("RTX-3090", "none", LinkClass.NONE, 15.75),
         ("T4", "pcie3", LinkClass.PCIE, 15.75),
-        ("RTX-4060Ti", "pcie4-x8", LinkClass.PCIE, 15.75),
+        ("A2", "pcie4-x8", LinkClass.PCIE, 15.75),
         ("MI100", "xgmi2", LinkClass.XGMI, 138),
         ("MI300X", "xgmi4", LinkClass.XGMI, 448),
         ("TPU-v5p", "ici-v5p", LinkClass.ICI, 300),
@@ -126,6 +127,11 @@ def test_a_newer_slot_makes_no_card_faster() -> None:
     assert link_of(CATALOG.get("A100-SXM4-80GB"), "pcie3").bytes_per_s == pcie_bytes_per_s(3)
 
 
+def test_cards_without_peer_access_go_through_the_host() -> None:
+    assert link_of(CATALOG.get("RTX-4090"), "pcie4") == link_of(CATALOG.get("RTX-4090"), "none")
+    assert link_of(CATALOG.get("RTX-4090"), "pcie3").bytes_per_s == pcie_bytes_per_s(3) / 2
+
+
 def test_the_way_through_the_host_takes_half_of_the_slot() -> None:
     assert link_of(CATALOG.get("T4"), "none").bytes_per_s == pcie_bytes_per_s(3) / 2
 
@@ -140,8 +146,11 @@ def test_few_ranks_of_a_mesh_use_few_of_its_links() -> None:
 
 
 def test_a_bridge_joins_two_and_pcie_the_rest() -> None:
-    bridge = link_of(CATALOG.get("RTX-3090"), "nvlink")
+    bridge = link_of(CATALOG.get("RTX-A6000"), "nvlink")
     assert bridge.bandwidth([2, 3, 4]).tolist() == [56e9, 31.5e9, 31.5e9]
+    # Cards without access to each other over PCIe go through the memory of the host.
+    bridge = link_of(CATALOG.get("RTX-3090"), "nvlink")
+    assert bridge.bandwidth([2, 3, 4]).tolist() == [56e9, 15.75e9, 15.75e9]
     # The bridge of an H200 NVL joins four: one of three neighbours has a third of it.
     four = link_of(CATALOG.get("H200-NVL"))
     assert four.bandwidth([2, 4, 5]).tolist() == [150e9, 450e9, 63e9]

@@ -88,6 +88,7 @@ def test_problems_are_as_described(client: TestClient) -> None:
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 NODE: dict[str, Any] = {"accelerator": "A10", "count": 2}
+PIPELINE: dict[str, Any] = {"pipeline": 2, "schedule": "interleaved", "virtual_stages": 2}
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,11 @@ NODE: dict[str, Any] = {"accelerator": "A10", "count": 2}
         {"job": JOB, "placement": {"nodes": [NODE], "fraction": 2}},
         {"job": JOB, "placement": {"nodes": [NODE], "plan": {"zero_stage": 5}}},
         {"job": JOB, "placement": {"nodes": [NODE], "extra": 1}},
+        {"job": JOB, "placement": {"nodes": [NODE], "network": {"name": "ib-400g", "rails": 8}}},
+        {"job": JOB, "placement": {"nodes": [NODE], "network": {"name": "ib-400g", "rails": 65}}},
+        {"job": JOB, "placement": {"nodes": [NODE], "plan": PIPELINE}},
+        {"job": JOB, "placement": {"nodes": [NODE], "plan": {**PIPELINE, "schedule": "GPipe"}}},
+        {"job": JOB, "placement": {"nodes": [NODE], "plan": {"sequence_parallel": 1}}},
     ],
 )
 def test_the_described_schema_and_the_reader_refuse_the_same(body: dict[str, Any]) -> None:
