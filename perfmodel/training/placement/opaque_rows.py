@@ -1,0 +1,75 @@
+"""Public tables of step times as cells of opaque jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.importers.base import PublishedPlacement
+from perfmodel.importers.registry import import_format
+from perfmodel.placement.opaque_cells import OpaqueCells, opaque_cells
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCells:
+    """Cells of one table and their logarithmic step times.
+
+    Parameters
+    ----------
+    cells : OpaqueCells
+    log_s : ndarray, shape (cells,)
+    """
+
+    cells: OpaqueCells
+    log_s: FloatArray
+
+    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> MeasuredCells:
+        """Return some of the cells."""
+        return MeasuredCells(cells=self.cells.take(rows), log_s=self.log_s[rows])
+
+    @property
+    def step_time_s(self) -> FloatArray:
+        """Step times, s."""
+        return np.asarray(np.exp(self.log_s))
+
+
+def measured_cells(records: Sequence[PublishedPlacement]) -> MeasuredCells:
+    """Describe published placements as cells, by the names of their jobs alone."""
+    return MeasuredCells(
+        cells=opaque_cells(
+            [(record.job_type, record.batch_size) for record in records],
+            [record.placement for record in records],
+            catalog=Catalog.default(),
+        ),
+        log_s=np.log([record.step_time_s for record in records]),
+    )
+
+
+def gavel_cells(data: Path, *, shared: bool = False) -> MeasuredCells:
+    """Return Gavel's cells: jobs alone, or (``shared``) those beside another job too."""
+    found = import_format("gavel")
+    records = found.read(found.usual_path(data)).placements
+    return measured_cells([r for r in records if shared or not r.placement.shared_with])
+
+
+def sia_cells(data: Path) -> MeasuredCells:
+    """Return Sia's cells, repeats included."""
+    found = import_format("sia")
+    return measured_cells(found.read(found.usual_path(data)).placements)
+
+
+def thinned(table: MeasuredCells, per_device: int, rng: np.random.Generator) -> MeasuredCells:
+    """Return at most so many cells of each job type on each accelerator, drawn at random."""
+    keys = np.char.add(np.char.add(table.cells.job_type, "|"), table.cells.accelerator)
+    chosen = [
+        rng.choice(rows, min(per_device, len(rows)), replace=False)
+        for rows in (np.flatnonzero(keys == key) for key in np.unique(keys))
+    ]
+    return table.take(np.sort(np.concatenate(chosen)))
