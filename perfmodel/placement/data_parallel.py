@@ -47,6 +47,7 @@ def data_parallel_parts(
     zero_stage: int = 0,
     accumulation_steps: int = 1,
     straggler: npt.ArrayLike | None = None,
+    link_slowdown: npt.ArrayLike = 1.0,
     constants: DataParallelConstants | None = None,
 ) -> StepParts:
     """Return the parts of data-parallel steps.
@@ -68,6 +69,9 @@ def data_parallel_parts(
     straggler : array_like or None
         Relative spread of the ranks' times, which broadcasts against the cells; None for that of
         the constants. :meth:`DataParallelConstants.straggler_of` knows it for some models.
+    link_slowdown : array_like
+        How many times slower the links of each cell are than those of their class, where that is
+        known of a machine.
     constants : DataParallelConstants or None
         The fitted ones by default.
 
@@ -100,6 +104,7 @@ def data_parallel_parts(
         zero_stage=zero_stage,
         accumulation_steps=accumulation_steps,
         straggler=straggler,
+        link_slowdown=link_slowdown,
         constants=constants,
     )
 
@@ -134,12 +139,14 @@ class DataParallelCells:
         zero_stage: int = 0,
         accumulation_steps: int = 1,
         straggler: npt.ArrayLike | None = None,
+        link_slowdown: npt.ArrayLike = 1.0,
         constants: DataParallelConstants | None = None,
     ) -> StepParts:
         """Return the parts of the steps; arguments as for :func:`data_parallel_parts`."""
         _check(zero_stage, accumulation_steps)
         known = constants or fitted_constants()
-        streams = self._streams(known, zero_stage, accumulation_steps)
+        slower = known.slowdown_of(self._groups) * np.asarray(link_slowdown)
+        streams = self._streams(zero_stage, accumulation_steps, slower, known.bucket_s)
         several, alone, rows = self._several, self._alone, self._rows
         communication = np.where(several, streams.communication_s, 0.0)
         exposed = np.minimum(np.where(several, streams.exposed_s, 0.0), communication)
@@ -154,16 +161,19 @@ class DataParallelCells:
             communication_s=communication,
         )
 
-    def _streams(self, known: DataParallelConstants, stage: int, accumulation: int) -> Streams:
+    def _streams(
+        self, stage: int, accumulation: int, slower: FloatArray, launch_s: float
+    ) -> Streams:
         rows, alone, times = self._rows, self._alone, self._times
+        wide = slower[..., None]
         if stage == 0:
-            return replicated_streams(rows, alone, times.all_reduce_s(known))
+            return replicated_streams(rows, alone, times.all_reduce_s() * wide + launch_s)
         return sharded_streams(
             rows,
             alone,
             self._groups.ranks,
-            scatter=times.reduce_scatter_s(known),
-            gather=times.all_gather_s(known),
+            scatter=times.reduce_scatter_s() * wide + launch_s,
+            gather=times.all_gather_s() * wide + launch_s,
             zero_stage=stage,
             accumulation_steps=accumulation,
         )

@@ -16,6 +16,10 @@ from perfmodel.placement.groups import CommGroups, LinkClass
 
 FloatArray = npt.NDArray[np.float64]
 
+#: Ranks that usual hosts have on one socket.
+_SOCKET = 4.0
+_OVER_PCIE = (int(LinkClass.PCIE), int(LinkClass.NONE))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataParallelConstants:
@@ -25,9 +29,9 @@ class DataParallelConstants:
     ----------
     link_slowdown : mapping of LinkClass to float
         How many times longer a collective takes inside a training step than by itself.
-    link_crowding : mapping of LinkClass to float
-        Exponent, >= 0, with which that grows over the ranks of a host beyond two, where they
-        share the way through its bridges and its memory.
+    crowding : float
+        Exponent, >= 0, with which that grows over the ranks of a host beyond the four of one
+        socket, where they talk over PCIe and share the way between the sockets.
     contention : float
         Part of hidden communication by which it slows the computation that hides it, in [0, 1]:
         0 hides it fully, 1 not at all.
@@ -44,7 +48,7 @@ class DataParallelConstants:
     """
 
     link_slowdown: Mapping[LinkClass, float] = field(default_factory=lambda: MappingProxyType({}))
-    link_crowding: Mapping[LinkClass, float] = field(default_factory=lambda: MappingProxyType({}))
+    crowding: float = 0.5
     contention: float = 0.3
     straggler: float = 0.01
     job_straggler: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -64,13 +68,14 @@ class DataParallelConstants:
         ndarray
             That of the link between hosts where there are several; 1 where none is known.
         """
-        link = np.where(groups.hosts > 1, groups.inter_class, groups.intra_class)
-        slowdown, crowding = (
-            np.array([known.get(one, default) for one in LinkClass])
-            for known, default in ((self.link_slowdown, 1.0), (self.link_crowding, 0.0))
-        )
-        beyond_two = np.maximum(groups.largest_share, 2.0) / 2.0
-        return np.asarray(slowdown[link] * beyond_two ** crowding[link])
+        # Bridges join two; more ranks are as fast as the way between pairs, which is PCIe.
+        beyond_pair = (groups.intra_class == LinkClass.NVLINK_PAIR) & (groups.largest_share > 2)
+        intra = np.where(beyond_pair, int(LinkClass.PCIE), groups.intra_class)
+        link = np.where(groups.hosts > 1, groups.inter_class, intra)
+        slowdown = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
+        beyond_socket = np.maximum(groups.largest_share, _SOCKET) / _SOCKET
+        crowded = np.isin(intra, _OVER_PCIE) & (groups.hosts == 1)
+        return np.asarray(slowdown[link] * np.where(crowded, beyond_socket**self.crowding, 1.0))
 
     def straggler_of(self, job: str | None) -> float:
         """Return the spread of a job's steps, by the name of its model."""
@@ -80,9 +85,8 @@ class DataParallelConstants:
     def from_dict(cls, plain: Mapping[str, Any]) -> DataParallelConstants:
         """Read back what :meth:`to_dict` gave."""
         values: dict[str, Any] = dict(plain)
-        for name in ("link_slowdown", "link_crowding"):
-            links = {LinkClass[link.upper()]: float(v) for link, v in values[name].items()}
-            values[name] = MappingProxyType(links)
+        links = {LinkClass[name.upper()]: float(v) for name, v in plain["link_slowdown"].items()}
+        values["link_slowdown"] = MappingProxyType(links)
         values["job_straggler"] = MappingProxyType(dict(values["job_straggler"]))
         return cls(**values)
 
@@ -90,7 +94,7 @@ class DataParallelConstants:
         """Return the constants as plain JSON values."""
         return {
             "link_slowdown": {link.name.lower(): v for link, v in self.link_slowdown.items()},
-            "link_crowding": {link.name.lower(): v for link, v in self.link_crowding.items()},
+            "crowding": self.crowding,
             "contention": self.contention,
             "straggler": self.straggler,
             "job_straggler": dict(self.job_straggler),
