@@ -8,13 +8,11 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.colocation import (
-    Likeness,
-    PairLaw,
-    PairModel,
     Sharing,
     colocate,
     family_of,
     known_device_share,
+    load_of_type,
     slowdown_beside,
     slowdowns,
 )
@@ -32,14 +30,6 @@ def test_two_busy_jobs_that_take_turns_get_half_each() -> None:
     answer = colocate(busy, busy, A100, sharing=Sharing.TIME_SLICING)
     assert answer.slowdowns == (2.0, 2.0) and answer.step_times_s == (0.2, 0.2)
     assert answer.basis is Basis.ANALYTICAL
-
-
-def test_the_law_by_hand() -> None:
-    # 1 + 1.5 * 0.5 * 0.4 * (0.4 / 0.1)**0.5 = 1 + 0.3 * 2
-    law = PairLaw(scale=1.5, ratio_power=0.5)
-    subject = Loads.of([JobLoad(step_time_s=0.1, device_share=0.5)])
-    partner = Loads.of([JobLoad(step_time_s=0.4, device_share=0.4)])
-    assert np.exp(law.log_slowdown(subject, partner))[0] == pytest.approx(1.6)
 
 
 @pytest.mark.parametrize("sharing", list(Sharing))
@@ -103,40 +93,6 @@ def test_every_further_neighbour_hurts() -> None:
     assert np.diff(slow) == pytest.approx([slow[1] - 1] * 3) and slow[1] > 1
 
 
-def test_likeness_falls_with_the_batch_and_ends_at_the_family() -> None:
-    alike = Likeness(length=2.0, batch_part=0.5).jobs(
-        ["a", "a", "b", None], np.array([3.0, 5.0, 3.0, 3.0]), ["a"], np.array([3.0])
-    )
-    # Two doublings apart: 0.5 / e + 0.5.
-    assert alike[:, 0].tolist() == pytest.approx([1.0, 0.5 / np.e + 0.5, 0.0, 0.0])
-
-
-def test_the_mean_of_the_residual_by_hand() -> None:
-    # One known pair, weight 2: 0.1 * 2 + 0.2 * 2 * 1 + 0.3 * 2 * 0.5 + 0.4 * 2 * 0.5
-    likeness = Likeness(constant=0.1, subject=0.2, partner=0.3, both=0.4)
-    mean = likeness.mean(np.array([[1.0]]), np.array([[0.5]]), np.array([[2.0]]))
-    assert mean[0] == pytest.approx(0.2 + 0.4 + 0.3 + 0.4)
-
-
-def test_a_model_is_the_same_after_json() -> None:
-    model = PairModel(
-        law=PairLaw(scale=1.25),
-        likeness=Likeness(),
-        families=("a", "b"),
-        log2_batch=np.array([3.0, 4.0]),
-        weights={"made-up": np.array([[0.5, 0.0], [0.25, -0.125]])},
-    )
-    again = PairModel.from_constants(model.to_constants())
-    loads = Loads.of(
-        [JobLoad(step_time_s=0.1, family="a", batch_size=8), JobLoad(step_time_s=0.2, family="b")]
-    )
-    swapped = Loads.of(
-        [JobLoad(step_time_s=0.2, family="b"), JobLoad(step_time_s=0.1, family="a", batch_size=8)]
-    )
-    one, other = (m.slowdown(loads, swapped, "made-up") for m in (model, again))
-    assert one.tolist() == other.tolist()
-
-
 def test_families_are_found_by_model_and_by_name() -> None:
     assert family_of("zoo/transformer-translation") == "Transformer"
     assert family_of("A3C") == "A3C" and family_of("timm/resnet50") is None
@@ -148,6 +104,13 @@ def test_device_shares_of_families_lie_between_those_of_their_batches() -> None:
     assert 0 < min(low, high) <= middle <= max(low, high) <= 1
     assert known_device_share("LM", 5, "A100-SXM4-40GB") is None
     assert known_device_share("nothing", 5, "K80") is None
+
+
+def test_a_job_type_without_measurements_has_a_typical_load() -> None:
+    load = load_of_type("somebody's job (batch size 7)", "A100-SXM4-40GB", 0.5, memory_bytes=1e9)
+    assert (load.family, load.batch_size, load.memory_bytes) == (None, 7, 1e9)
+    assert 0.5 < load.device_share < 1
+    assert load_of_type("A3C", "K80", 0.3).family == "A3C"
 
 
 def test_twenty_thousand_pairs_take_a_fraction_of_a_second() -> None:

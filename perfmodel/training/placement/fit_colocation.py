@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.importers.gavel import JOBS, SOURCE
-from perfmodel.placement.colocation import Likeness, PairLaw, PairModel
 from perfmodel.placement.job_load import (
     job_type_parts,
 )
 from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.pair_model import Likeness, PairLaw, PairModel
 from perfmodel.training.placement.pair_table import TYPICAL_SHARE, Pairs, read_pairs
 
 FloatArray = npt.NDArray[np.float64]
