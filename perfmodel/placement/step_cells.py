@@ -1,0 +1,156 @@
+"""Steps of jobs on placements as columns: what a calibration compares and corrects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.placement.step_parts import StepParts
+
+FloatArray = npt.NDArray[np.float64]
+TextArray = npt.NDArray[np.str_]
+Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+
+#: Of what runs on the accelerator, the part beside which gradients can be exchanged.
+USUAL_WINDOW_SHARE = 0.6
+_TEXTS = ("job", "machine", "fabric")
+_NUMBERS = ("batch_size", "ranks", "hosts", "largest_share", "host_s", "window_share")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepCells:
+    """Steps, one a row, with the parts that are predicted for them without any observation.
+
+    Parameters
+    ----------
+    batch_size : ndarray, shape (rows,)
+        Samples of one replica and step.
+    ranks, hosts, largest_share : ndarray, shape (rows,)
+        Accelerators, hosts, and accelerators on the fullest host.
+    parts : StepParts
+        As predicted, columns of shape (rows,).
+    host_s : ndarray, shape (rows,)
+        What the host needs to issue the step's operators; a step is hardly shorter.
+    window_share : ndarray, shape (rows,)
+        Part of the computation that runs while gradients are exchanged.
+    job : ndarray of str
+        Rows of one job share its residual.
+    machine : ndarray of str
+        What computes: the accelerator, with its host where that is known.
+    fabric : ndarray of str
+        What carries the communication: link, network, cluster.
+
+    Raises
+    ------
+    InvalidInputError
+        Columns of unequal length, or a number that is not finite and above zero.
+    """
+
+    batch_size: FloatArray
+    ranks: FloatArray
+    hosts: FloatArray
+    largest_share: FloatArray
+    parts: StepParts
+    host_s: FloatArray
+    window_share: FloatArray
+    job: TextArray
+    machine: TextArray
+    fabric: TextArray
+
+    def __post_init__(self) -> None:
+        rows = len(self.batch_size)
+        for name in (*_NUMBERS, *_TEXTS):
+            if np.shape(getattr(self, name)) != (rows,):
+                raise InvalidInputError(f"Column {name} of steps needs {rows} rows.")
+        for name in _NUMBERS:
+            if not np.all(np.isfinite(getattr(self, name)) & (getattr(self, name) > 0)):
+                raise InvalidInputError(f"Column {name} of steps holds a value not above zero.")
+        if not np.all(np.isfinite(self.parts.step_time_s) & (self.parts.compute_s > 0)):
+            raise InvalidInputError("A predicted step to be calibrated has no time.")
+
+    def __len__(self) -> int:
+        return len(self.batch_size)
+
+    @classmethod
+    def of_job(
+        cls,
+        parts: StepParts,
+        *,
+        batch_size: npt.ArrayLike,
+        ranks: npt.ArrayLike,
+        hosts: npt.ArrayLike,
+        largest_share: npt.ArrayLike,
+        host_s: npt.ArrayLike,
+        window_share: npt.ArrayLike = USUAL_WINDOW_SHARE,
+        job: str = "",
+        machine: str | Sequence[str] = "",
+        fabric: str | Sequence[str] = "",
+    ) -> Self:
+        """Return the cells of one job; everything but the parts may be one value for all rows."""
+        rows = len(parts.compute_s)
+
+        def numbers(value: npt.ArrayLike) -> FloatArray:
+            return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))
+
+        def texts(value: str | Sequence[str]) -> TextArray:
+            return np.array(np.broadcast_to(np.asarray(value, dtype=np.str_), (rows,)))
+
+        return cls(
+            parts=parts,
+            batch_size=numbers(batch_size),
+            ranks=numbers(ranks),
+            hosts=numbers(hosts),
+            largest_share=numbers(largest_share),
+            host_s=numbers(host_s),
+            window_share=numbers(window_share),
+            job=texts(job),
+            machine=texts(machine),
+            fabric=texts(fabric),
+        )
+
+    def take(self, rows: Rows) -> Self:
+        """Return some of the rows, by a mask or by positions."""
+        columns = {name: getattr(self, name)[rows] for name in (*_NUMBERS, *_TEXTS)}
+        return type(self)(parts=_each_part(lambda name: self._part(name)[rows]), **columns)
+
+    @classmethod
+    def join(cls, pieces: Sequence[Self]) -> Self:
+        """Return the rows of several, one after the other."""
+        columns = {
+            name: np.concatenate([getattr(piece, name) for piece in pieces])
+            for name in (*_NUMBERS, *_TEXTS)
+        }
+        parts = _each_part(lambda name: np.concatenate([piece._part(name) for piece in pieces]))
+        return cls(parts=parts, **columns)
+
+    def order(self, *last: FloatArray) -> npt.NDArray[np.int64]:
+        """Return positions that sort the rows by all that they are, then by ``last``."""
+        parts = [self._part(one.name) for one in fields(StepParts)]
+        keys = [getattr(self, name) for name in (*_TEXTS, *_NUMBERS)]
+        return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the columns as plain JSON values."""
+        plain = {name: getattr(self, name).tolist() for name in (*_NUMBERS, *_TEXTS)}
+        plain["parts"] = {one.name: self._part(one.name).tolist() for one in fields(StepParts)}
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Read back what :meth:`to_dict` gave."""
+        numbers = {name: np.asarray(plain[name], dtype=np.float64) for name in _NUMBERS}
+        texts = {name: np.asarray(plain[name], dtype=np.str_) for name in _TEXTS}
+        parts = _each_part(lambda name: np.asarray(plain["parts"][name], dtype=np.float64))
+        return cls(parts=parts, **numbers, **texts)
+
+    def _part(self, name: str) -> FloatArray:
+        return np.asarray(getattr(self.parts, name), dtype=np.float64)
+
+
+def _each_part(column: Any) -> StepParts:
+    return StepParts(**{one.name: column(one.name) for one in fields(StepParts)})
