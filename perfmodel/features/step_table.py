@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
+from perfmodel.features.row_sorts import row_sorts
 from perfmodel.features.sketch import NEIGHBOUR_COLUMNS, StepSketch
 from perfmodel.features.step import Step
 from perfmodel.graph.cost.base import OpClass
@@ -71,7 +72,8 @@ class StepTable:
     rows : ndarray of float32, shape (rows, len(ROW_COLUMNS))
     flops, traffic_bytes, fused_bytes, fused_launch, count : ndarray, shape (rows,)
     log_output : ndarray, shape (rows,)
-    op_class : ndarray of int64, shape (rows,)
+    op_class, sort : ndarray of int64, shape (rows,)
+        Positions in ``OP_CLASSES`` and in :data:`~perfmodel.features.row_sorts.ROW_SORTS`.
     matrix, wide : ndarray of bool, shape (rows,)
         Rows for the matrix units; rows on operands of 4 bytes or more.
     sketch_of : ndarray of int64, shape (steps,)
@@ -95,6 +97,7 @@ class StepTable:
     count: FloatArray
     log_output: FloatArray
     op_class: IntArray
+    sort: IntArray
     matrix: npt.NDArray[np.bool_]
     wide: npt.NDArray[np.bool_]
     sketch_of: IntArray
@@ -142,6 +145,7 @@ def step_table(steps: Sequence[Step]) -> StepTable:
         count=_gathered(sketches, lambda s: s.count),
         log_output=_gathered(sketches, lambda s: s.column("log_output")),
         op_class=_gathered(sketches, lambda s: s.op_class).astype(np.int64),
+        sort=_gathered(sketches, row_sorts).astype(np.int64),
         matrix=_gathered(sketches, lambda s: s.matrix).astype(np.bool_),
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
         sketch_of=sketch_of,

@@ -59,6 +59,11 @@ _TRUST_IN_ALL = 0.4
 _CELLS_TO_TRUST = 8.0
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
 _COMMON_VARIANCE = 0.15**2
+#: Variance of a job on a device that was never trained on, beyond what all its jobs share there.
+_JOB_ON_NEW_DEVICE_VARIANCE = 0.085**2
+#: Width of the intervals of a new job, answered by all members together, over that of the single
+#: members on the families they had not seen.
+_ALL_TOGETHER = 0.87
 #: Samples after which half of the variance of a device is gone; what one in another mode counts.
 _HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
 _POOLED = (
@@ -276,7 +281,9 @@ class JointPredictor:
         rung = Rung.of(recalled.cells, recalled.on_device)
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
+        half *= 1.0 if recalled.cells else _ALL_TOGETHER
         shift, spread = self._device(group, raw.shares[i : i + 1])
+        spread += 0.0 if known_device else _JOB_ON_NEW_DEVICE_VARIANCE
         half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
         time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
         outside = distance > self.novelty_.outside_ and not recalled.cells

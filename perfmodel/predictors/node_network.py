@@ -2,12 +2,13 @@ r"""The network under the joint predictor: one efficiency per row, added up to a
 
 For row i of a step s on device d, with k(i) the kind of work of the row::
 
-    t_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)}) + l_i exp(o_i + u_{d,launch}))
+    t_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)} + v_s S_{j(i)}) + l_i exp(o_i + u_{d,launch}))
     (e_i, o_i) = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
 
 ``c_i`` counts equal nodes, ``r_i`` is the roofline time of the row and ``l_i`` the calls it needs
 (a part of one inside a fused kernel), each of ``LAUNCH_S``. ``u_d`` are the effects of a device:
-learned for a device with records, regressed on the facts of the device for all others. The
+learned for a device with records, regressed on the facts of the device for all others. ``v_s``
+are the settings with some of their products, and S what they do to rows of the sort j. The
 neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
 passing with fixed weights; whole-step times train row efficiencies through the sum.
 
@@ -23,6 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from perfmodel.features.row_sorts import ROW_SORTS
 from perfmodel.features.step_table import (
     DEVICE_FACTS,
     ROW_COLUMNS,
@@ -38,6 +40,17 @@ EFFECTS = 3  # contraction, traffic, launch
 RATE_COLUMNS = 8
 
 _TICK_S = 1e-9
+#: Pairs of settings whose product says more than their sum: which kernels a release has for a
+#: layout, and what a compiler of a release fuses.
+_PRODUCTS = tuple(
+    (SETTING_COLUMNS.index(one), SETTING_COLUMNS.index(other))
+    for one, other in (
+        ("channels_last", "training"),
+        ("channels_last", "fused"),
+        ("channels_last", "before_torch_2"),
+        ("fused", "torch_version"),
+    )
+)
 #: Which columns of _rates tell devices apart, and how much of the blur each takes.
 _BLURRED = torch.tensor([0.2, 0.2, 0.2, 0.5, 1.0, 0.0, 0.5, 0.5])
 _LIMIT = 8.0  # of standardised inputs
@@ -66,6 +79,7 @@ class TableTensors:
     settings: torch.Tensor
     facts: torch.Tensor
     fused: torch.Tensor
+    sort: torch.Tensor
 
     @classmethod
     def of(cls, table: StepTable, mean: torch.Tensor, scale: torch.Tensor) -> TableTensors:
@@ -92,6 +106,7 @@ class TableTensors:
             settings=torch.from_numpy(table.settings),
             facts=torch.from_numpy(table.facts),
             fused=torch.from_numpy(table.fused),
+            sort=torch.from_numpy(table.sort),
         )
 
 
@@ -196,6 +211,8 @@ class NodeNetwork(nn.Module):
         self.register_buffer("typical_effect", torch.zeros(EFFECTS))
         self.register_buffer("by_fact", torch.zeros(len(DEVICE_FACTS), EFFECTS))
         self.by_setting = nn.Parameter(torch.zeros(len(SETTING_COLUMNS), EFFECTS))
+        settings = len(SETTING_COLUMNS) + len(_PRODUCTS)
+        self.by_sort = nn.Parameter(torch.zeros(settings, len(ROW_SORTS)))
         nn.init.normal_(self.output.weight, 0.0, 0.01)
         with torch.no_grad():
             self.output.bias[:] = torch.tensor([0.5, 1.0])
@@ -247,7 +264,8 @@ class NodeNetwork(nn.Module):
         typical = self.typical_effect + t.facts[chosen] @ self.by_fact
         effects = torch.where(unknown, typical, self.effect[device]) + settings @ self.by_setting
         kind = t.kind[row]
-        work = roofline * torch.exp((answer[:, 0] + effects[step, kind]).clamp(-4.0, 7.0))
+        of_sort = (_with_products(settings) @ self.by_sort)[step, t.sort[row]]
+        work = roofline * torch.exp((answer[:, 0] + effects[step, kind] + of_sort).clamp(-4.0, 7.0))
         launch = LAUNCH_S * torch.exp((answer[:, 1] + effects[step, 2]).clamp(-4.0, 6.0))
         count = t.count[row]
         return RowTimes(
@@ -262,6 +280,11 @@ class NodeNetwork(nn.Module):
         total = torch.zeros(len(batch.steps))
         total = total.index_add_(0, times.step, times.work_s + times.launch_s)
         return torch.log(total.clamp_min(_TICK_S))
+
+
+def _with_products(settings: torch.Tensor) -> torch.Tensor:
+    pairs = [settings[:, one] * settings[:, other] for one, other in _PRODUCTS]
+    return torch.cat([settings, torch.stack(pairs, dim=1)], dim=1)
 
 
 def _ranges(start: torch.Tensor, length: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from perfmodel.training.arena.goals import GOALS, Goal
 from perfmodel.training.arena.markdown import bars, number, percent, table
 from perfmodel.training.arena.methods import MethodTable, load_methods, method_lines
 from perfmodel.training.arena.metrics import LEAST_GROUP, ArenaScores
+from perfmodel.training.arena.not_blind import NOT_BLIND
 from perfmodel.training.arena.run import load_answers, load_facts
+from perfmodel.training.arena.splits import SPLITS
 from perfmodel.training.arena.summary import Line, ProbePoint, probe_curve, summarise
 
 _TITLES = {
@@ -51,12 +53,12 @@ def write_report(
     lines = summarise(answers)
     curve = probe_curve(answers, _curve_goal())
     others = load_methods(folder)
-    page = [*_head(facts, command), *_headline(lines, others)]
+    page = [*_head(facts, command, set(answers.split.tolist())), *_headline(lines, others)]
     page += [*_ratios(lines), *_intervals(lines), *_surprises(lines), *_curve(curve)]
     for line in lines:
         page += _behind(line)
     page += method_lines(others)
-    page += _left_out(facts)
+    page += [*_not_blind(), *_left_out(facts)]
     write_whole(path, ("\n".join(page).rstrip() + "\n").encode())
     if json_path is not None:
         document = {
@@ -71,7 +73,15 @@ def _curve_goal() -> Goal:
     return next(goal for goal in GOALS if goal.name == "timm-inference-unseen-device")
 
 
-def _head(facts: Mapping[str, Any], command: str) -> Iterator[str]:
+def _not_blind() -> Iterator[str]:
+    yield from ("## What was not blind", "")
+    yield "These were chosen after a look at answers that stand above:"
+    yield ""
+    yield from (f"- {sentence}" for sentence in NOT_BLIND)
+    yield ""
+
+
+def _head(facts: Mapping[str, Any], command: str, run: Collection[str]) -> Iterator[str]:
     form = "fast form: fewer folds on fewer samples" if facts["fast"] else "full form"
     yield from ("# Accuracy", "")
     yield (
@@ -81,6 +91,12 @@ def _head(facts: Mapping[str, Any], command: str) -> Iterator[str]:
         "accelerators, by source: "
         + ", ".join(f"{name} {rows}" for name, rows in sorted(facts["sources"].items()))
         + "."
+    )
+    yield ""
+    missing = [split for split in SPLITS if split not in run]
+    yield (
+        f"Splits of this run: {', '.join(split for split in SPLITS if split in run)}; not run: "
+        f"{', '.join(missing) or 'none'}."
     )
     yield ""
     yield (
