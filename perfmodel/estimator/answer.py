@@ -117,8 +117,8 @@ def _tokens_per_second(prepared: PreparedJob, rate: float) -> float | None:
 
 def _tightest_memory(prepared: PreparedJob, placement: ResolvedPlacement) -> MemoryEstimate:
     """Return the memory of the accelerator with the least room."""
-    peak = prepared.step.peak_tensor_bytes
-    estimates = [memory_estimate(peak, accelerator) for accelerator in placement.accelerators]
+    profile, job = prepared.step.memory_profile, prepared.job
+    estimates = [memory_estimate(profile, kind, job=job) for kind in placement.accelerators]
     return min(estimates, key=lambda memory: memory.capacity_bytes - memory.peak_bytes)
 
 

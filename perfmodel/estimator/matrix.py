@@ -14,7 +14,7 @@ from perfmodel.estimator.answer import LADDER, NO_ROOM_WARNING, RUNG, ResolvedPl
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.graph.job import Job
-from perfmodel.placement.memory import memory_estimate
+from perfmodel.placement.memory import memory_columns
 from perfmodel.placement.step_time import combine
 from perfmodel.placement.topology import Placement
 from perfmodel.types import Basis, Mode
@@ -197,9 +197,12 @@ def _tabulate(
         room_bytes=np.full(shape, np.nan),
     )
     for row, job in enumerate(prepared):
+        if job is None:
+            continue
+        memory = memory_columns(job.step.memory_profile, accelerators, job=job.job)
         for column, accelerator in enumerate(accelerators):
             prediction = predictions.get((row, accelerator.name))
-            if job is None or prediction is None:
+            if prediction is None:
                 continue
             cell = row, column
             table.time_s[cell] = prediction.time_s
@@ -207,9 +210,8 @@ def _tabulate(
             table.high_s[cell] = prediction.high_s
             table.rung[cell] = RUNG[prediction.basis]
             table.out_of_distribution[cell] = prediction.out_of_distribution
-            memory = memory_estimate(job.step.peak_tensor_bytes, accelerator)
-            table.peak_bytes[cell] = memory.peak_bytes
-            table.room_bytes[cell] = memory.capacity_bytes - memory.peak_bytes
+            table.peak_bytes[cell] = memory.peak_bytes[column]
+            table.room_bytes[cell] = memory.capacity_bytes[column] - memory.peak_bytes[column]
     return table
 
 

@@ -15,7 +15,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
-from perfmodel.placement.memory import peak_tensor_bytes
+from perfmodel.placement.memory_profile import MemoryProfile, memory_profile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,9 @@ class CapturedStep:
     warnings: tuple[str, ...] = ()
 
     @cached_property
-    def peak_tensor_bytes(self) -> float:
-        """Most bytes that the tensors of the step occupy at one time."""
-        return peak_tensor_bytes(self.graph)
+    def memory_profile(self) -> MemoryProfile:
+        """What the memory of the step is made of."""
+        return memory_profile(self.graph)
 
     @cached_property
     def unpriced_operators(self) -> Mapping[str, int]:

@@ -18,7 +18,7 @@ Left out: the raw logs of the repository, and power, which was never recorded.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +29,7 @@ from perfmodel.importers.base import (
     Imported,
     Origin,
     PublishedPlacement,
+    PublishedShortage,
     PublishedStep,
     RejectedRow,
 )
@@ -203,7 +204,8 @@ def read_lambda(path: Path) -> Imported:
     Returns
     -------
     Imported
-        Runs on one accelerator as steps, the others and Mask R-CNN as placements.
+        Runs on one accelerator as steps, the others and Mask R-CNN as placements, those that
+        ran out of memory as shortages.
 
     Raises
     ------
@@ -212,9 +214,13 @@ def read_lambda(path: Path) -> Imported:
     """
     file = find_table(path, FILES)
     points: dict[_Point, list[_Run]] = {}
+    short: dict[_Point, list[int]] = {}
     rejected: list[RejectedRow] = []
     for line, row in read_rows(file, _COLUMNS):
         try:
+            if text(row, "status") == "oom":
+                short.setdefault(_point(row), []).append(line)
+                continue
             points.setdefault(_point(row), []).append(_run(line, row))
         except ValueError as problem:
             rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
@@ -228,7 +234,27 @@ def read_lambda(path: Path) -> Imported:
             steps.append(_step(point, job, runs, origin))
         else:
             placements.append(_placement(point, job, runs, origin, catalog))
-    return Imported(steps=tuple(steps), placements=tuple(placements), rejected=tuple(rejected))
+    return Imported(
+        steps=tuple(steps),
+        placements=tuple(placements),
+        shortages=tuple(_shortages(short, file.name, catalog)),
+        rejected=tuple(rejected),
+    )
+
+
+def _shortages(
+    short: Mapping[_Point, Sequence[int]], file: str, catalog: Catalog
+) -> Iterator[PublishedShortage]:
+    """Yield the points where runs ended for want of memory, without those of unknown models."""
+    for point, lines in short.items():
+        job = _job(point)
+        if job is not None:
+            yield PublishedShortage(
+                job=job,
+                placement=Placement(nodes=(_node(point, catalog),)),
+                origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=lines[0]),
+                repeats=len(lines),
+            )
 
 
 def _point(row: Row) -> _Point:
@@ -254,7 +280,7 @@ def _point(row: Row) -> _Point:
 
 def _check(row: Row) -> None:
     """Raise ValueError with the reason why a row says nothing that we understand."""
-    if (status := text(row, "status")) != "ok":
+    if (status := text(row, "status")) not in ("ok", "oom"):
         raise ValueError(f"the run is marked {status}")
     if (device := text(row, "device")) not in DEVICES:
         raise ValueError(f"unknown device {device!r}")
@@ -328,20 +354,23 @@ def _placement(
         "repeats": str(len(runs)),
         **({"loader": point.loader} if point.loader else {}),
     }
-    node = Node(
-        accelerator=point.accelerator,
-        count=point.gpus,
-        link=_link(point.accelerator, point.interconnect, catalog),
-    )
     return PublishedPlacement(
         job=job,
         job_type=point.task,
         batch_size=_batch_size(point),
-        placement=Placement(nodes=(node,)),
+        placement=Placement(nodes=(_node(point, catalog),)),
         step_time_s=point.batch_global / rate,
         origin=origin,
         memory_bytes=_memory(runs),
         settings=MappingProxyType(settings),
+    )
+
+
+def _node(point: _Point, catalog: Catalog) -> Node:
+    return Node(
+        accelerator=point.accelerator,
+        count=point.gpus,
+        link=_link(point.accelerator, point.interconnect, catalog),
     )
 
 

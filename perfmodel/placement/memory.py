@@ -1,41 +1,208 @@
-"""Peak memory of one accelerator, by liveness over the storages of a step.
+r"""Peak memory of one accelerator, whether it fits, and how likely it runs out.
 
-A storage (one allocation, however many tensors view it) is alive from the node that produces it
-to the node that reads it last. With ``size_s`` its bytes and ``[birth_s, death_s]`` the positions
-between which it lives,
+The tensors of a step are counted by liveness (:mod:`~perfmodel.placement.liveness`), divided by a
+plan (:mod:`~perfmodel.placement.memory_parts`) and surrounded by what framework and allocator hold
+(:mod:`~perfmodel.placement.memory_demand`). That demand ``D`` is what a device with room to spare
+would show. A full device makes the allocator give back what it has cached, so that a part ``n`` of
+it is enough, and the logarithm of the true need is off by a normal residual:
 
-    peak = max over nodes i of  sum of size_s  where birth_s <= i <= death_s,
+.. math::  P(\text{runs out}) = \Phi\Bigl(\frac{\ln(n D / \mathrm{capacity})}{\sigma}\Bigr)
 
-plus what the runtime holds beside the tensors. Left out: workspaces of libraries, fragmentation
-of the allocator, buffers of communication.
+with ``n`` and ``sigma`` fitted on runs that ran and on runs that ran out. A step fits where that
+is one half at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.devices.spec import AcceleratorSpec, Kind
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import MemoryEstimate
-from perfmodel.types import Phase, Role
+from perfmodel.placement.fitted import fitted
+from perfmodel.placement.liveness import lifetimes
+from perfmodel.placement.memory_demand import demand_bytes, overhead
+from perfmodel.placement.memory_parts import MemoryPlan, memory_parts
+from perfmodel.placement.memory_profile import MemoryProfile, tensors_of
+from perfmodel.placement.topology import Plan
 
-#: Bytes that the runtime holds on a device before the first tensor: driver context and library
-#: handles of a GPU, interpreter and framework of a CPU process. Rounded from what such processes
-#: show while idle; a device that differs by 200 MB changes no answer that is not a close call.
-RUNTIME_BYTES: Mapping[Kind, float] = MappingProxyType(
-    {"gpu": 600e6, "cpu": 300e6, "tpu": 500e6, "npu": 600e6}
-)
+FloatArray = npt.NDArray[np.float64]
 
-#: Held through the whole step, whether or not a later node reads them.
-_PERSISTENT = frozenset(
-    {Role.INPUT, Role.PARAMETER, Role.BUFFER, Role.OPTIMIZER_STATE, Role.CONSTANT}
-)
+#: Residuals that many deviations away from the edge are no longer called uncertain.
+_CLEAR = 4.0
 
-IntArray = npt.NDArray[np.int64]
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MemoryColumns:
+    """Memory of one accelerator in many cells.
+
+    Parameters
+    ----------
+    peak_bytes : ndarray, shape (cells,)
+        What the device shows at most; above its capacity where the step does not fit.
+    demand_bytes : ndarray, shape (cells,)
+        What it would show with room to spare.
+    capacity_bytes : ndarray, shape (cells,)
+    fits : ndarray of bool, shape (cells,)
+    oom_probability : ndarray, shape (cells,)
+    """
+
+    peak_bytes: FloatArray
+    demand_bytes: FloatArray
+    capacity_bytes: FloatArray
+    fits: npt.NDArray[np.bool_]
+    oom_probability: FloatArray
+
+
+def memory_columns(
+    profile: MemoryProfile,
+    accelerators: Sequence[AcceleratorSpec],
+    *,
+    job: Job | None = None,
+    plan: MemoryPlan | None = None,
+    constants: Mapping[str, Any] | None = None,
+) -> MemoryColumns:
+    """Return the memory of a job's step on many accelerators or under many plans.
+
+    Parameters
+    ----------
+    profile : MemoryProfile
+        Of the captured graph.
+    accelerators : sequence of AcceleratorSpec
+        One for each cell.
+    job : Job or None
+        Tells workload, precision and software.
+    plan : MemoryPlan or None
+        Degrees that broadcast to the cells; None: one accelerator.
+    constants : mapping or None
+        What was fitted; None: what comes with the package.
+
+    Returns
+    -------
+    MemoryColumns
+    """
+    constants = fitted("memory") if constants is None else constants
+    cells = len(accelerators)
+    parts = memory_parts(profile, plan)
+    around = overhead(accelerators, job, constants)
+    demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
+    capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
+    share = np.where(around.has_allocator, constants["need_share"], 1.0)
+    probability = oom_probability(demand * share, capacity, deviation(job, constants))
+    fits = probability <= 0.5
+    full = np.where(around.has_allocator, constants["full_share"], 1.0) * capacity
+    return MemoryColumns(
+        peak_bytes=np.where(fits, np.minimum(demand, full), np.maximum(demand, capacity)),
+        demand_bytes=demand,
+        capacity_bytes=capacity,
+        fits=fits,
+        oom_probability=probability,
+    )
+
+
+def memory_estimate(
+    profile: MemoryProfile | float,
+    accelerator: AcceleratorSpec,
+    *,
+    job: Job | None = None,
+    plan: Plan | None = None,
+    accelerator_count: int = 1,
+) -> MemoryEstimate:
+    """Return the memory of a job's step on one of some accelerators.
+
+    Parameters
+    ----------
+    profile : MemoryProfile or float
+        A number is the peak of the tensors, where nothing more is known of them.
+    accelerator : AcceleratorSpec
+    job : Job or None
+        As of :func:`memory_columns`.
+    plan : Plan or None
+        None: data parallel over all of them.
+    accelerator_count : int
+        How many there are, >= 1.
+
+    Returns
+    -------
+    MemoryEstimate
+    """
+    if not isinstance(profile, MemoryProfile):
+        profile = tensors_of(profile)
+    columns = memory_columns(
+        profile, [accelerator], job=job, plan=memory_plan(plan, accelerator_count, job)
+    )
+    return MemoryEstimate(
+        peak_bytes=float(columns.peak_bytes[0]),
+        capacity_bytes=float(columns.capacity_bytes[0]),
+        fits=bool(columns.fits[0]),
+        oom_probability=float(columns.oom_probability[0]),
+    )
+
+
+def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = None) -> MemoryPlan:
+    """Return the degrees of a plan on some accelerators.
+
+    Parameters
+    ----------
+    plan : Plan or None
+        None: data parallel.
+    accelerator_count : int
+        What ``plan.data`` is taken from where it says None.
+    job : Job or None
+        Its accumulation steps are the micro-batches of a pipeline.
+
+    Returns
+    -------
+    MemoryPlan
+    """
+    plan = plan or Plan()
+    others = plan.tensor * plan.pipeline * plan.context
+    return MemoryPlan(
+        data=float(plan.data or max(1, accelerator_count // others)),
+        tensor=float(plan.tensor),
+        pipeline=float(plan.pipeline),
+        context=float(plan.context),
+        zero_stage=float(plan.zero_stage),
+        sequence_parallel=plan.sequence_parallel,
+        micro_batches=1.0 if job is None else float(job.accumulation_steps),
+        schedule=plan.schedule,
+        virtual_stages=float(plan.virtual_stages),
+    )
+
+
+def oom_probability(
+    need_bytes: FloatArray, capacity_bytes: FloatArray, deviation: float
+) -> FloatArray:
+    """Return how likely a need is above the capacity, 0 or 1 where it is clear.
+
+    Parameters
+    ----------
+    need_bytes, capacity_bytes : ndarray, shape (cells,)
+        > 0.
+    deviation : float
+        Of the logarithm of the need, > 0.
+
+    Examples
+    --------
+    >>> oom_probability(np.array([1.0, 8.0, 64.0]), np.full(3, 8.0), 0.1).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    away = np.log(need_bytes / capacity_bytes) / deviation
+    inside = [0.5 * math.erfc(-z / math.sqrt(2)) for z in np.clip(away, -_CLEAR, _CLEAR).tolist()]
+    return np.where(away > _CLEAR, 1.0, np.where(away < -_CLEAR, 0.0, inside))
+
+
+def deviation(job: Job | None, constants: Mapping[str, Any]) -> float:
+    """Return the deviation of the logarithm of a need: less where the workload was measured."""
+    known = job is not None and job.model in constants["workloads"]
+    return float(constants["deviation"]["known" if known else "unknown"])
 
 
 def peak_tensor_bytes(graph: Graph) -> float:
@@ -48,54 +215,9 @@ def peak_tensor_bytes(graph: Graph) -> float:
     Returns
     -------
     float
-        Bytes, without what the runtime holds (:data:`RUNTIME_BYTES`).
+        Bytes, without what framework and allocator hold.
     """
     if not graph.tensors:
         return 0.0
-    size, birth, death = _lifetimes(graph)
-    change = np.zeros(max(len(graph.nodes), 1) + 1)
-    np.add.at(change, birth, size)
-    np.add.at(change, death + 1, -size)
-    return float(np.cumsum(change)[:-1].max())
-
-
-def memory_estimate(peak_bytes: float, accelerator: AcceleratorSpec) -> MemoryEstimate:
-    """Compare the tensors of a step with what an accelerator holds.
-
-    Parameters
-    ----------
-    peak_bytes : float
-        From :func:`peak_tensor_bytes`.
-    accelerator : AcceleratorSpec
-
-    Returns
-    -------
-    MemoryEstimate
-        ``peak_bytes`` includes what the runtime holds.
-    """
-    peak = peak_bytes + RUNTIME_BYTES[accelerator.kind]
-    return MemoryEstimate(
-        peak_bytes=peak,
-        capacity_bytes=accelerator.memory_bytes,
-        fits=peak <= accelerator.memory_bytes,
-    )
-
-
-def _lifetimes(graph: Graph) -> tuple[npt.NDArray[np.float64], IntArray, IntArray]:
-    """Return bytes, first and last position of each storage of a graph."""
-    last = max(len(graph.nodes) - 1, 0)
-    slots: dict[int, int] = {}
-    slot_of = [slots.setdefault(tensor.storage, len(slots)) for tensor in graph.tensors]
-    size, birth, death = [0.0] * len(slots), [last] * len(slots), [0] * len(slots)
-    for tensor, slot, producer in zip(graph.tensors, slot_of, graph.producer, strict=True):
-        size[slot] = max(size[slot], tensor.size_bytes)
-        birth[slot] = min(birth[slot], max(producer, 0))
-        death[slot] = max(death[slot], producer)
-        if tensor.role in _PERSISTENT:
-            birth[slot], death[slot] = 0, last
-    for position, node in enumerate(graph.nodes):
-        for index in node.inputs:
-            # A parameter's gradient stays until the next step clears it.
-            held = node.phase is Phase.OPTIMIZER and graph.tensors[index].role is Role.GRADIENT
-            death[slot_of[index]] = max(death[slot_of[index]], last if held else position)
-    return np.array(size), np.array(birth, dtype=np.int64), np.array(death, dtype=np.int64)
+    lives = lifetimes(graph)
+    return float(lives.occupied(np.ones(len(lives.held), dtype=np.bool_)).max())
