@@ -12,11 +12,11 @@ device, one forward pass of a layer takes::
                  values between context ranks last longer than the scores
 
 where c is start and tail of a product, w what a power limit holds back, n the cycles of a core for
-one score. 
-The backward pass is twice that in arithmetic and memory traffic, once in reductions and dispatch;
-with full checkpointing a forward pass comes before it, with selective checkpointing the scores.
-No pass is faster than the host launches its kernels, a third of ``layer_launch_s`` for the forward
-pass and two for the backward pass, and again for what is recomputed.
+one score. The backward pass is twice that in arithmetic and memory traffic (scores on the chip two
+and a half times, since they are made again), once in reductions and dispatch; with full
+checkpointing a forward pass comes before it, with selective checkpointing the scores. No pass is
+faster than the host launches its kernels, a third of ``layer_launch_s`` for the forward pass and
+two for the backward pass, and again for what is recomputed.
 
 Reference: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al., 2022 (sequence parallelism); Liu
 et al., Ring Attention, 2023 (context); Lepikhin et al., GShard, 2020 (experts).
@@ -66,28 +66,40 @@ def layer_times(cells: PlanCells, between: Exchanges, constants: PlanConstants) 
         Of the same steps.
     constants : PlanConstants
     """
-    products = _products_s(cells, constants)
+    device = device_times(cells, between, constants)
+    forward, backward = launch_times_s(cells, constants)
+    return PassTimes(
+        forward_s=np.maximum(device.forward_s, forward - device.forward_exchange_s),
+        backward_s=np.maximum(device.backward_s, backward - device.backward_exchange_s),
+        forward_exchange_s=device.forward_exchange_s,
+        backward_exchange_s=device.backward_exchange_s,
+    )
+
+
+def device_times(cells: PlanCells, between: Exchanges, constants: PlanConstants) -> PassTimes:
+    """Return the passes of one layer as fast as the device is, whatever the host."""
     scores, scores_back = _scores_s(cells, constants)
-    pointwise = _pointwise_s(cells, constants)
-    once = products + pointwise + scores
-    back = 2 * (products + pointwise) + scores_back
+    others = _products_s(cells, constants) + _pointwise_s(cells, constants)
     full = cells.plan.checkpointing == Checkpointing.FULL
     selective = cells.plan.checkpointing == Checkpointing.SELECTIVE
-    again = np.where(full, once, np.where(selective, scores, 0.0))
+    again = np.where(full, others + scores, np.where(selective, scores, 0.0))
     exchange = constants.reduce_factor * between.reduce_s + between.dispatch_s
     exposed = np.maximum(between.rotate_s - scores, 0.0)
-    launch = constants.layer_launch_s / 3 + _loose_softmax_s(cells, constants)
-    reductions = constants.reduce_launch_s * 2 * np.log2(cells.plan.tensor)
-    forward_launch = launch + reductions - exchange
-    backward_launch = 2 * launch + reductions - exchange
     return PassTimes(
-        forward_s=np.maximum(once, forward_launch),
-        backward_s=np.maximum(
-            back + again, backward_launch + np.where(full, forward_launch, 0.0)
-        ),
+        forward_s=others + scores,
+        backward_s=2 * others + scores_back + again,
         forward_exchange_s=exchange + exposed,
         backward_exchange_s=(1 + full) * exchange + (2 + full) * exposed,
     )
+
+
+def launch_times_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, FloatArray]:
+    """Return the time of the host for the forward and the backward pass of one layer."""
+    once = constants.layer_launch_s / 3 + _loose_softmax_s(cells, constants)
+    reductions = constants.reduce_launch_s * 2 * np.log2(cells.plan.tensor)
+    full = cells.plan.checkpointing == Checkpointing.FULL
+    forward = once + reductions
+    return forward, 2 * once + reductions + np.where(full, forward, 0.0)
 
 
 def embedding_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:

@@ -22,9 +22,8 @@ gradients are reduced beside the last backward pass, but those of the last layer
 to hide behind. The slowest host sets the pace: computation grows by ``straggler`` for every
 doubling of the hosts.
 
-Where one accelerator's own step is known, from a measurement or a better predictor, it sets the
-scale: ``single * model(plan) / model(one accelerator)``, so that one accelerator has exactly the
-time that was given. No answer lies below the arithmetic at the peak of all accelerators.
+No answer lies below the arithmetic at the peak of all accelerators. Where one accelerator's own
+step is known, :func:`perfmodel.placement.plan_answer.plan_answer` takes its scale from there.
 
 Left out: reduction of tied tables between first and last stage, imbalance between experts.
 """
@@ -108,24 +107,6 @@ def plan_step(
         bubble_s=np.maximum(runs_s - busy, 0.0),
         least_time_s=cells.least_time_s,
     )
-
-
-def scaled_step_s(
-    cells: PlanCells, one: PlanCells, single_s: FloatArray, constants: PlanConstants
-) -> FloatArray:
-    """Return step times on the scale of one accelerator whose own time is known.
-
-    Parameters
-    ----------
-    cells, one : PlanCells
-        The same steps under their plans, and on one accelerator.
-    single_s : ndarray
-        Time of ``one`` by measurement or by another predictor, seconds.
-    constants : PlanConstants
-    """
-    ratio = plan_step(cells, constants).step_time_s / plan_step(one, constants).step_time_s
-    alone = cells.plan.accelerators == 1
-    return np.where(alone, single_s, np.maximum(single_s * ratio, cells.least_time_s))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

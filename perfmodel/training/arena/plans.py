@@ -17,11 +17,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import InvalidPlacementError, MissingExtraError, TrainingError
+from perfmodel.errors import MissingExtraError, TrainingError
 from perfmodel.importers.base import PublishedPlacement
+from perfmodel.placement.plan_cells import PlanCells
+from perfmodel.placement.plan_constants import Stack
 from perfmodel.placement.plan_efficiency import PlanPredictor
-from perfmodel.placement.transformer_plan import PlanTable, TransformerPlan
+from perfmodel.training.placement.plan_rows import plan_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -30,7 +31,6 @@ Split = Literal["size", "width"]
 #: The predictor, then what it is compared with.
 METHODS = ("plan", "equations", "plain_trees", "flops_over_peak")
 
-_MODEL = "zoo/megatron-gpt"
 _PLAIN_TREES = 600
 _PLAIN_SETTINGS = {
     "max_depth": 5,
@@ -122,19 +122,20 @@ def evaluate_plans(
     TrainingError
         Fewer than two groups or folds.
     """
-    found = [(row, transformer_plan(record)) for row, record in enumerate(placements)]
-    kept = [(row, plan) for row, plan in found if plan is not None]
-    plans = [plan for _, plan in kept]
-    measured = np.array([placements[row].step_time_s for row, _ in kept])
-    groups = tuple(_group(plan, split) for plan in plans)
+    kept = [row for row, one in enumerate(placements) if one.placement.host_count == 1]
+    rows = plan_rows([placements[row] for row in kept], Stack.MEGATRON)
+    if rows is None:
+        raise TrainingError("No placement given is a GPT of Megatron on one host.")
+    measured, cells = rows.step_time_s, rows.cells
+    groups = tuple(_group(size, split) for size in rows.sizes.tolist())
     fold = _deal(groups, folds, seed)
-    answers = {method: np.zeros(len(plans)) for method in METHODS}
-    low, high = np.zeros(len(plans)), np.zeros(len(plans))
-    beyond = np.zeros(len(plans), dtype=np.bool_)
+    answers = {method: np.zeros(len(rows)) for method in METHODS}
+    low, high = np.zeros(len(rows)), np.zeros(len(rows))
+    beyond = np.zeros(len(rows), dtype=np.bool_)
     for part in np.unique(fold):
         held = np.flatnonzero(fold == part)
         rest = np.flatnonzero(fold != part)
-        learn, ask = (PlanTable.of([plans[i] for i in rows]) for rows in (rest, held))
+        learn, ask = cells.take(rest), cells.take(held)
         predictor = PlanPredictor(seed=seed).fit(learn, measured[rest])
         answers["plan"][held] = predictor.predict(ask)
         if intervals:
@@ -144,7 +145,7 @@ def evaluate_plans(
         for method, baseline in _BASELINES.items():
             answers[method][held] = baseline(learn, measured[rest], ask, seed)
     return PlanEvaluation(
-        rows=tuple(row for row, _ in kept),
+        rows=tuple(kept[row] for row in rows.positions.tolist()),
         measured_s=measured,
         predicted_s=MappingProxyType(answers),
         low_s=low,
@@ -156,40 +157,8 @@ def evaluate_plans(
     )
 
 
-def transformer_plan(
-    record: PublishedPlacement, *, catalog: Catalog | None = None
-) -> TransformerPlan | None:
-    """Return the plan of a published step; None where it is no GPT on one node.
-
-    Parameters
-    ----------
-    record : PublishedPlacement
-    catalog : Catalog or None
-        The shipped one where None.
-    """
-    job, placement = record.job, record.placement
-    if job is None or job.model != _MODEL or placement.host_count > 1 or placement.shared_with:
-        return None
-    sizes = job.model_kwargs
-    try:
-        return TransformerPlan.of(
-            (catalog or Catalog.default()).get(placement.nodes[0].accelerator),
-            placement.plan,
-            layers=sizes["num_layers"],
-            hidden_size=sizes["hidden_size"],
-            heads=sizes["num_heads"],
-            sequence_length=job.sequence_length or sizes.get("max_positions", 1024),
-            micro_batch=job.batch_size,
-            micro_batches=job.accumulation_steps,
-            precision=job.precision,
-            recomputes=job.activation_checkpointing,
-        )
-    except (KeyError, InvalidPlacementError):
-        return None
-
-
-def _group(plan: TransformerPlan, split: Split) -> str:
-    return f"{plan.layers}x{plan.hidden_size}" if split == "size" else str(plan.hidden_size)
+def _group(size: str, split: Split) -> str:
+    return size if split == "size" else size.partition("x")[2]
 
 
 def _deal(groups: Sequence[str], folds: int | None, seed: int) -> IntArray:
@@ -205,11 +174,11 @@ def _deal(groups: Sequence[str], folds: int | None, seed: int) -> IntArray:
     return np.array([part[name] for name in groups], dtype=np.int64)
 
 
-def _equations(learn: PlanTable, times: FloatArray, ask: PlanTable, seed: int) -> FloatArray:
+def _equations(learn: PlanCells, times: FloatArray, ask: PlanCells, seed: int) -> FloatArray:
     return PlanPredictor(boosted=False, seed=seed).fit(learn, times).predict(ask)
 
 
-def _plain_trees(learn: PlanTable, times: FloatArray, ask: PlanTable, seed: int) -> FloatArray:
+def _plain_trees(learn: PlanCells, times: FloatArray, ask: PlanCells, seed: int) -> FloatArray:
     try:
         import xgboost
     except ImportError as error:
@@ -219,26 +188,22 @@ def _plain_trees(learn: PlanTable, times: FloatArray, ask: PlanTable, seed: int)
     return np.asarray(np.exp(booster.inplace_predict(_plain_columns(ask))), dtype=np.float64)
 
 
-def _plain_columns(plans: PlanTable) -> FloatArray:
-    batch = plans.micro_batch * plans.micro_batches * plans.data
+def _plain_columns(plans: PlanCells) -> FloatArray:
+    plan, shape = plans.plan, plans.shape
     columns = (
-        plans.accelerators, batch, plans.micro_batch, plans.hidden_size, plans.layers,
-        plans.tensor, plans.data, plans.pipeline,
+        plan.accelerators, plan.samples, plan.micro_batch, shape.hidden_size, shape.layers,
+        plan.tensor, plan.data, plan.pipeline,
     )  # fmt: skip
     return np.stack(columns, axis=1)
 
 
-def _flops_over_peak(learn: PlanTable, times: FloatArray, ask: PlanTable, seed: int) -> FloatArray:
+def _flops_over_peak(learn: PlanCells, times: FloatArray, ask: PlanCells, seed: int) -> FloatArray:
     """Answer with one efficiency: the geometric mean of those of the training part."""
-    scale = np.exp(np.mean(np.log(times / _ideal_s(learn))))
-    return np.asarray(scale * _ideal_s(ask), dtype=np.float64)
+    scale = np.exp(np.mean(np.log(times / learn.least_time_s)))
+    return np.asarray(scale * ask.least_time_s, dtype=np.float64)
 
 
-def _ideal_s(plans: PlanTable) -> FloatArray:
-    return plans.model_flops / (plans.accelerators * plans.peak_flops)
-
-
-_BASELINES: Mapping[str, Callable[[PlanTable, FloatArray, PlanTable, int], FloatArray]] = (
+_BASELINES: Mapping[str, Callable[[PlanCells, FloatArray, PlanCells, int], FloatArray]] = (
     MappingProxyType(
         {
             "equations": _equations,

@@ -1,0 +1,104 @@
+"""Judge plans on published training of transformers: splits on one host, shards on many.
+
+Splits (Megatron on 1 to 8 accelerators) are answered by the equations and the trees on what they
+leave; model sizes, and then widths, are left out. Sharded steps (MPT of nine sizes on 8 to 512
+accelerators) are answered by the equations alone; model sizes, and then devices, are left out.
+Constants of every fold are fitted on its other groups; nothing is chosen on what is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_step import plan_step
+from perfmodel.training.arena.placement.line import Line
+from perfmodel.training.arena.plans import METHODS, Split, evaluate_plans
+from perfmodel.training.placement.fit_plans import FORMATS, constants_of, published, shared_start
+from perfmodel.training.placement.plan_rows import PlanRows, plan_rows
+
+FloatArray = npt.NDArray[np.float64]
+
+TARGET = 0.08
+_FAST_FOLDS = 2
+
+
+def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
+    """Return one line for each question about plans that the data can answer.
+
+    Parameters
+    ----------
+    data : Path
+        Folder of public measurements.
+    fast : bool
+        Fewer folds and no intervals.
+    """
+    return [*_splits(data, fast=fast), *_shards(data)]
+
+
+def _splits(data: Path, *, fast: bool) -> Iterator[Line]:
+    records = published(data, FORMATS[Stack.MEGATRON])
+    if not records:
+        return
+    questions: tuple[tuple[Split, str], ...] = (("size", "model size"), ("width", "width"))
+    for split, words in questions:
+        folds = _FAST_FOLDS if fast else None
+        found = evaluate_plans(records, split=split, folds=folds, intervals=not fast)
+        yield Line(
+            name=f"plans-vtrain-{split}",
+            title=f"GPT training under all plans on 1 to 8 A100 (vTrain), unseen {words}",
+            measured=found.measured_s,
+            predicted=found.predicted_s["plan"],
+            groups=found.groups,
+            jobs=[_job(records[row].job_type, found.groups[i]) for i, row in enumerate(found.rows)],
+            baselines={name: found.predicted_s[name] for name in METHODS if name != "plan"},
+            target=TARGET,
+            low=None if fast else found.low_s,
+            high=None if fast else found.high_s,
+            note="Beyond the widths learned from, the equations answer alone.",
+        )
+
+
+def _job(job_type: str, group: str) -> str:
+    return f"{job_type}-{group}"
+
+
+def _shards(data: Path) -> Iterator[Line]:
+    rows = plan_rows(published(data, FORMATS[Stack.TORCH]), Stack.TORCH)
+    if rows is None:
+        return
+    other = plan_rows(published(data, FORMATS[Stack.MEGATRON]), Stack.MEGATRON)
+    start = None if other is None else shared_start(constants_of(other))
+    questions = (("size", "each model size", rows.sizes), ("device", "each device", rows.devices))
+    for name, words, groups in questions:
+        predicted, ideal = _left_out(rows, groups, start)
+        yield Line(
+            name=f"plans-mpt-{name}",
+            title=f"MPT training, sharded over 8 to 512 accelerators, {words} left out",
+            measured=rows.step_time_s,
+            predicted=predicted,
+            groups=groups.tolist(),
+            jobs=rows.sizes.tolist(),
+            baselines={"flops_over_peak": ideal},
+            target=TARGET,
+            note="Equations on device facts alone; no step of one accelerator is given.",
+        )
+
+
+def _left_out(
+    rows: PlanRows, groups: npt.NDArray[np.str_], start: PlanConstants | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return answers to every group from the others, and FLOPs over peak at one efficiency."""
+    predicted, ideal = np.zeros(len(rows)), np.zeros(len(rows))
+    for group in np.unique(groups):
+        held = groups == group
+        learn, ask = rows.take(~held), rows.take(held)
+        constants = constants_of(learn, start=start)
+        predicted[held] = plan_step(ask.cells, constants, ask.between).step_time_s
+        ratio = np.log(learn.step_time_s / learn.cells.least_time_s).mean()
+        ideal[held] = np.exp(ratio) * ask.cells.least_time_s
+    return predicted, ideal
