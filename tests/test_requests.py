@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
 from perfmodel.profilers import wire
-from perfmodel.requests import job_to_dict, parse_job, parse_request
+from perfmodel.requests import (
+    job_to_dict,
+    parse_job,
+    parse_observations,
+    parse_query,
+    parse_request,
+)
 from perfmodel.types import Mode, Precision
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -55,7 +62,11 @@ def test_a_job_written_down_for_a_record_reads_back_equal(job: dict[str, Any]) -
         ({"precision": "fp61"}, "/job/precision", "Unknown precision 'fp61'"),
         ({"batchsize": 4}, "/job/batchsize", "Did you mean 'batch_size'?"),
         ({"model": ""}, "/job/model", "not empty"),
-        ({"model": None}, "/job/model", "exactly one of model, hf_config, graph; got none"),
+        (
+            {"model": None},
+            "/job/model",
+            "exactly one of model, hf_config, graph, job_type",
+        ),
         ({"graph": "ab"}, "/job", "got model and graph"),
         ({"model": {"hf": {}}}, "/job/model/hf", "Unknown field 'hf'"),
         ({"model": {}}, "/job/model", "exactly one"),
@@ -95,3 +106,54 @@ def test_endless_nesting_is_refused() -> None:
         nested = {"a": nested}
     with pytest.raises(InvalidInputError, match="Nested deeper"):
         parse_job({**JOB, "model_kwargs": nested})
+
+
+def test_words_for_checkpointing() -> None:
+    def job(word: object) -> Job:
+        return parse_job(
+            {
+                "model": "timm/resnet18", "mode": "training", "batch_size": 2,
+                "activation_checkpointing": word,
+            }
+        )  # fmt: skip
+
+    assert job("full") == job(True)
+    assert job("none") == job(False)
+    assert job("selective").selective_checkpointing
+    assert not job("selective").activation_checkpointing
+    with pytest.raises(InvalidInputError, match="none, selective, full"):
+        job("half")
+
+
+def test_observations_of_the_job_come_with_the_question() -> None:
+    request = {
+        "job": {"job_type": "ResNet-50", "mode": "training", "batch_size": 64},
+        "placement": "8xT4",
+        "observations": [{"placement": "2xT4", "batch_size": 32, "step_time_s": 0.5}],
+    }
+    query = parse_query(request)
+    assert query.job.label == "ResNet-50"
+    (seen,) = query.observations
+    assert (seen.placement.accelerator_count, seen.batch_size, seen.step_time_s) == (2, 32, 0.5)
+    assert (seen.sync_time_s, seen.accumulation_steps) == (None, 1)
+    with pytest.raises(InvalidInputError, match="parse_query"):
+        parse_request(request)
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "said"),
+    [
+        ({"step_time_s": 0}, "/observations/0/step_time_s", "above 0"),
+        ({"step_time_s": float("nan")}, "/observations/0/step_time_s", "finite"),
+        ({"step_time_s": None}, "/observations/0/step_time_s", "needs the field"),
+        ({"sync_time_s": 0.6}, "/observations/0/sync_time_s", "part of step_time_s"),
+        ({"batch_size": 0}, "/observations/0/batch_size", "whole number"),
+        ({"throughput": 3}, "/observations/0/throughput", "throughput"),
+        ({"placement": "0xT4"}, "/observations/0/placement", "count"),
+    ],
+)
+def test_a_bad_observation_is_refused(change: dict[str, object], pointer: str, said: str) -> None:
+    seen = {"placement": "2xT4", "batch_size": 32, "step_time_s": 0.5, **change}
+    with pytest.raises(InvalidInputError, match=said) as caught:
+        parse_observations([seen])
+    assert str(caught.value.pointer).startswith(pointer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +14,7 @@ from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 class Job:
     """A training or inference job, by reference to its model.
 
-    Exactly one of ``model``, ``hf_config`` and ``graph`` is given.
+    Exactly one of ``model``, ``hf_config``, ``graph`` and ``job_type`` is given.
 
     Parameters
     ----------
@@ -26,6 +26,8 @@ class Job:
         A transformers config as a dict, with ``model_type`` or ``architectures``.
     graph : str or None
         Content hash of a graph registered earlier.
+    job_type : str or None
+        Name of a kind of job that is known by measured steps alone.
     mode : Mode
     batch_size : int
         Samples per replica and micro-batch, >= 1.
@@ -39,14 +41,22 @@ class Job:
     sequence_length : int or None
         Tokens per sample, where the model takes sequences; None means its default.
     activation_checkpointing : bool
+        The backward pass computes all activations again.
+    selective_checkpointing : bool
+        It computes only attention again.
     software : mapping of str to str
         Versions that matter (``torch``, ``cuda``); empty where unknown.
+    input : mapping or None
+        How a sample is stored and decoded, as far as it is known.
+    adaptation : mapping or None
+        What progress depends on: gradient noise, initial batch size, bounds of the batch size.
     """
 
     model: str | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     hf_config: Mapping[str, Any] | None = None
     graph: str | None = None
+    job_type: str | None = None
     mode: Mode = Mode.INFERENCE
     batch_size: int = 1
     accumulation_steps: int = 1
@@ -56,13 +66,25 @@ class Job:
     compiler: Compiler = Compiler.EAGER
     sequence_length: int | None = None
     activation_checkpointing: bool = False
+    selective_checkpointing: bool = False
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    input: Mapping[str, Any] | None = None
+    adaptation: Mapping[str, Any] | None = None
+
+    @property
+    def step(self) -> Job:
+        """The same job without what does not change its step on one accelerator."""
+        if self.input is None and self.adaptation is None:
+            return self
+        return replace(self, input=None, adaptation=None)
 
     @property
     def label(self) -> str:
         """Short name for people."""
         if self.model:
             return self.model
+        if self.job_type:
+            return self.job_type
         if self.hf_config:
             return f"hf_config/{self.hf_config.get('model_type', 'unknown')}"
         return f"graph/{(self.graph or '')[:12]}"

@@ -250,7 +250,6 @@ class NodeNet:
             network = NodeNetwork(
                 len(model.devices_), wide=model.settings.wide, narrow=model.settings.narrow
             )
-            state.setdefault("by_sort", torch.zeros_like(network.by_sort))
             network.load_state_dict(state)
             if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
                 raise ValueError("it holds weights that are not finite")

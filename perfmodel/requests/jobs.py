@@ -1,0 +1,193 @@
+"""Read a job as decoded from JSON, and write it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
+from perfmodel.requests.values import (
+    as_count,
+    as_flag,
+    as_known_text,
+    as_object,
+    as_text,
+    as_word,
+    refuse_not_json,
+    refuse_unknown,
+    shown,
+)
+from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+
+#: Optimizers whose step can be captured by name.
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
+
+#: What ``activation_checkpointing`` may say besides true and false.
+CHECKPOINTING = ("none", "selective", "full")
+
+_REFERENCES = ("model", "hf_config", "graph", "job_type")
+_LEFT_OUT = (*_REFERENCES, "input", "adaptation")
+_JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
+
+
+def parse_job(value: object, *, pointer: str = "/job") -> Job:
+    """Read a job as decoded from JSON.
+
+    The model is referred to as ``"model": "timm/resnet50"``, ``"hf_config": {...}`` or
+    ``"graph": "<hash>"``; the latter two may also stand inside ``model``. A job without a graph
+    states its ``"job_type"`` and is answered from observations. ``mode``,
+    ``batch_size`` and the model must be given; everything else has the default of
+    :class:`~perfmodel.graph.job.Job`.
+
+    Parameters
+    ----------
+    value : mapping
+        The job.
+    pointer : str
+        JSON pointer to the job in the request; errors point below it.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    InvalidInputError
+        A field that is missing, unknown or out of range; ``pointer`` says which.
+
+    Examples
+    --------
+    >>> parse_job({"model": "timm/resnet50", "mode": "inference", "batch_size": 0})
+    Traceback (most recent call last):
+    perfmodel.errors.InvalidInputError: batch_size must be a whole number from 1 to 16777216; got 0.
+    """
+    fields = _spread_reference(as_object(value, pointer, what="A job"), pointer)
+    refuse_unknown(fields, _JOB_FIELDS, pointer)
+    # null means the default everywhere but where a value has to be given.
+    given = {name: item for name, item in fields.items() if item is not None}
+    _spread_checkpointing(given)
+    _check_reference(given, pointer)
+    for name in ("mode", "batch_size"):
+        if name not in given:
+            raise InvalidInputError(f"A job needs the field {name!r}.", pointer=f"{pointer}/{name}")
+    job = Job(**{name: _read(name, item, f"{pointer}/{name}") for name, item in given.items()})
+    _check_agreement(job, pointer)
+    return job
+
+
+def job_to_dict(job: Job) -> dict[str, Any]:
+    """Return a job as plain JSON values; :func:`parse_job` reads it back as an equal job.
+
+    Parameters
+    ----------
+    job : Job
+
+    Returns
+    -------
+    dict
+        Every field but unset model references and empty mappings.
+
+    Examples
+    --------
+    >>> job = parse_job({"graph": "ab", "mode": "training", "batch_size": 2})
+    >>> parse_job(job_to_dict(job)) == job
+    True
+    """
+    plain: dict[str, Any] = {}
+    for name in _JOB_FIELDS:
+        value = getattr(job, name)
+        if (name in _LEFT_OUT and value is None) or value == {}:
+            continue
+        if isinstance(value, Mapping):
+            value = dict(value)
+        plain[name] = value.value if isinstance(value, StrEnum) else value
+    return plain
+
+
+def _spread_reference(fields: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
+    """Move ``{"model": {"graph": ...}}`` up to ``{"graph": ...}``."""
+    model = fields.get("model")
+    if not isinstance(model, Mapping):
+        return fields
+    inside = f"{pointer}/model"
+    refuse_unknown(model, ("hf_config", "graph"), inside)
+    twice = [name for name in model if fields.get(name) is not None]
+    if len(model) != 1 or twice:
+        raise InvalidInputError(
+            "model must hold exactly one of hf_config and graph, given once.", pointer=inside
+        )
+    return {**{name: item for name, item in fields.items() if name != "model"}, **model}
+
+
+def _spread_checkpointing(given: dict[str, Any]) -> None:
+    """Put the words for checkpointing in terms of the two flags of a job."""
+    word = given.get("activation_checkpointing")
+    if word in CHECKPOINTING:
+        given["activation_checkpointing"] = word == "full"
+        if word == "selective":
+            given["selective_checkpointing"] = True
+
+
+def _check_reference(given: Mapping[str, Any], pointer: str) -> None:
+    named = [name for name in _REFERENCES if name in given]
+    if len(named) != 1:
+        raise InvalidInputError(
+            f"A job needs exactly one of {', '.join(_REFERENCES)}; got "
+            f"{' and '.join(named) or 'none'}.",
+            pointer=pointer if named else f"{pointer}/model",
+        )
+    if "model_kwargs" in given and "model" not in given:
+        raise InvalidInputError(
+            f"model_kwargs belong to a named model, but the job refers to its {named[0]}.",
+            pointer=f"{pointer}/model_kwargs",
+        )
+
+
+def _check_agreement(job: Job, pointer: str) -> None:
+    if job.mode is Mode.INFERENCE and job.accumulation_steps != 1:
+        raise InvalidInputError(
+            f"accumulation_steps is {job.accumulation_steps}, but inference accumulates no "
+            "gradients. Leave it out, or use the mode 'training'.",
+            pointer=f"{pointer}/accumulation_steps",
+        )
+
+
+def _read(name: str, value: object, pointer: str) -> Any:
+    """Read one field of a job by its name."""
+    match name:
+        case "model" | "graph" | "job_type":
+            return as_text(name, value, pointer)
+        case "hf_config" | "model_kwargs" | "input" | "adaptation":
+            found = as_object(value, pointer, what=name)
+            refuse_not_json(found, pointer)
+            return dict(found)
+        case "batch_size" | "accumulation_steps" | "sequence_length":
+            return as_count(name, value, pointer)
+        case "mode":
+            return as_word(Mode, name, value, pointer)
+        case "precision":
+            return as_word(Precision, name, value, pointer)
+        case "memory_format":
+            return as_word(MemoryFormat, name, value, pointer)
+        case "compiler":
+            return as_word(Compiler, name, value, pointer)
+        case "optimizer":
+            return as_known_text(name, value, OPTIMIZERS, pointer)
+        case "activation_checkpointing":
+            if not isinstance(value, bool):
+                raise InvalidInputError(
+                    "activation_checkpointing must be true or false, or one of "
+                    f"{', '.join(CHECKPOINTING)}; got {shown(value)}.",
+                    pointer=pointer,
+                    allowed=CHECKPOINTING,
+                )
+            return value
+        case "selective_checkpointing":
+            return as_flag(name, value, pointer)
+        case "software":
+            versions = as_object(value, pointer, what=name)
+            return {key: as_text(key, item, f"{pointer}/{key}") for key, item in versions.items()}
+    raise AssertionError(f"job field {name!r} has no reader")

@@ -1,0 +1,169 @@
+"""Read a whole query: a job, where it runs, and what was observed of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
+from perfmodel.placement.observation import Observation
+from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology import Placement
+from perfmodel.requests.jobs import parse_job
+from perfmodel.requests.values import as_count, as_number, as_object, refuse_unknown, shown
+
+#: Most observations that one request may carry.
+MOST_OBSERVATIONS = 1000
+
+_FIELDS = ("job", "placement", "observations")
+_OBSERVATION_FIELDS = tuple(field.name for field in dataclasses.fields(Observation))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """One question.
+
+    Parameters
+    ----------
+    job : Job
+    placement : Placement
+    observations : tuple of Observation
+        Measured cells of the job; they count for this answer alone.
+    """
+
+    job: Job
+    placement: Placement
+    observations: tuple[Observation, ...] = ()
+
+
+def parse_query(request: object) -> Query:
+    """Read one query.
+
+    Parameters
+    ----------
+    request : mapping
+        ``{"job": {...}, "placement": {...} or "8xA100-SXM4-80GB", "observations": [...]}`` as
+        decoded from JSON.
+
+    Returns
+    -------
+    Query
+
+    Raises
+    ------
+    InvalidInputError
+        A field that is missing, unknown or out of range; ``pointer`` says which.
+
+    Examples
+    --------
+    >>> query = parse_query({
+    ...     "job": {"model": "timm/resnet50", "mode": "training", "batch_size": 64},
+    ...     "placement": "8xT4",
+    ...     "observations": [{"placement": "1xT4", "batch_size": 64, "step_time_s": 0.5}]})
+    >>> query.observations[0].step_time_s
+    0.5
+    """
+    fields = as_object(request, "", what="A request")
+    refuse_unknown(fields, _FIELDS, "")
+    for name in _FIELDS[:2]:
+        if name not in fields:
+            raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")
+    return Query(
+        job=parse_job(fields["job"]),
+        placement=parse_placement(fields["placement"]),
+        observations=parse_observations(fields.get("observations")),
+    )
+
+
+def parse_request(request: object) -> tuple[Job, Placement]:
+    """Read one query without observations: a job and where it runs.
+
+    Parameters
+    ----------
+    request : mapping
+        As for :func:`parse_query`.
+
+    Returns
+    -------
+    job : Job
+    placement : Placement
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`parse_query`, or observations, which this reader has no place for.
+
+    Examples
+    --------
+    >>> job, placement = parse_request({
+    ...     "job": {"model": "timm/resnet50", "mode": "training", "batch_size": 64},
+    ...     "placement": "8xA100-SXM4-80GB"})
+    >>> job.batch_size, placement.accelerator_count
+    (64, 8)
+    """
+    query = parse_query(request)
+    if query.observations:
+        raise InvalidInputError(
+            "Observations are read by parse_query; this request is read as a job and a placement.",
+            pointer="/observations",
+        )
+    return query.job, query.placement
+
+
+def parse_observations(value: object, *, pointer: str = "/observations") -> tuple[Observation, ...]:
+    """Read a list of observations; null means none.
+
+    Parameters
+    ----------
+    value : sequence or None
+        Each ``{"placement": ..., "batch_size": ..., "step_time_s": ..., "sync_time_s": ...}``;
+        ``sync_time_s`` and ``accumulation_steps`` may be left out.
+    pointer : str
+        JSON pointer to the list.
+
+    Raises
+    ------
+    InvalidInputError
+        Not a list, too many, or a field that is missing, unknown or out of range.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidInputError(
+            f"observations must be a list; got {shown(value)}.", pointer=pointer
+        )
+    if len(value) > MOST_OBSERVATIONS:
+        raise InvalidInputError(
+            f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer=pointer
+        )
+    return tuple(_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
+
+
+def _observation(value: object, pointer: str) -> Observation:
+    fields = as_object(value, pointer, what="An observation")
+    refuse_unknown(fields, _OBSERVATION_FIELDS, pointer)
+    for name in ("placement", "batch_size", "step_time_s"):
+        if fields.get(name) is None:
+            raise InvalidInputError(
+                f"An observation needs the field {name!r}.", pointer=f"{pointer}/{name}"
+            )
+    step_time_s = as_number("step_time_s", fields["step_time_s"], f"{pointer}/step_time_s")
+    sync = fields.get("sync_time_s")
+    if sync is not None:
+        sync = as_number("sync_time_s", sync, f"{pointer}/sync_time_s", least=0.0)
+        if sync > step_time_s:
+            raise InvalidInputError(
+                f"sync_time_s is a part of step_time_s; got {sync} of {step_time_s}.",
+                pointer=f"{pointer}/sync_time_s",
+            )
+    steps = fields.get("accumulation_steps")
+    return Observation(
+        placement=parse_placement(fields["placement"], pointer=f"{pointer}/placement"),
+        batch_size=as_count("batch_size", fields["batch_size"], f"{pointer}/batch_size"),
+        step_time_s=step_time_s,
+        sync_time_s=sync,
+        accumulation_steps=1
+        if steps is None
+        else as_count("accumulation_steps", steps, f"{pointer}/accumulation_steps"),
+    )
