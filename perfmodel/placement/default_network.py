@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.placement.networks import named_network
@@ -13,13 +14,17 @@ from perfmodel.placement.topology import Network
 _DESK = re.compile(r"(RTX-(?!PRO-6000-Server)|GTX-|TITAN|Quadro|RX-|Arc-)")
 
 #: First year of each usual network, newest first, for boards of accelerators that are joined by
-#: their own links: an adapter each from DGX A100 on, two for four accelerators before.
-_BOARDS = ((2025, "8xib-800g"), (2022, "8xib-400g"), (2020, "8xib-200g"), (0, "ib-100g"))
+#: their own links: an adapter each from DGX A100 on, one or a few before. Most
+#: submissions to MLPerf Training that say their network have this one or half of it.
+_BOARDS = ((2022, "8xib-400g"), (2020, "8xib-200g"), (0, "ib-100g"))
 
 #: The same for cards in servers and for CPUs.
-_SERVERS = ((2022, "eth-100g"), (2018, "eth-25g"), (0, "eth-10g"))
+_SERVERS = ((2020, "eth-100g"), (2018, "eth-25g"), (0, "eth-10g"))
 
-_NEWEST_FIRST_800G = ("B300-SXM", "GB300")
+#: Boards with adapters of their own generation, or four accelerators to a host.
+_OWN: Mapping[str, str] = MappingProxyType(
+    {"B300-SXM": "8xib-800g", "GB200": "4xib-400g", "GB300": "4xib-800g"}
+)
 
 
 def default_network(specs: Sequence[AcceleratorSpec]) -> Network:
@@ -50,11 +55,10 @@ def default_network(specs: Sequence[AcceleratorSpec]) -> Network:
 
 
 def _usual(spec: AcceleratorSpec) -> str:
+    if spec.name in _OWN:
+        return _OWN[spec.name]
     if _DESK.match(spec.name):
         return "eth-10g"
-    year = spec.year or 0
     is_board = spec.form_factor not in ("PCIe", "Laptop") and spec.kind in ("gpu", "npu")
     table = _BOARDS if is_board else _SERVERS
-    if is_board and year >= _BOARDS[0][0] and spec.name not in _NEWEST_FIRST_800G:
-        return _BOARDS[1][1]
-    return next(name for first, name in table if year >= first)
+    return next(name for first, name in table if (spec.year or 0) >= first)
