@@ -1,4 +1,4 @@
-"""Read a whole query: a job, where it runs, and what was observed of it."""
+"""Read a whole query as decoded from JSON: the same schema for the command line, Python and HTTP."""
 
 from __future__ import annotations
 
@@ -7,11 +7,32 @@ from dataclasses import dataclass
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, job_to_dict, parse_job
+from perfmodel.graph.json_values import (
+    MAX_COUNT,
+    MAX_DEPTH,
+    as_count,
+    as_number,
+    as_object,
+    refuse_unknown,
+    shown,
+)
 from perfmodel.placement.observation import Observation
 from perfmodel.placement.parse import parse_placement
 from perfmodel.placement.topology import Placement
-from perfmodel.requests.jobs import parse_job
-from perfmodel.requests.values import as_count, as_number, as_object, refuse_unknown, shown
+
+__all__ = [
+    "CHECKPOINTING",
+    "MAX_COUNT",
+    "MAX_DEPTH",
+    "OPTIMIZERS",
+    "Query",
+    "job_to_dict",
+    "parse_job",
+    "parse_observations",
+    "parse_query",
+    "parse_request",
+]
 
 #: Most observations that one request may carry.
 MOST_OBSERVATIONS = 1000

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.requests.values import (
+from perfmodel.graph.json_values import (
     as_count,
     as_flag,
     as_known_text,
