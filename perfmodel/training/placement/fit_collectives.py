@@ -35,7 +35,7 @@ FloatArray = npt.NDArray[np.float64]
 _SCATTER = 0.08
 #: Sizes that a series (one operation of so many ranks over one link) counts as at most.
 _SERIES = 21
-_STEPS = 60
+_STEPS = 40
 
 _CLASSES = tuple(link for link in LinkClass if link is not LinkClass.NONE)
 #: Operations with parameters of their own. A broadcast has no table and moves as an all-gather.
@@ -81,29 +81,43 @@ _TYPICAL_LATENCY_SCALE = 0.45
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Block:
-    """Unknowns of one kind: how many, where the prior has them and how wide it is."""
+    """Unknowns of one kind: one for each of what, where the prior has them, how wide it is."""
 
     name: str
+    by: str
     mean: tuple[float, ...]
     width: float
 
 
 class _Unknowns:
-    """All unknowns of a fit as one vector, and the constants that a vector means."""
+    """The unknowns that cells can tell, as one vector, and the constants that a vector means.
 
-    def __init__(self, stated_latency_s: Mapping[str, float]) -> None:
-        self._stated = stated_latency_s
-        self._blocks = _blocks(len(stated_latency_s))
-        self.mean = np.concatenate([np.array(block.mean) for block in self._blocks])
-        self.width = np.concatenate(
-            [np.full(len(block.mean), block.width) for block in self._blocks]
-        )
+    Unknowns of operations and link classes without a row keep their priors.
+    """
+
+    def __init__(self, cells: CollectiveCells) -> None:
+        names, first = np.unique(cells.links, return_index=True)
+        latency = cells.groups.intra_latency_s[first].tolist()
+        self._stated = dict(zip(names.tolist(), latency, strict=True))
+        self._blocks = _blocks(len(names))
+        seen = {
+            "operation": np.isin([str(op) for op in _OPERATIONS], cells.collectives),
+            "class": np.isin([int(link) for link in _CLASSES], cells.groups.intra_class),
+        }
+        told = [seen.get(block.by, np.ones(len(block.mean), dtype=bool)) for block in self._blocks]
+        self._told = np.concatenate(told)
+        self._typical = np.concatenate([np.array(block.mean) for block in self._blocks])
+        width = [np.full(len(block.mean), block.width) for block in self._blocks]
+        self.mean = self._typical[self._told]
+        self.width = np.concatenate(width)[self._told]
 
     def constants(self, vector: FloatArray) -> CollectiveConstants:
         """Return the constants of a vector."""
+        whole = self._typical.copy()
+        whole[self._told] = vector
         parts, first = {}, 0
         for block in self._blocks:
-            parts[block.name] = vector[first : first + len(block.mean)]
+            parts[block.name] = whole[first : first + len(block.mean)]
             first += len(block.mean)
         links = zip(self._stated.items(), np.exp(parts["link_latency"]).tolist(), strict=True)
         return CollectiveConstants(
@@ -127,9 +141,7 @@ def fit_constants(cells: CollectiveCells) -> CollectiveConstants:
         Those that are not plain do not count.
     """
     plain = cells.rows(cells.plain)
-    names, first = np.unique(plain.links, return_index=True)
-    latency = plain.groups.intra_latency_s[first].tolist()
-    unknowns = _Unknowns(dict(zip(names.tolist(), latency, strict=True)))
+    unknowns = _Unknowns(plain)
     parts = [plain.rows(mask) for _, mask in plain.by_collective()]
     logs = [np.log(part.time_s) for part in parts]
     weights = [_weights(part) for part in parts]
@@ -189,12 +201,12 @@ def _blocks(link_count: int) -> tuple[_Block, ...]:
     each = len(_OPERATIONS)
 
     def operations(name: str, mean: float, width: float) -> _Block:
-        return _Block(name=name, mean=(mean,) * each, width=width)
+        return _Block(name=name, by="operation", mean=(mean,) * each, width=width)
 
     efficiency = tuple(_logit(_TYPICAL_EFFICIENCY[link]) for link in _CLASSES)
     scale = (float(np.log(_TYPICAL_LATENCY_SCALE)),) * len(_CLASSES)
     return (
-        _Block(name="class_efficiency", mean=efficiency, width=0.5),
+        _Block(name="class_efficiency", by="class", mean=efficiency, width=0.5),
         operations("operation_efficiency", 0.0, 0.25),
         operations("copy", _logit(0.4), 1.0),
         # Seconds per terabyte: memory of these devices moves some TB/s.
@@ -207,11 +219,12 @@ def _blocks(link_count: int) -> tuple[_Block, ...]:
         operations("first_width", -5.0, 1.0),
         operations("second_height", 1.0, 1.0),
         operations("second_width", 1.0, 1.0),
-        _Block(name="fill_scale", mean=(0.0,) * len(_CLASSES), width=1.0),
-        _Block(name="latency_scale", mean=scale, width=0.5),
-        _Block(name="link_latency", mean=(0.0,) * link_count, width=0.4),
+        _Block(name="fill_scale", by="class", mean=(0.0,) * len(_CLASSES), width=1.0),
+        _Block(name="latency_scale", by="class", mean=scale, width=0.5),
+        _Block(name="link_latency", by="link", mean=(0.0,) * link_count, width=0.4),
         _Block(
             name="switch",
+            by="switch",
             mean=(_logit(0.6), float(np.log(14)), float(np.log(0.1))),
             width=0.6,
         ),
