@@ -32,6 +32,8 @@ class DataParallelConstants:
     crowding : float
         Exponent, >= 0, with which that grows over the ranks of a host beyond the four of one
         socket, where they talk over PCIe and share the way between the sockets.
+    host_copy_bytes_per_s : float
+        What the host's memory passes on for each accelerator, where they have no other way.
     contention : float
         Part of hidden communication by which it slows the computation that hides it, in [0, 1]:
         0 hides it fully, 1 not at all.
@@ -49,6 +51,7 @@ class DataParallelConstants:
 
     link_slowdown: Mapping[LinkClass, float] = field(default_factory=lambda: MappingProxyType({}))
     crowding: float = 0.5
+    host_copy_bytes_per_s: float = 8e9
     contention: float = 0.3
     straggler: float = 0.01
     job_straggler: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -68,14 +71,21 @@ class DataParallelConstants:
         ndarray
             That of the link between hosts where there are several; 1 where none is known.
         """
-        # Bridges join two; more ranks are as fast as the way between pairs, which is PCIe.
-        beyond_pair = (groups.intra_class == LinkClass.NVLINK_PAIR) & (groups.largest_share > 2)
-        intra = np.where(beyond_pair, int(LinkClass.PCIE), groups.intra_class)
+        # Bridges join two and PCIe the pairs. A slowdown of their own could make two cards slower
+        # than three; the two differ by the rates that their collectives reach.
+        bridged = groups.intra_class == LinkClass.NVLINK_PAIR
+        intra = np.where(bridged, int(LinkClass.PCIE), groups.intra_class)
         link = np.where(groups.hosts > 1, groups.inter_class, intra)
         slowdown = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
         beyond_socket = np.maximum(groups.largest_share, _SOCKET) / _SOCKET
         crowded = np.isin(intra, _OVER_PCIE) & (groups.hosts == 1)
-        return np.asarray(slowdown[link] * np.where(crowded, beyond_socket**self.crowding, 1.0))
+        staged = (intra == LinkClass.NONE) & (groups.hosts == 1)
+        held_up = np.maximum(groups.intra_bytes_per_s / self.host_copy_bytes_per_s, 1.0)
+        return np.asarray(
+            slowdown[link]
+            * np.where(crowded, beyond_socket**self.crowding, 1.0)
+            * np.where(staged, held_up, 1.0)
+        )
 
     def straggler_of(self, job: str | None) -> float:
         """Return the spread of a job's steps, by the name of its model."""
@@ -95,6 +105,7 @@ class DataParallelConstants:
         return {
             "link_slowdown": {link.name.lower(): v for link, v in self.link_slowdown.items()},
             "crowding": self.crowding,
+            "host_copy_bytes_per_s": self.host_copy_bytes_per_s,
             "contention": self.contention,
             "straggler": self.straggler,
             "job_straggler": dict(self.job_straggler),

@@ -25,7 +25,11 @@ _MOST_DAMPING = 1e12
 
 
 def least_squares(
-    residuals: Callable[[FloatArray], FloatArray], start: FloatArray, *, steps: int = 200
+    residuals: Callable[[FloatArray], FloatArray],
+    start: FloatArray,
+    *,
+    steps: int = 200,
+    slopes_of: Callable[[FloatArray, FloatArray], FloatArray] | None = None,
 ) -> FloatArray:
     """Return the unknowns that minimise the sum of squared residuals near a start.
 
@@ -36,6 +40,9 @@ def least_squares(
     start : ndarray, shape (k,)
     steps : int
         Most steps tried.
+    slopes_of : callable or None
+        From unknowns and their residuals to the Jacobian, shape (n, k), where it can be had for
+        less than a call of ``residuals`` for each unknown.
 
     Returns
     -------
@@ -52,7 +59,7 @@ def least_squares(
     x = np.asarray(start, dtype=np.float64)
     r = residuals(x)
     damping = 1e-3
-    slopes = _jacobian(residuals, x, r)
+    slopes = _jacobian(residuals, x, r) if slopes_of is None else slopes_of(x, r)
     for _ in range(steps):
         step = _step(slopes, r, damping)
         candidate = residuals(x + step)
@@ -66,7 +73,7 @@ def least_squares(
         r, damping = candidate, damping / 3
         if done:
             break
-        slopes = _jacobian(residuals, x, r)
+        slopes = _jacobian(residuals, x, r) if slopes_of is None else slopes_of(x, r)
     return x
 
 
