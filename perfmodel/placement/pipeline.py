@@ -160,12 +160,14 @@ class _Interleaved:
         for count in np.unique(rounds):
             cells = rounds == count
             steps = _interleaved_steps(stages, self._chunks, int(count))
-            time_s[cells] = self._walk(steps, cells)
+            passes = 2 * stages * stages * self._chunks * int(count)
+            time_s[cells] = self._walk(steps, passes, cells)
         return time_s
 
-    def _walk(self, steps: tuple[IntArray, ...], cells: npt.NDArray[np.bool_]) -> FloatArray:
+    def _walk(
+        self, steps: tuple[IntArray, ...], passes: int, cells: npt.NDArray[np.bool_]
+    ) -> FloatArray:
         pass_s, send_s = self._pass_s[:, cells], self._send_s[cells]
-        passes = 1 + max(int(step[0].max()) for step in steps)
         # One column more, at zero, stands for what waits for nothing.
         ended = np.zeros((len(send_s), passes + 1))
         for own, before, needed, stage, kind, sent in steps:

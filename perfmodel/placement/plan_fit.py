@@ -53,7 +53,7 @@ _SMALL_ERROR = 0.02
 #: The larger of two times has kinks, and so the sum of squares has several valleys: the search
 #: begins at the start and at points around it, and the lowest valley wins.
 _SPREAD = 0.3
-STARTS = 3
+STARTS = 2
 
 
 def fit_constants(

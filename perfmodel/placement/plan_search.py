@@ -13,7 +13,7 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.fabric import Fabric
 from perfmodel.placement.plan_answer import TransformerTraining, scaled
 from perfmodel.placement.plan_candidates import plan_candidates, with_checkpointing
-from perfmodel.placement.plan_cells import PlanChoice
+from perfmodel.placement.plan_cells import PlanCells, PlanChoice
 from perfmodel.placement.plan_constants import PlanConstants
 from perfmodel.placement.plan_memory import plan_memory
 from perfmodel.placement.plan_step import PlanStep, plan_step
@@ -122,8 +122,7 @@ def search_plans(
             too_large=found.considered,
             why_none=why_too_large(found.smallest, found.least_bytes, found.room_bytes),
         )
-    cells = training.cells(fabric, found.choices)
-    steps = scaled(plan_step(cells, constants or PlanConstants.fitted()), scale)
+    steps = scaled(plan_step(found.cells, constants or PlanConstants.fitted()), scale)
     return PlanRanking(
         plans=_ranked(found, steps, global_batch, most),
         considered=found.considered,
@@ -157,6 +156,7 @@ def single_scale(
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fitting:
     choices: list[PlanChoice]
+    cells: PlanCells
     memory_bytes: FloatArray
     considered: int
     fit_count: int
@@ -182,8 +182,10 @@ def _fitting(
     first = fits.argmax(axis=1)
     kept = np.flatnonzero(fits.any(axis=1))
     least = int(needed.argmin())
+    rows = kept * needed.shape[1] + first[kept]
     return _Fitting(
-        choices=[ways[row][first[row]] for row in kept],
+        choices=[every[row] for row in rows],
+        cells=cells.take(rows),
         memory_bytes=needed[kept, first[kept]],
         considered=len(every),
         fit_count=int(fits.sum()),

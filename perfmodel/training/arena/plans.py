@@ -22,6 +22,7 @@ from perfmodel.importers.base import PublishedPlacement
 from perfmodel.placement.plan_cells import PlanCells
 from perfmodel.placement.plan_constants import Stack
 from perfmodel.placement.plan_efficiency import PlanPredictor
+from perfmodel.placement.plan_step import plan_step
 from perfmodel.training.placement.plan_rows import plan_rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -138,6 +139,8 @@ def evaluate_plans(
         learn, ask = cells.take(rest), cells.take(held)
         predictor = PlanPredictor(seed=seed).fit(learn, measured[rest])
         answers["plan"][held] = predictor.predict(ask)
+        # The same constants, without the trees.
+        answers["equations"][held] = plan_step(ask, predictor.constants_).step_time_s
         if intervals:
             predictor.calibrate(learn, measured[rest])
         low[held], high[held] = predictor.interval(ask)
@@ -174,10 +177,6 @@ def _deal(groups: Sequence[str], folds: int | None, seed: int) -> IntArray:
     return np.array([part[name] for name in groups], dtype=np.int64)
 
 
-def _equations(learn: PlanCells, times: FloatArray, ask: PlanCells, seed: int) -> FloatArray:
-    return PlanPredictor(boosted=False, seed=seed).fit(learn, times).predict(ask)
-
-
 def _plain_trees(learn: PlanCells, times: FloatArray, ask: PlanCells, seed: int) -> FloatArray:
     try:
         import xgboost
@@ -206,7 +205,6 @@ def _flops_over_peak(learn: PlanCells, times: FloatArray, ask: PlanCells, seed: 
 _BASELINES: Mapping[str, Callable[[PlanCells, FloatArray, PlanCells, int], FloatArray]] = (
     MappingProxyType(
         {
-            "equations": _equations,
             "plain_trees": _plain_trees,
             "flops_over_peak": _flops_over_peak,
         }

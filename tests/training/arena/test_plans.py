@@ -10,14 +10,11 @@ import pytest
 from perfmodel.errors import TrainingError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import Origin, PublishedPlacement
+from perfmodel.placement.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_step import plan_step
 from perfmodel.placement.topology import Node, Placement, Plan
-from perfmodel.placement.transformer_plan import (
-    PlanConstants,
-    PlanTable,
-    TransformerPlan,
-    plan_times,
-)
-from perfmodel.training.arena.plans import METHODS, evaluate_plans, transformer_plan
+from perfmodel.training.arena.plans import METHODS, evaluate_plans
+from perfmodel.training.placement.plan_rows import PlanRows, plan_rows
 from perfmodel.types import Mode, Precision
 
 DATA = os.environ.get("PERFMODEL_DATA")
@@ -57,24 +54,29 @@ def _made_up() -> list[PublishedPlacement]:
         for width in (512, 1024)
         for layers in (4, 8, 12)
     ]
-    table = PlanTable.of([_plan(record) for record in records])
-    times = plan_times(table, PlanConstants(weight_efficiency=0.5)).step_time_s
+    rows = _rows(records)
+    truth = PlanConstants(weight_efficiency=0.5, gradient_overlap=0.0)
+    times = plan_step(rows.cells, truth, rows.between).step_time_s
     return [
         replace(record, step_time_s=float(time))
         for record, time in zip(records, times, strict=True)
     ]
 
 
-def _plan(record: PublishedPlacement) -> TransformerPlan:
-    plan = transformer_plan(record)
-    assert plan is not None
-    return plan
+def _rows(records: list[PublishedPlacement]) -> PlanRows:
+    rows = plan_rows(records, Stack.MEGATRON)
+    assert rows is not None
+    return rows
 
 
-def test_a_record_becomes_a_plan() -> None:
-    plan = _plan(_record(4, 64, Plan(data=1, tensor=2), 3))
-    assert (plan.layers, plan.hidden_size, plan.tensor, plan.micro_batch) == (4, 64, 2, 3)
-    assert plan.micro_batches == 4 and plan.recomputes and plan.peak_flops == 312e12
+def test_a_record_becomes_a_row() -> None:
+    rows = _rows([_record(4, 64, Plan(data=1, tensor=2), 3, time_s=0.25)])
+    cells = rows.cells
+    assert (cells.shape.layers[0], cells.shape.hidden_size[0]) == (4, 64)
+    assert (cells.plan.tensor[0], cells.plan.micro_batch[0]) == (2, 3)
+    assert cells.plan.micro_batches[0] == 4 and cells.plan.checkpointing[0] == 2
+    assert cells.device.peak_flops[0] == 312e12 and rows.step_time_s[0] == 0.25
+    assert rows.sizes.tolist() == ["4x64"]
 
 
 def test_every_row_is_answered_by_folds_without_its_group() -> None:
