@@ -73,7 +73,10 @@ def test_replicas_of_inference_do_not_communicate() -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_more_bandwidth_never_hurts(stage: int) -> None:
     rates = np.geomspace(1e8, 1e12, 40)
-    for groups in (_one_host(np.full(40, 8), bytes_per_s=rates), _many_hosts(np.full(40, 16), rates)):
+    for groups in (
+        _one_host(np.full(40, 8), bytes_per_s=rates),
+        _many_hosts(np.full(40, 16), rates),
+    ):
         step = data_parallel_parts(made_up_profile(), 0.1, groups, zero_stage=stage).step_time_s
         assert np.all(np.diff(step) <= 1e-15)
 
