@@ -94,27 +94,24 @@ def resolved_plan(
 
 def _data(plan: Plan, count: int, here: str) -> int:
     inner = plan.tensor * plan.pipeline * plan.context
-    degrees = f"tensor {plan.tensor} x pipeline {plan.pipeline} x context {plan.context}"
     data, rest = divmod(count, inner)
-    if plan.data is None and rest:
+    if (plan.data is None and not rest) or (plan.data is not None and plan.data * inner == count):
+        return data
+    degrees = f"tensor {plan.tensor} x pipeline {plan.pipeline} x context {plan.context}"
+    if plan.data is None:
         raise InvalidPlacementError(
             f"{degrees} is {inner}, which does not divide the {count} accelerators of the "
             f"placement. Choose degrees whose product divides {count}.",
             pointer=here,
         )
-    if plan.data is not None and plan.data * inner != count:
-        do = (
-            f"Set data to {data} or leave it out."
-            if not rest
-            else (f"Choose degrees whose product is {count}.")
-        )
-        raise InvalidPlacementError(
-            f"The plan's degrees multiply to {plan.data * inner} (data {plan.data} x {degrees}), "
-            f"but the placement has {count} accelerators. {do}",
-            pointer=f"{here}/data",
-            allowed=() if rest else (str(data),),
-        )
-    return data
+    fitting = f"Set data to {data} or leave it out."
+    raise InvalidPlacementError(
+        f"The plan's degrees multiply to {plan.data * inner} (data {plan.data} x {degrees}), but "
+        f"the placement has {count} accelerators. "
+        f"{f'Choose degrees whose product is {count}.' if rest else fitting}",
+        pointer=f"{here}/data",
+        allowed=() if rest else (str(data),),
+    )
 
 
 def _check_experts(plan: Plan, data: int, here: str) -> None:

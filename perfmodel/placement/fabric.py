@@ -32,6 +32,9 @@ from perfmodel.placement.rank_groups import (
 )
 from perfmodel.placement.topology import Network, Placement, Plan
 
+#: Stride, size and whether the steady form is meant.
+_Layout = tuple[int, int, bool]
+
 #: Groups of larger sets are described again each time, so that a Fabric stays small.
 _KEPT_ROWS = 4_096
 
@@ -95,9 +98,7 @@ class Fabric:
     plan: Plan
     domains: LinkDomains
     warnings: tuple[str, ...] = ()
-    _known: dict[tuple[int, int, bool], CommGroups] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _known: dict[_Layout, CommGroups] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -184,26 +185,14 @@ class Fabric:
         InvalidPlacementError
             The plan does not fit the accelerators.
         """
-        chosen = self.plan if plan is None else resolved_plan(self.placement, plan=plan)
-        if dimension is Dimension.PIPELINE and chosen.pipeline > 1:
-            # Not a stride and a size, so that the key must not look like one.
-            key = (chosen.pipeline, -min(chosen.virtual_stages, 2), False)
-        elif dimension is Dimension.PIPELINE:
-            key = (1, 1, False)
-        else:
-            key = (*stride_and_size(chosen, dimension), dimension in STEADY)
+        chosen = self._chosen(plan)
+        key = _layout(dimension, chosen)
         known = self._known.get(key)
         if known is None:
             known = self._described(key, chosen)
             if known.ranks.size <= _KEPT_ROWS:
                 self._known[key] = known
         return known
-
-    def _described(self, key: tuple[int, int, bool], plan: Plan) -> CommGroups:
-        stride, size, steady = key
-        if size < 0:
-            return neighbour_pairs(self.domains, plan)
-        return strided_groups(self.domains, stride, size, steady=steady)
 
     def slowest_group(self, dimension: Dimension, plan: Plan | None = None) -> CommGroups:
         """Return the group of a dimension whose links are slowest, as one row.
@@ -218,18 +207,52 @@ class Fabric:
         cost = np.maximum(inside, 1.0 / groups.inter_bytes_per_s)
         return groups.take(np.array([int(np.argmax(cost))]))
 
+    def slowest_groups(self, dimension: Dimension, plans: Sequence[Plan]) -> CommGroups:
+        """Return the slowest group of a dimension for each of many plans, one row a plan.
+
+        Parameters
+        ----------
+        dimension : Dimension
+        plans : sequence of Plan
+            At least one.
+        """
+        rows: dict[_Layout, int] = {}
+        slowest: list[CommGroups] = []
+        which = []
+        for plan in plans:
+            chosen = self._chosen(plan)
+            key = _layout(dimension, chosen)
+            if key not in rows:
+                rows[key] = len(slowest)
+                slowest.append(self.slowest_group(dimension, chosen))
+            which.append(rows[key])
+        return join_groups(slowest).take(np.array(which))
+
+    def _chosen(self, plan: Plan | None) -> Plan:
+        if plan is None or plan is self.plan:
+            return self.plan
+        return resolved_plan(self.placement, plan=plan)
+
+    def _described(self, layout: _Layout, plan: Plan) -> CommGroups:
+        stride, size, steady = layout
+        if size < 0:
+            return neighbour_pairs(self.domains, plan)
+        return strided_groups(self.domains, stride, size, steady=steady)
+
+
+def _layout(dimension: Dimension, plan: Plan) -> _Layout:
+    """Return what tells the groups of a dimension and plan from others of the same ranks."""
+    if dimension is not Dimension.PIPELINE:
+        return (*stride_and_size(plan, dimension), dimension in STEADY)
+    if plan.pipeline == 1:
+        return (1, 1, False)
+    # Pairs are not a stride and a size, so that they must not look like one.
+    return (plan.pipeline, -min(plan.virtual_stages, 2), False)
+
 
 def plan_groups(fabric: Fabric, plans: Sequence[Plan], dimension: Dimension) -> CommGroups:
-    """Return the slowest group of a dimension for each of many plans, one row a plan.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    plans : sequence of Plan
-        At least one.
-    dimension : Dimension
-    """
-    return join_groups([fabric.slowest_group(dimension, plan) for plan in plans])
+    """Return :meth:`Fabric.slowest_groups`: one row a plan."""
+    return fabric.slowest_groups(dimension, plans)
 
 
 def _hosts(

@@ -189,17 +189,20 @@ def neighbour_pairs(domains: LinkDomains, plan: Plan) -> CommGroups:
         senders, receivers = stages[:-1], stages[1:]
     # A host sends forwards for its senders and backwards for its receivers, all at once at worst;
     # what it receives in the same direction is not more.
-    return _groups(domains, np.stack([senders.ravel(), receivers.ravel()], axis=1), steady=False)
+    pairs = np.sort(np.stack([senders.ravel(), receivers.ravel()], axis=1), axis=1)
+    return _groups(domains, pairs, steady=False)
 
 
 def _groups(domains: LinkDomains, members: IntArray, *, steady: bool) -> CommGroups:
-    """Describe groups, given the set of each member: shape (groups, ranks)."""
+    """Describe groups, given the set of each member: shape (groups, ranks), rows ascending."""
     group_count, size = members.shape
     row_of_set = domains.row_of_set()
     set_count = len(row_of_set)
-    keys = members + np.arange(group_count)[:, None] * set_count
-    shares, share = np.unique(keys, return_counts=True)
-    group, where = np.divmod(shares, set_count)
+    # Members of a group on the same host follow each other, and groups too: runs, not a sort.
+    keys = (members + np.arange(group_count)[:, None] * set_count).ravel()
+    first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    share = np.diff(first, append=keys.size)
+    group, where = np.divmod(keys[first], set_count)
     row = row_of_set[where]
     starts = np.searchsorted(group, np.arange(group_count))
     hosts = np.bincount(group, minlength=group_count)

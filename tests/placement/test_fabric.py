@@ -289,16 +289,17 @@ def test_many_placements_and_large_ones_are_fast() -> None:
     data_groups(fabrics)
     assert _fastest(lambda: data_groups(fabrics)) < 2e-3
     million = fabric("125000x(8xA100)@8xib-200g tp=8")
-    start = time.perf_counter()
+    start = time.process_time()
     assert million.groups(Dimension.DATA).ranks.tolist() == [125_000] * 8
-    assert time.perf_counter() - start < 2
+    # 0.07 s of one core.
+    assert time.process_time() - start < 5
 
 
 def _fastest(action: object) -> float:
     assert callable(action)
     times = []
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         action()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
