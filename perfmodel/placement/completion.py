@@ -7,6 +7,10 @@ size, speed of the device, accelerators, hosts), with the covariance of
     mean     = m(asked) + K(asked, known) (K(known, known) + s^2 I)^-1 (y - m(known))
     variance = diag K(asked, asked) - K(asked, known) (...)^-1 K(known, asked)
 
+Tables differ in how regular they are, which their own cells tell: with ``k`` known cells the
+variance is scaled by ``(n0 + r' (K + s^2 I)^-1 r) / (n0 + k)``, ``r = y - m(known)``, which is 1
+where they scatter as expected.
+
 Mean, variances and noise are fitted on public tables; no cell of those tables is kept. Cells of
 other jobs on the same cluster say what devices and links do there, cells of the same name at other
 batch sizes say most of the rest.
@@ -42,6 +46,8 @@ COVERAGE = 0.9
 #: How an answer is known: its cell, its job, its job type at other batch sizes, or none of them.
 RUNGS = ("cell", "job_many", "job_few", "name", "none")
 _MANY = 3
+#: Known cells that the expected scatter of a table counts for, beside the cells themselves.
+_SCALE_CELLS = 10.0
 _NEAREST = 3
 
 
@@ -171,7 +177,7 @@ class OpaqueTable:
         mean, variance, shared = _conditional(known, log_s, asked, self.prior)
         rungs = _rungs(known, asked)
         quantile = np.array([self.prior.quantiles[rung] for rung in RUNGS])[rungs]
-        width = quantile * np.sqrt(variance + self.prior.noise_variance)
+        width = quantile * np.sqrt(variance)
         return Completion(
             median_s=np.exp(mean),
             low_s=np.exp(mean - width),
@@ -194,16 +200,18 @@ def complete(
 def _conditional(
     known: OpaqueCells, log_s: FloatArray, asked: OpaqueCells, prior: OpaquePrior
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return mean, variance and the correlation of each asked cell with each known one."""
+    """Return mean and variance of a measurement, and correlations of asked with known cells."""
     between = covariance(asked, known, prior.variances)
     within = covariance(known, known, prior.variances)
     own = own_variance(asked, prior.variances)
     noisy = within + prior.noise_variance * np.eye(len(known))
-    weights = np.linalg.solve(noisy, between.T).T
-    mean = features(asked) @ prior.mean + weights @ (log_s - features(known) @ prior.mean)
-    variance = own - np.einsum("ij,ij->i", weights, between)
+    rest = log_s - features(known) @ prior.mean
+    solved = np.linalg.solve(noisy, np.column_stack([rest, between.T]))
+    mean = features(asked) @ prior.mean + between @ solved[:, 0]
+    scale = (_SCALE_CELLS + rest @ solved[:, 0]) / (_SCALE_CELLS + len(known))
+    variance = own - np.einsum("ij,ji->i", between, solved[:, 1:])
     correlation = between / np.sqrt(np.outer(own, np.diag(within)))
-    return mean, np.maximum(variance, 0.0), correlation
+    return mean, (np.maximum(variance, 0.0) + prior.noise_variance) * scale, correlation
 
 
 def _chosen(known: OpaqueCells, asked: OpaqueCells) -> IntArray:

@@ -16,6 +16,7 @@ Kingma and Ba, Adam, 2015.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from perfmodel.placement.opaque_likeness import FEATURES, features
 from perfmodel.training.placement.opaque_rows import (
     MeasuredCells,
     gavel_cells,
+    joined,
     sia_cells,
     thinned,
 )
@@ -65,9 +67,11 @@ _GUESS: Mapping[str, Mapping[str, float]] = {
 }  # fmt: skip
 _ITSELF, _SETTINGS, _PAIR, _PAIR_DEVICE = 0.08, 0.3, 0.15, 0.08
 #: How far, in natural logarithms of a variance, a fit may leave the guess (one deviation).
-_WIDTH = 2.0
+_WIDTH = 1.0
 #: Coefficients of the mean are believed to be 0 but for this deviation.
 _MEAN_STD = 1.0
+#: Deviations that hold 90 % of a normal distribution.
+_NORMAL = 1.645
 _STEPS, _RATE = 80, 0.15
 _PER_DEVICE = 16
 _PAIRS_PER_DEVICE = 25
@@ -114,7 +118,7 @@ def fit_prior(tables: Sequence[MeasuredCells], noise_variance: float) -> OpaqueP
         mean=_mean(tables, parts, np.exp(log_v), noise_variance),
         variances=dict(zip(names, np.exp(log_v).tolist(), strict=True)),
         noise_variance=noise_variance,
-        quantiles=dict.fromkeys(RUNGS, 1.645),
+        quantiles=dict.fromkeys(RUNGS, _NORMAL),
     )
 
 
@@ -175,25 +179,25 @@ def calibrated(
     seeds : int
         Draws of what is known.
     """
+    prior = replace(prior, quantiles=dict.fromkeys(RUNGS, _NORMAL))
+    by_table = [_table_quantiles(prior, table, seeds) for table in tables]
+    # The widest of the tables: a new one may be as irregular as any of them.
+    quantiles = {rung: max(one[rung] for one in by_table) for rung in RUNGS}
+    # A cell measured again differs by noise alone, which is normal enough.
+    return replace(prior, quantiles={**quantiles, "cell": _NORMAL})
+
+
+def _table_quantiles(prior: OpaquePrior, table: MeasuredCells, seeds: int) -> dict[str, float]:
     scores: dict[str, list[FloatArray]] = {rung: [] for rung in RUNGS}
     for seed in range(seeds):
-        rng = np.random.default_rng(seed)
-        for table in tables:
-            for rung, value in _scores(prior, table, rng):
-                scores[rung].append(value)
-    quantiles = {rung: _quantile(values) for rung, values in scores.items()}
-    # A cell measured again differs by noise alone, which is normal enough.
-    return OpaquePrior(
-        mean=prior.mean,
-        variances=prior.variances,
-        noise_variance=prior.noise_variance,
-        quantiles={**quantiles, "cell": 1.645},
-    )
+        for rung, value in _scores(prior, table, np.random.default_rng(seed)):
+            scores[rung].append(value)
+    return {rung: _quantile(values) for rung, values in scores.items()}
 
 
 def _quantile(values: Sequence[FloatArray]) -> float:
     if not values:
-        return 1.645
+        return _NORMAL
     return max(float(np.quantile(np.concatenate(values), COVERAGE)), 1.0)
 
 
@@ -229,8 +233,8 @@ def _standardised(
 ) -> FloatArray:
     seen, held = table.take(known), table.take(asked)
     answer = complete(seen.cells, seen.step_time_s, held.cells, prior)
-    widths = np.log(answer.high_s / answer.median_s) / 1.645
-    return np.asarray(np.abs(held.log_s - np.log(answer.median_s)) / widths)
+    off = np.abs(held.log_s - np.log(answer.median_s))
+    return np.asarray(off / np.log(answer.high_s / answer.median_s) * _NORMAL)
 
 
 def training_tables(data: Path) -> tuple[list[MeasuredCells], float]:
@@ -239,20 +243,8 @@ def training_tables(data: Path) -> tuple[list[MeasuredCells], float]:
     sia = sia_cells(data)
     alone, together = gavel_cells(data), gavel_cells(data, shared=True)
     pairs = together.take(together.cells.is_shared > 0)
-    few = thinned(pairs, _PAIRS_PER_DEVICE, rng)
-    gavel = MeasuredCells(cells=_joined(alone, few), log_s=np.concatenate([alone.log_s, few.log_s]))
+    gavel = joined(alone, thinned(pairs, _PAIRS_PER_DEVICE, rng))
     return [gavel, thinned(sia, _PER_DEVICE, rng)], repeat_variance(sia)
-
-
-def _joined(a: MeasuredCells, b: MeasuredCells) -> Any:
-    from dataclasses import fields
-
-    return type(a.cells)(
-        **{
-            one.name: np.concatenate([getattr(a.cells, one.name), getattr(b.cells, one.name)])
-            for one in fields(a.cells)
-        }
-    )
 
 
 def fit(data: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +73,12 @@ def thinned(table: MeasuredCells, per_device: int, rng: np.random.Generator) -> 
         for rows in (np.flatnonzero(keys == key) for key in np.unique(keys))
     ]
     return table.take(np.sort(np.concatenate(chosen)))
+
+
+def joined(a: MeasuredCells, b: MeasuredCells) -> MeasuredCells:
+    """Return the cells of two parts of one table."""
+    columns = {
+        one.name: np.concatenate([getattr(a.cells, one.name), getattr(b.cells, one.name)])
+        for one in fields(OpaqueCells)
+    }
+    return MeasuredCells(cells=OpaqueCells(**columns), log_s=np.concatenate([a.log_s, b.log_s]))

@@ -7,7 +7,7 @@ where a job type is new, they come from tables without any cell of its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from perfmodel.training.placement.fit_opaque import calibrated, fit_prior, repea
 from perfmodel.training.placement.opaque_rows import (
     MeasuredCells,
     gavel_cells,
+    joined,
     sia_cells,
     thinned,
 )
@@ -36,10 +37,8 @@ _PAIRS_PER_DEVICE = 25
 #: Cells of other jobs of Sia's table that stand beside an app, and asked cells of it per draw.
 _OTHERS_PER_DEVICE, _ASKED = 24, 300
 
-#: Half of this is to be reached.
-_RIVAL = "Gavel: completion"
 _BESIDE = {
-    _RIVAL: baselines.completed_rates,
+    "Gavel: completion": baselines.completed_rates,
     "Gavel: nearest reference": baselines.nearest_reference,
     "completion of logarithms": baselines.completed_logs,
     "effects of job and place": baselines.effects_alone,
@@ -69,8 +68,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     sia, gavel = sia_cells(data), gavel_cells(data)
     noise = repeat_variance(sia)
     few = thinned(sia, _PER_DEVICE, np.random.default_rng(0))
-    from_sia = calibrated(fit_prior([few], noise), [few], seeds=2)
-    lines = [_hidden(gavel, from_sia, share, seeds) for share in _HIDDEN]
+    lines = hidden_lines(data, seeds=seeds)
     together = gavel_cells(data, shared=True)
     priors = {name: _without(name, together, few, noise) for name in _names(gavel, fast=fast)}
     lines += [_new_job(gavel, priors, count, seeds) for count in _KNOWN[: 2 if fast else 4]]
@@ -92,7 +90,7 @@ def _without(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: float) 
     shared = rest.cells.is_shared > 0
     rng = np.random.default_rng(0)
     pairs = thinned(rest.take(shared), _PAIRS_PER_DEVICE, rng)
-    tables = [_joined(rest.take(~shared), pairs), sia]
+    tables = [joined(rest.take(~shared), pairs), sia]
     return calibrated(fit_prior(tables, noise), tables, seeds=2)
 
 
@@ -101,12 +99,13 @@ def _without_app(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: flo
     return calibrated(fit_prior(tables, noise), tables, seeds=2)
 
 
-def _joined(a: MeasuredCells, b: MeasuredCells) -> MeasuredCells:
-    columns = {
-        one.name: np.concatenate([getattr(a.cells, one.name), getattr(b.cells, one.name)])
-        for one in fields(a.cells)
-    }
-    return MeasuredCells(cells=OpaqueCells(**columns), log_s=np.concatenate([a.log_s, b.log_s]))
+def hidden_lines(data: Path, *, seeds: Sequence[int]) -> list[Line]:
+    """Judge Gavel's table with most of its cells hidden, by what Sia's table says of jobs."""
+    sia = sia_cells(data)
+    few = thinned(sia, _PER_DEVICE, np.random.default_rng(0))
+    prior = calibrated(fit_prior([few], repeat_variance(sia)), [few], seeds=2)
+    gavel = gavel_cells(data)
+    return [_hidden(gavel, prior, share, seeds) for share in _HIDDEN]
 
 
 def _hidden(table: MeasuredCells, prior: OpaquePrior, share: float, seeds: Sequence[int]) -> Line:

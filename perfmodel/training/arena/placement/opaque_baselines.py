@@ -131,14 +131,14 @@ def effects_alone(rates: Matrix) -> FloatArray:
     rows, columns = np.nonzero(rates.known)
     log_rate = np.log(rates.values[rows, columns])
     middle = float(log_rate.mean())
-    same_row = rows[:, None] == rows[None, :]
-    same_column = columns[:, None] == columns[None, :]
+    same_row = np.equal.outer(rows, rows)
+    same_column = np.equal.outer(columns, columns)
     shared = _JOB**2 * same_row + _PLACE**2 * same_column + _REST**2 * np.eye(len(rows))
     weights = np.linalg.solve(shared, log_rate - middle)
     jobs = np.bincount(rows, weights, minlength=len(rates.values)) * _JOB**2
     places = np.bincount(columns, weights, minlength=rates.values.shape[1]) * _PLACE**2
     answer = np.exp(middle + jobs[:, None] + places[None, :])
-    return np.asarray(np.where(rates.known.any(axis=1)[:, None], answer, np.nan))
+    return np.asarray(np.where(rates.known.any(axis=1, keepdims=True), answer, np.nan))
 
 
 def completed_logs(rates: Matrix) -> FloatArray:
