@@ -118,7 +118,7 @@ class Fabric:
             network=network,
             plan=resolved_plan(placement, pointer=pointer),
             domains=link_domains(as_one(hosts) if joined else hosts, network),
-            warnings=(*assumed, *link_warnings(placement, hosts, joined)),
+            warnings=(*assumed, *link_warnings(placement, hosts)),
         )
 
     @property

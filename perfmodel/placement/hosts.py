@@ -95,7 +95,7 @@ def network_between(
     )
 
 
-def link_warnings(placement: Placement, hosts: tuple[Hosts, ...], joined: bool) -> tuple[str, ...]:
+def link_warnings(placement: Placement, hosts: tuple[Hosts, ...]) -> tuple[str, ...]:
     """Return what is said of links that were assumed and of hosts that are not built."""
     warnings = []
     for one, node in zip(hosts, placement.nodes, strict=True):
