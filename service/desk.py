@@ -11,8 +11,8 @@ import orjson
 
 from perfmodel.errors import InvalidInputError, PerfModelError, UnknownFieldError
 from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
-from perfmodel.estimator.answer import ResolvedPlacement
 from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.parse import parse_placement
 from perfmodel.requests import parse_job, parse_request

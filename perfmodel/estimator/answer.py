@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from perfmodel.devices.spec import AcceleratorSpec
+import numpy as np
+import numpy.typing as npt
+
 from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.placed import PlacedStep
+from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
 from perfmodel.placement.memory import memory_estimate
-from perfmodel.placement.step_time import combine_one
 from perfmodel.types import Basis
+
+FloatArray = npt.NDArray[np.float64]
 
 #: Rungs of the ladder of evidence, best first.
 LADDER: tuple[Basis, ...] = tuple(Basis)
@@ -20,43 +24,22 @@ LADDER: tuple[Basis, ...] = tuple(Basis)
 RUNG = {basis: position for position, basis in enumerate(LADDER)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResolvedPlacement:
-    """A placement whose accelerators have been looked up.
-
-    Parameters
-    ----------
-    accelerators : tuple of AcceleratorSpec
-        Each kind once, in the order of the placement.
-    counts : tuple of int
-        Replicas on each kind.
-    warnings : tuple of str
-        What the answer leaves out.
-    """
-
-    accelerators: tuple[AcceleratorSpec, ...]
-    counts: tuple[int, ...]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def count(self) -> int:
-        """Accelerators in all."""
-        return sum(self.counts)
-
-
 def compose(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[StepPrediction],
+    placed: PlacedStep,
 ) -> Estimate:
-    """Put together the answer from the prediction on each kind of accelerator.
+    """Put together the answer.
 
     Parameters
     ----------
     prepared : PreparedJob
     placement : ResolvedPlacement
     predictions : sequence
-        One for each of ``placement.accelerators``, in order.
+        On one accelerator of each kind of the placement, in order.
+    placed : PlacedStep
+        The step on all of them.
 
     Returns
     -------
@@ -64,50 +47,76 @@ def compose(
         ``low`` comes from the upper ends of the step times and ``high`` from the lower ends.
     """
     slowest = max(predictions, key=lambda p: p.time_s)
-    mode, samples, counts = prepared.job.mode, prepared.samples, placement.counts
-    times_s, lows_s, highs_s = zip(
-        *((p.time_s, p.low_s, p.high_s) for p in predictions), strict=True
-    )
-    step_time_s, rate = combine_one(times_s, counts, mode=mode, samples=samples)
-    _, low = combine_one(highs_s, counts, mode=mode, samples=samples)
-    _, high = combine_one(lows_s, counts, mode=mode, samples=samples)
-    memory = _tightest_memory(prepared, placement)
+    parts = placed.parts
+    rate, at_low, at_high = placed.samples_per_second.tolist()
+    low, high = interval(rate, at_low, at_high, placed.half_width)
+    memory = tightest_memory(prepared, placement)
+    compute_s = float(parts.compute_s[0])
     return Estimate(
         throughput=Throughput(
             samples_per_second=rate,
-            low=low,
-            high=high,
+            low=float(low),
+            high=float(high),
             coverage=min(p.coverage for p in predictions),
             tokens_per_second=_tokens_per_second(prepared, rate),
         ),
-        step_time_s=step_time_s,
-        compute_time_s=step_time_s,
-        sync_time_s=0.0,
-        breakdown=Breakdown(compute_s=step_time_s),
+        step_time_s=float(parts.step_time_s[0]),
+        compute_time_s=compute_s,
+        sync_time_s=float(parts.communication_s[0]),
+        breakdown=Breakdown(
+            compute_s=compute_s,
+            exposed_communication_s=float(parts.exposed_communication_s[0]),
+            input_stall_s=float(parts.input_stall_s[0]),
+            overhead_s=float(parts.overhead_s[0]),
+        ),
         memory=memory,
-        basis=basis_of([p.basis for p in predictions], placement.count),
+        basis=basis_of([p.basis for p in predictions], placed.basis),
         out_of_distribution=any(p.out_of_distribution for p in predictions),
         nearest=tuple(slowest.nearest),
         model_version=slowest.model_version,
         unpriced_operators=prepared.step.unpriced_operators,
-        warnings=_warnings(prepared, placement, predictions, memory),
+        warnings=_warnings(prepared, placement, predictions, placed, memory),
     )
 
 
-def basis_of(bases: Sequence[Basis], count: int) -> Basis:
-    """Return the weakest rung that an answer stands on.
+def interval(
+    rate: npt.ArrayLike, at_low: npt.ArrayLike, at_high: npt.ArrayLike, half_width: npt.ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the interval of a throughput.
 
-    Scaling to several accelerators is an analytical step, whatever the time of one rests on.
+    Parameters
+    ----------
+    rate : array_like
+        As predicted.
+    at_low, at_high : array_like
+        With the low and the high end of the time on one accelerator.
+    half_width : array_like
+        What the placement adds, in logarithms; independent of the time on one accelerator.
+
+    Returns
+    -------
+    low, high : ndarray
+    """
+    rate, wide = np.asarray(rate, dtype=np.float64), np.asarray(half_width, dtype=np.float64)
+    above, below = np.asarray(at_low) / rate, np.asarray(at_high) / rate
+    # A placement that adds nothing leaves the ends as they are, to the last digit.
+    low = np.where(wide > 0, rate * np.exp(-np.hypot(np.log(below), wide)), rate * below)
+    high = np.where(wide > 0, rate * np.exp(np.hypot(np.log(above), wide)), rate * above)
+    return np.minimum(low, rate), np.maximum(high, rate)
+
+
+def basis_of(bases: Sequence[Basis], scaling: Basis | None) -> Basis:
+    """Return the weakest rung that an answer stands on.
 
     Parameters
     ----------
     bases : sequence of Basis
-        Of each kind of accelerator.
-    count : int
-        Accelerators in all.
+        Of the time on one accelerator of each kind.
+    scaling : Basis or None
+        The best that the placement allows.
     """
     worst = max(RUNG[basis] for basis in bases)
-    return LADDER[max(worst, RUNG[Basis.ANALYTICAL]) if count > 1 else worst]
+    return LADDER[worst if scaling is None else max(worst, RUNG[scaling])]
 
 
 def _tokens_per_second(prepared: PreparedJob, rate: float) -> float | None:
@@ -115,10 +124,13 @@ def _tokens_per_second(prepared: PreparedJob, rate: float) -> float | None:
     return None if tokens is None else rate * tokens
 
 
-def _tightest_memory(prepared: PreparedJob, placement: ResolvedPlacement) -> MemoryEstimate:
+def tightest_memory(prepared: PreparedJob, placement: ResolvedPlacement) -> MemoryEstimate:
     """Return the memory of the accelerator with the least room."""
-    profile, job = prepared.step.memory_profile, prepared.job
-    estimates = [memory_estimate(profile, kind, job=job) for kind in placement.accelerators]
+    profile, job, plan = prepared.step.memory_profile, prepared.job, placement.fabric.plan
+    estimates = [
+        memory_estimate(profile, kind.held, job=job, plan=plan, accelerator_count=placement.count)
+        for kind in placement.kinds
+    ]
     return min(estimates, key=lambda memory: memory.capacity_bytes - memory.peak_bytes)
 
 
@@ -126,12 +138,15 @@ def _warnings(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[StepPrediction],
+    placed: PlacedStep,
     memory: MemoryEstimate,
 ) -> tuple[str, ...]:
     said = [text for prediction in predictions for text in prediction.warnings]
     room = () if memory.fits else (NO_ROOM_WARNING,)
     # Each text once, in the order of first mention.
-    return tuple(dict.fromkeys((*said, *placement.warnings, *prepared.warnings, *room)))
+    return tuple(
+        dict.fromkeys((*said, *placement.warnings, *placed.warnings, *prepared.warnings, *room))
+    )
 
 
 #: Said where the peak memory exceeds what an accelerator has.

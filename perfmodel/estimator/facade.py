@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,17 +10,27 @@ from typing import Any, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import PerfModelError, UnknownAcceleratorError
-from perfmodel.estimator.answer import ResolvedPlacement, compose
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.answer import compose
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.matrix import MatrixEstimate, fill_matrix
 from perfmodel.estimator.model import StepModel, StepPrediction
+from perfmodel.estimator.placed import PlacedStep, place
+from perfmodel.estimator.resolve import Kind, ResolvedPlacement, resolve_placement
+from perfmodel.estimator.slowdowns import load_alone
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.workload import Workload
+from perfmodel.placement.colocation import load_of_type
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.step_time import placement_warnings, replicas_of
+from perfmodel.placement.job_load import JobLoad
+from perfmodel.placement.long_form import is_job
 from perfmodel.placement.topology import Placement
+
+#: Step time of a neighbour known by its type alone; of its step only the share counts that it
+#: keeps the accelerator busy.
+_STEP_OF_A_TYPE_S = 0.1
 
 
 class Estimator:
@@ -181,26 +192,64 @@ class Estimator:
         UnknownAcceleratorError
             A name that the catalogue does not hold.
         InvalidPlacementError
-            As :func:`perfmodel.placement.step_time.replicas_of`.
+            As :func:`perfmodel.estimator.resolve.resolve_placement`.
         """
         known = self._placements.get(placement)
         if known is None:
-            known = self._resolve(placement, pointer)
+            known = resolve_placement(placement, self.accelerators, pointer=pointer)
             self._placements.put(placement, known)
         return known
 
     def answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Estimate:
         """Answer one question about a prepared job."""
-        predictions = self.predictions([(prepared, a) for a in placement.accelerators])
-        return compose(prepared, placement, predictions)
+        return self._compose(
+            prepared, placement, self.predictions([(prepared, a) for a in placement.accelerators])
+        )
 
     def known_answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Estimate | None:
         """Answer from what is in memory, or return None; never runs the model."""
+        if placement.placement.shared_with:
+            return None
         found = [self._predictions.get((prepared.key, a.name)) for a in placement.accelerators]
         predictions = [prediction for prediction in found if prediction is not None]
         if len(predictions) < len(found):
             return None
-        return compose(prepared, placement, predictions)
+        return self._compose(prepared, placement, predictions)
+
+    def placed(
+        self,
+        prepared: PreparedJob,
+        placement: ResolvedPlacement,
+        predictions: Sequence[StepPrediction],
+    ) -> PlacedStep:
+        """Return the step of a job on a placement from its time on one accelerator of each kind."""
+        return place(prepared, placement, predictions, self._neighbours(placement))
+
+    def _compose(
+        self,
+        prepared: PreparedJob,
+        placement: ResolvedPlacement,
+        predictions: Sequence[StepPrediction],
+    ) -> Estimate:
+        placed = self.placed(prepared, placement, predictions)
+        return compose(prepared, placement, predictions, placed)
+
+    def _neighbours(self, placement: ResolvedPlacement) -> list[list[JobLoad]]:
+        """Return the loads of the jobs that share each kind of accelerator of a placement."""
+        return [
+            [
+                self._neighbour(name, kind, f"{placement.pointer}/shared_with/{position}")
+                for position, name in enumerate(placement.placement.shared_with)
+            ]
+            for kind in placement.kinds
+        ]
+
+    def _neighbour(self, name: str, kind: Kind, pointer: str) -> JobLoad:
+        if not is_job(name):
+            return load_of_type(name, kind.accelerator.name, _STEP_OF_A_TYPE_S)
+        prepared = self.prepare(parse_job(json.loads(name), pointer=pointer))
+        (prediction,) = self.predictions([(prepared, kind.accelerator)])
+        return load_alone(prepared, kind, prediction.time_s)
 
     def predictions(
         self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]
@@ -225,23 +274,6 @@ class Estimator:
                 found[key] = prediction
                 self._predictions.put(key, prediction)
         return [found[key] for key in keys]
-
-    def _resolve(self, placement: Placement, pointer: str) -> ResolvedPlacement:
-        specs: dict[str, AcceleratorSpec] = {}
-        counts: dict[str, int] = {}
-        for replicas in replicas_of(placement, pointer=pointer):
-            try:
-                spec = self.accelerators.get(replicas.accelerator)
-            except UnknownAcceleratorError as error:
-                error.pointer = replicas.pointer
-                raise
-            specs[spec.name] = spec
-            counts[spec.name] = counts.get(spec.name, 0) + replicas.count
-        return ResolvedPlacement(
-            accelerators=tuple(specs.values()),
-            counts=tuple(counts.values()),
-            warnings=placement_warnings(placement),
-        )
 
 
 def _check(prediction: StepPrediction) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import PerfModelError
-from perfmodel.estimator.answer import LADDER, NO_ROOM_WARNING, RUNG, ResolvedPlacement
+from perfmodel.estimator.answer import LADDER, NO_ROOM_WARNING
+from perfmodel.estimator.matrix_columns import Cells, MatrixColumns
 from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.graph.job import Job
-from perfmodel.placement.memory import memory_columns
-from perfmodel.placement.step_time import combine
 from perfmodel.placement.topology import Placement
-from perfmodel.types import Basis, Mode
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
@@ -82,19 +81,6 @@ class MatrixEstimate:
     warnings: tuple[str, ...]
 
 
-@dataclass(kw_only=True)
-class _Table:
-    """Predictions on one accelerator: a row for each job, a column for each accelerator."""
-
-    time_s: FloatArray
-    low_s: FloatArray
-    high_s: FloatArray
-    rung: npt.NDArray[np.int8]
-    out_of_distribution: npt.NDArray[np.bool_]
-    peak_bytes: FloatArray
-    room_bytes: FloatArray
-
-
 def fill_matrix(
     estimator: Estimator,
     jobs: Sequence[Job | PerfModelError],
@@ -116,24 +102,23 @@ def fill_matrix(
     resolved, placement_errors = _attempt(estimator.resolve, placements)
     accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
     predictions, cell_errors = _predict(estimator, prepared, list(accelerators.values()))
-    table = _tabulate(prepared, list(accelerators.values()), predictions)
-    columns = _Columns(len(jobs), len(placements))
-    positions = {name: position for position, name in enumerate(accelerators)}
-    for group in _groups(resolved, positions):
-        columns.fill(group, table, prepared)
-    spread = _spread_errors(cell_errors, resolved)
-    known = [p for p in predictions.values()]
+    columns = MatrixColumns(prepared, resolved, predictions)
+    columns.fill_plain()
+    refused = columns.fill_special(estimator.placed)
+    known = list(predictions.values())
+    arrays = columns.arrays()
     return MatrixEstimate(
-        **columns.arrays(),
+        **arrays,
         coverage=min((p.coverage for p in known), default=None),
         model_version=known[0].model_version if known else None,
         unpriced_operators=tuple(p and dict(p.step.unpriced_operators) for p in prepared),
         errors=(
             *(CellError(job=i, placement=None, error=e) for i, e in job_errors),
             *(CellError(job=None, placement=i, error=e) for i, e in placement_errors),
-            *spread,
+            *_spread_errors(cell_errors, resolved),
+            *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
         ),
-        warnings=_warnings(prepared, resolved, known, columns),
+        warnings=_warnings(prepared, resolved, known, arrays),
     )
 
 
@@ -154,7 +139,6 @@ def _attempt(
     return results, errors
 
 
-_Cells = dict[tuple[int, str], StepPrediction]
 _CellErrors = dict[tuple[int, str], PerfModelError]
 
 
@@ -162,14 +146,14 @@ def _predict(
     estimator: Estimator,
     prepared: Sequence[PreparedJob | None],
     accelerators: Sequence[AcceleratorSpec],
-) -> tuple[_Cells, _CellErrors]:
+) -> tuple[Cells, _CellErrors]:
     """Predict all pairs in one call; if the call fails, each alone to find the bad ones."""
     keys = [(row, a.name) for row, p in enumerate(prepared) if p for a in accelerators]
     pairs = [(p, a) for p in prepared if p for a in accelerators]
     try:
         return dict(zip(keys, estimator.predictions(pairs), strict=True)), {}
     except (PerfModelError, ArithmeticError):
-        cells: _Cells = {}
+        cells: Cells = {}
         errors: _CellErrors = {}
         for key, pair in zip(keys, pairs, strict=True):
             try:
@@ -179,137 +163,6 @@ def _predict(
             except ArithmeticError as error:
                 errors[key] = PerfModelError(str(error))
         return cells, errors
-
-
-def _tabulate(
-    prepared: Sequence[PreparedJob | None],
-    accelerators: Sequence[AcceleratorSpec],
-    predictions: _Cells,
-) -> _Table:
-    shape = (len(prepared), len(accelerators))
-    table = _Table(
-        time_s=np.full(shape, np.nan),
-        low_s=np.full(shape, np.nan),
-        high_s=np.full(shape, np.nan),
-        rung=np.full(shape, -1, dtype=np.int8),
-        out_of_distribution=np.zeros(shape, dtype=np.bool_),
-        peak_bytes=np.full(shape, np.nan),
-        room_bytes=np.full(shape, np.nan),
-    )
-    for row, job in enumerate(prepared):
-        if job is None:
-            continue
-        memory = memory_columns(job.step.memory_profile, accelerators, job=job.job)
-        for column, accelerator in enumerate(accelerators):
-            prediction = predictions.get((row, accelerator.name))
-            if prediction is None:
-                continue
-            cell = row, column
-            table.time_s[cell] = prediction.time_s
-            table.low_s[cell] = prediction.low_s
-            table.high_s[cell] = prediction.high_s
-            table.rung[cell] = RUNG[prediction.basis]
-            table.out_of_distribution[cell] = prediction.out_of_distribution
-            table.peak_bytes[cell] = memory.peak_bytes[column]
-            table.room_bytes[cell] = memory.capacity_bytes[column] - memory.peak_bytes[column]
-    return table
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Group:
-    """Placements with the same number of kinds of accelerator; one array element each."""
-
-    columns: npt.NDArray[np.intp]
-    kinds: list[npt.NDArray[np.intp]]
-    counts: list[FloatArray]
-
-
-def _groups(
-    resolved: Sequence[ResolvedPlacement | None], positions: dict[str, int]
-) -> list[_Group]:
-    by_kinds: dict[int, list[int]] = {}
-    for column, placement in enumerate(resolved):
-        if placement is not None:
-            by_kinds.setdefault(len(placement.accelerators), []).append(column)
-    groups = []
-    for kinds, columns in sorted(by_kinds.items()):
-        members = [placement for c in columns if (placement := resolved[c]) is not None]
-        groups.append(
-            _Group(
-                columns=np.array(columns),
-                kinds=[
-                    np.array([positions[m.accelerators[k].name] for m in members])
-                    for k in range(kinds)
-                ],
-                counts=[np.array([float(m.counts[k]) for m in members]) for k in range(kinds)],
-            )
-        )
-    return groups
-
-
-class _Columns:
-    """The arrays of the answer while they are being filled."""
-
-    def __init__(self, jobs: int, placements: int) -> None:
-        shape = (jobs, placements)
-        self._floats = {
-            name: np.full(shape, np.nan)
-            for name in ("samples_per_second", "low", "high", "step_time_s", "peak_bytes")
-        }
-        self._basis = np.full(shape, -1, dtype=np.int8)
-        self._out = np.zeros(shape, dtype=np.bool_)
-        self._fits = np.zeros(shape, dtype=np.bool_)
-
-    def fill(self, group: _Group, table: _Table, prepared: Sequence[PreparedJob | None]) -> None:
-        """Fill the columns of one group of placements."""
-        for mode in Mode:
-            rows = [i for i, p in enumerate(prepared) if p and p.job.mode is mode]
-            if rows:
-                samples = np.array(
-                    [[float(p.samples)] for p in prepared if p and p.job.mode is mode]
-                )
-                self._fill_rows(group, table, np.array(rows), samples, mode)
-
-    def _fill_rows(
-        self,
-        group: _Group,
-        table: _Table,
-        rows: npt.NDArray[np.intp],
-        samples: FloatArray,
-        mode: Mode,
-    ) -> None:
-        target = np.ix_(rows, group.columns)
-
-        def of(values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-            return [values[np.ix_(rows, kind)] for kind in group.kinds]
-
-        def combined(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-            return combine(of(values), group.counts, mode=mode, samples=samples)
-
-        step_time_s, rate = combined(table.time_s)
-        self._floats["step_time_s"][target] = step_time_s
-        self._floats["samples_per_second"][target] = rate
-        self._floats["low"][target] = combined(table.high_s)[1]
-        self._floats["high"][target] = combined(table.low_s)[1]
-        room, peak = np.stack(of(table.room_bytes)), np.stack(of(table.peak_bytes))
-        tightest = np.argmin(room, axis=0, keepdims=True)
-        self._floats["peak_bytes"][target] = np.take_along_axis(peak, tightest, axis=0)[0]
-        self._fits[target] = room.min(axis=0) >= 0
-        self._out[target] = np.any(of(table.out_of_distribution), axis=0)
-        rung = np.max(of(table.rung), axis=0)
-        several = np.sum(group.counts, axis=0) > 1
-        self._basis[target] = np.where(several, np.maximum(rung, RUNG[Basis.ANALYTICAL]), rung)
-
-    def arrays(self) -> dict[str, Any]:
-        """Return the arrays by their names in :class:`MatrixEstimate`."""
-        answered = np.isfinite(self._floats["samples_per_second"])
-        return {
-            **self._floats,
-            "basis": np.where(answered, self._basis, np.int8(-1)),
-            "out_of_distribution": self._out & answered,
-            "fits": self._fits & answered,
-            "answered": answered,
-        }
 
 
 def _spread_errors(
@@ -328,9 +181,8 @@ def _warnings(
     prepared: Sequence[PreparedJob | None],
     resolved: Sequence[ResolvedPlacement | None],
     predictions: Sequence[StepPrediction],
-    columns: _Columns,
+    arrays: Mapping[str, Any],
 ) -> tuple[str, ...]:
-    arrays = columns.arrays()
     said = dict.fromkeys(text for p in predictions for text in p.warnings)
     said.update(dict.fromkeys(text for p in resolved if p for text in p.warnings))
     said.update(dict.fromkeys(text for p in prepared if p for text in p.warnings))

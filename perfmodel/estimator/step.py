@@ -15,7 +15,10 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
+from perfmodel.placement.gradient_buckets import GradientBuckets, gradient_buckets
 from perfmodel.placement.memory_profile import MemoryProfile, memory_profile
+from perfmodel.placement.profile_graph import step_profile
+from perfmodel.placement.step_profile import StepProfile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,16 @@ class CapturedStep:
     def memory_profile(self) -> MemoryProfile:
         """What the memory of the step is made of."""
         return memory_profile(self.graph)
+
+    @cached_property
+    def profile(self) -> StepProfile:
+        """What a placement needs to know of the step, all its micro-batches."""
+        return step_profile(self.graph, samples=1)
+
+    @cached_property
+    def buckets(self) -> GradientBuckets:
+        """Its gradients, as data-parallel replicas share them."""
+        return gradient_buckets(self.profile)
 
     @cached_property
     def unpriced_operators(self) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ from perfmodel.graph.json_values import (
     as_count,
     as_flag,
     as_known_text,
+    as_number,
     as_object,
     as_text,
     as_word,
@@ -27,6 +28,14 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
 
 #: What ``activation_checkpointing`` may say besides true and false.
 CHECKPOINTING = ("none", "selective", "full")
+
+#: What ``input`` may say of a sample.
+INPUT_FIELDS = ("stored_bytes", "cpu_s", "files")
+
+#: What ``adaptation`` says of a job's progress; the first three have to be there.
+ADAPTATION_FIELDS = (
+    "gradient_noise_scale", "initial_batch_size", "batch_size_bounds", "most_accumulation",
+)  # fmt: skip
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
 _LEFT_OUT = (*_REFERENCES, "input", "adaptation")
@@ -160,7 +169,11 @@ def _read(name: str, value: object, pointer: str) -> Any:
     match name:
         case "model" | "graph" | "job_type":
             return as_text(name, value, pointer)
-        case "hf_config" | "model_kwargs" | "input" | "adaptation":
+        case "input":
+            return _sample_costs(value, pointer)
+        case "adaptation":
+            return _adaptation(value, pointer)
+        case "hf_config" | "model_kwargs":
             found = as_object(value, pointer, what=name)
             refuse_not_json(found, pointer)
             return dict(found)
@@ -191,3 +204,45 @@ def _read(name: str, value: object, pointer: str) -> Any:
             versions = as_object(value, pointer, what=name)
             return {key: as_text(key, item, f"{pointer}/{key}") for key, item in versions.items()}
     raise AssertionError(f"job field {name!r} has no reader")
+
+
+def _sample_costs(value: object, pointer: str) -> dict[str, float]:
+    fields = as_object(value, pointer, what="input")
+    refuse_unknown(fields, INPUT_FIELDS, pointer)
+    return {
+        name: as_number(name, item, f"{pointer}/{name}", least=0.0)
+        for name, item in fields.items()
+    }
+
+
+def _adaptation(value: object, pointer: str) -> dict[str, Any]:
+    fields = as_object(value, pointer, what="adaptation")
+    refuse_unknown(fields, ADAPTATION_FIELDS, pointer)
+    for name in ADAPTATION_FIELDS[:3]:
+        if name not in fields:
+            raise InvalidInputError(f"adaptation needs {name!r}.", pointer=f"{pointer}/{name}")
+    bounds, at = fields["batch_size_bounds"], f"{pointer}/batch_size_bounds"
+    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+        raise InvalidInputError(
+            f"batch_size_bounds is [smallest, largest]; got {shown(bounds)}.", pointer=at
+        )
+    low, high = (as_count("batch_size_bounds", bound, at) for bound in bounds)
+    if low > high:
+        raise InvalidInputError(
+            f"batch_size_bounds goes from the smallest to the largest; got {shown(bounds)}.",
+            pointer=at,
+        )
+    noise, initial = fields["gradient_noise_scale"], fields["initial_batch_size"]
+    read: dict[str, Any] = {
+        "gradient_noise_scale": as_number(
+            "gradient_noise_scale", noise, f"{pointer}/gradient_noise_scale", least=0.0
+        ),
+        "initial_batch_size": as_count(
+            "initial_batch_size", initial, f"{pointer}/initial_batch_size"
+        ),
+        "batch_size_bounds": (low, high),
+    }
+    if "most_accumulation" in fields:
+        most, at = fields["most_accumulation"], f"{pointer}/most_accumulation"
+        read["most_accumulation"] = as_count("most_accumulation", most, at)
+    return read

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 
 import numpy as np
@@ -22,6 +21,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.job_load import JobLoad, Loads, job_type_parts
 from perfmodel.placement.pair_model import PairLaw, PairModel
+from perfmodel.placement.topology import Sharing
 from perfmodel.types import Basis
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,13 +30,6 @@ FloatArray = npt.NDArray[np.float64]
 _CONTEXT_BYTES = 450e6
 #: Device share of a job of which nothing is known.
 _TYPICAL_SHARE = 0.8
-
-
-class Sharing(StrEnum):
-    """How jobs share an accelerator."""
-
-    MPS = "mps"
-    TIME_SLICING = "time_slicing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 
 import numpy as np
@@ -34,18 +33,9 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.input_samples import SampleCost
+from perfmodel.placement.topology import Locality
 
 FloatArray = npt.NDArray[np.float64]
-
-
-class Locality(StrEnum):
-    """Where the samples are stored."""
-
-    MEMORY = "memory"
-    LOCAL_SSD = "local_ssd"
-    LOCAL_HDD = "local_hdd"
-    NFS = "nfs"
-    OBJECT_STORE = "object_store"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.graph.job_form import job_to_dict, parse_job
 from perfmodel.placement.checks import MAX_ACCELERATORS, check_placement
 from perfmodel.placement.fields import Fields
 from perfmodel.placement.links import check_link_name
 from perfmodel.placement.networks import MAX_RAILS, named_network
-from perfmodel.placement.topology import Network, Node, Placement, Plan, Schedule
+from perfmodel.placement.topology import (
+    BatchSplit,
+    Locality,
+    Network,
+    Node,
+    Placement,
+    Plan,
+    Schedule,
+    Sharing,
+)
 
-_SCHEDULES = tuple(schedule.value for schedule in Schedule)
+
+def _words(kind: type[StrEnum]) -> tuple[str, ...]:
+    return tuple(member.value for member in kind)
 
 
 def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Placement:
@@ -41,15 +55,48 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
         nodes=tuple(_node(Fields(n, p, what="node")) for n, p in fields.items("nodes")),
         network=_network(fields),
         plan=_plan(fields.child("plan")),
-        shared_with=fields.texts("shared_with"),
+        shared_with=tuple(_neighbour(item, at) for item, at in _listed(fields, "shared_with")),
+        sharing=Sharing(fields.word("sharing", _words(Sharing), Sharing.MPS.value)),
         power_limit_w=fields.positive("power_limit_w"),
         fraction=fields.positive("fraction", most=1.0),
         cpu_cores=fields.count("cpu_cores", None),
         storage_bytes_per_s=fields.positive("storage_bytes_per_s"),
+        loader_workers=fields.count("loader_workers", None, least=0),
+        storage_locality=_locality(fields),
     )
     fields.refuse_unknown()
     check_placement(placement, pointer=pointer)
     return placement
+
+
+def is_job(neighbour: str) -> bool:
+    """Tell whether an entry of ``shared_with`` is the JSON of a job; others are job types."""
+    return neighbour.startswith("{")
+
+
+def _listed(fields: Fields, name: str) -> list[tuple[Any, str]]:
+    if fields.peek(name) is None:
+        fields.texts(name)
+        return []
+    return list(fields.items(name))
+
+
+def _neighbour(value: Any, pointer: str) -> str:
+    if isinstance(value, Mapping):
+        return json.dumps(job_to_dict(parse_job(value, pointer=pointer)), sort_keys=True)
+    if not isinstance(value, str) or not value.strip() or is_job(value):
+        raise InvalidPlacementError(
+            "An entry of shared_with is a job (an object) or the name of a job type.",
+            pointer=pointer,
+        )
+    return value
+
+
+def _locality(fields: Fields) -> Locality | None:
+    if fields.peek("storage_locality") is None:
+        fields.optional_text("storage_locality")
+        return None
+    return Locality(fields.word("storage_locality", _words(Locality), ""))
 
 
 def _node(fields: Fields) -> Node:
@@ -112,8 +159,11 @@ def _plan(fields: Fields) -> Plan:
         context=fields.count("context", 1) or 1,
         zero_stage=fields.count("zero_stage", 0, least=0, most=3) or 0,
         sequence_parallel=fields.flag("sequence_parallel"),
-        schedule=Schedule(fields.word("schedule", _SCHEDULES, Schedule.ONE_F_ONE_B.value)),
+        schedule=Schedule(fields.word("schedule", _words(Schedule), Schedule.ONE_F_ONE_B.value)),
         virtual_stages=fields.count("virtual_stages", 1, most=1_000) or 1,
+        batch_split=BatchSplit(
+            fields.word("batch_split", _words(BatchSplit), BatchSplit.EQUAL.value)
+        ),
     )
     fields.refuse_unknown()
     return plan
@@ -154,10 +204,14 @@ def placement_to_dict(placement: Placement) -> dict[str, Any]:
             "sequence_parallel": plan.sequence_parallel,
             "schedule": plan.schedule.value,
             "virtual_stages": plan.virtual_stages,
+            "batch_split": plan.batch_split.value,
         },
-        "shared_with": list(placement.shared_with),
+        "shared_with": [json.loads(n) if is_job(n) else n for n in placement.shared_with],
+        "sharing": placement.sharing.value,
         "power_limit_w": placement.power_limit_w,
         "fraction": placement.fraction,
         "cpu_cores": placement.cpu_cores,
         "storage_bytes_per_s": placement.storage_bytes_per_s,
+        "loader_workers": placement.loader_workers,
+        "storage_locality": placement.storage_locality and placement.storage_locality.value,
     }

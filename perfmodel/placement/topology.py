@@ -16,6 +16,32 @@ class Schedule(StrEnum):
     INTERLEAVED = "interleaved"
 
 
+class Sharing(StrEnum):
+    """How jobs share an accelerator."""
+
+    MPS = "mps"
+    TIME_SLICING = "time_slicing"
+
+
+class Locality(StrEnum):
+    """Where the samples are stored."""
+
+    MEMORY = "memory"
+    LOCAL_SSD = "local_ssd"
+    LOCAL_HDD = "local_hdd"
+    NFS = "nfs"
+    OBJECT_STORE = "object_store"
+
+
+class BatchSplit(StrEnum):
+    """How a global batch is dealt to replicas on unequal accelerators."""
+
+    #: Every replica has the same batch, and the slowest sets the pace.
+    EQUAL = "equal"
+    #: Each has what lets all finish together.
+    PROPORTIONAL = "proportional"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
     """Equal accelerators of one host.
@@ -85,6 +111,8 @@ class Plan:
         Order of the micro-batches of a pipeline.
     virtual_stages : int
         Chunks of layers that one accelerator holds in an interleaved pipeline, >= 1.
+    batch_split : BatchSplit
+        How replicas on unequal accelerators share the global batch.
     """
 
     data: int | None = None
@@ -96,6 +124,7 @@ class Plan:
     sequence_parallel: bool = False
     schedule: Schedule = Schedule.ONE_F_ONE_B
     virtual_stages: int = 1
+    batch_split: BatchSplit = BatchSplit.EQUAL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,12 +138,17 @@ class Placement:
     network : Network or None
     plan : Plan
     shared_with : tuple of str
-        Jobs on the same accelerators.
+        Jobs on the same accelerators: job types, or the JSON of jobs.
+    sharing : Sharing
+        How they share them.
     power_limit_w : float or None
     fraction : float or None
         Share of each accelerator, in (0, 1].
-    cpu_cores : int or None
+    cpu_cores, loader_workers : int or None
+        Of each host, for loading data.
     storage_bytes_per_s : float or None
+        What each host reads from its store.
+    storage_locality : Locality or None
 
     Raises
     ------
@@ -126,10 +160,13 @@ class Placement:
     network: Network | None = None
     plan: Plan = field(default_factory=Plan)
     shared_with: tuple[str, ...] = ()
+    sharing: Sharing = Sharing.MPS
     power_limit_w: float | None = None
     fraction: float | None = None
     cpu_cores: int | None = None
     storage_bytes_per_s: float | None = None
+    loader_workers: int | None = None
+    storage_locality: Locality | None = None
 
     def __post_init__(self) -> None:
         if not self.nodes:

@@ -1,0 +1,239 @@
+"""The arrays of a matrix while they are being filled: jobs along rows, placements along columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.answer import RUNG, basis_of, interval, tightest_memory
+from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.placed import PlacedStep, scaling_basis
+from perfmodel.estimator.replicas import half_width, replica_parts, throughput
+from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.gradient_buckets import gradient_buckets
+from perfmodel.placement.groups import join_groups
+from perfmodel.placement.memory import memory_columns
+from perfmodel.placement.memory_parts import MemoryPlan
+from perfmodel.types import Mode
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+
+#: Predictions on one accelerator, by row and name of the accelerator.
+Cells = dict[tuple[int, str], StepPrediction]
+
+Place = Callable[
+    [PreparedJob, ResolvedPlacement, Sequence[StepPrediction]],
+    PlacedStep,
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """Rows and columns that are answered in one go."""
+
+    rows: IntArray
+    jobs: list[PreparedJob]
+    columns: IntArray
+    placements: list[ResolvedPlacement]
+    zero_stage: int
+
+    @property
+    def target(self) -> tuple[IntArray, ...]:
+        """Index of the block in the arrays."""
+        return np.ix_(self.rows, self.columns)
+
+
+class MatrixColumns:
+    """The columns of an answer.
+
+    Parameters
+    ----------
+    prepared : sequence of PreparedJob or None
+        Rows; None where a job is bad.
+    resolved : sequence of ResolvedPlacement or None
+        Columns; None where a placement is bad.
+    predictions : dict
+        Of every row on every accelerator; without the cells that failed.
+    """
+
+    def __init__(
+        self,
+        prepared: Sequence[PreparedJob | None],
+        resolved: Sequence[ResolvedPlacement | None],
+        predictions: Cells,
+    ) -> None:
+        self._prepared, self._resolved, self._predictions = prepared, resolved, predictions
+        shape = (len(prepared), len(resolved))
+        self._floats = {
+            name: np.full(shape, np.nan)
+            for name in ("samples_per_second", "low", "high", "step_time_s", "peak_bytes")
+        }
+        self._basis = np.full(shape, -1, dtype=np.int8)
+        self._out = np.zeros(shape, dtype=np.bool_)
+        self._fits = np.zeros(shape, dtype=np.bool_)
+
+    # -- data parallel on whole accelerators ----------------------------------------------------
+
+    def fill_plain(self) -> None:
+        """Answer the columns of whole accelerators in data parallel, many at a time."""
+        for block in self._blocks():
+            self._fill_times(block)
+            self._fill_memory(block)
+
+    def _blocks(self) -> list[_Block]:
+        by_column: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for column, placement in enumerate(self._resolved):
+            if placement is not None and placement.is_plain:
+                by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
+        by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
+        for row, job in enumerate(self._prepared):
+            if job is not None:
+                by_row[job.job.mode, job.job.accumulation_steps].append(row)
+        return [
+            _Block(
+                rows=np.array(rows),
+                jobs=[job for row in rows if (job := self._prepared[row]) is not None],
+                columns=np.array(columns),
+                placements=[p for column in columns if (p := self._resolved[column]) is not None],
+                zero_stage=stage,
+            )
+            for rows in by_row.values()
+            for (_, stage), columns in sorted(by_column.items())
+        ]
+
+    def _fill_times(self, block: _Block) -> None:
+        job = block.jobs[0].job
+        kinds = range(len(block.placements[0].kinds))
+        counts = [np.array([float(p.counts[k]) for p in block.placements]) for k in kinds]
+        samples = np.array([[float(j.samples)] for j in block.jobs])
+        groups = join_groups([placement.world for placement in block.placements])
+        buckets = gradient_buckets([j.step.profile for j in block.jobs])
+        rates: dict[str, FloatArray] = {}
+        for level in ("time_s", "low_s", "high_s"):
+            times = [self._of(block, k, level) for k in kinds]
+            parts = replica_parts(
+                times, groups, buckets, mode=job.mode, zero_stage=block.zero_stage,
+                accumulation_steps=job.accumulation_steps,
+            )  # fmt: skip
+            rates[level] = throughput(
+                times, counts, parts.step_time_s, mode=job.mode, samples=samples
+            )
+            if level == "time_s":
+                several = np.array([p.count > 1 for p in block.placements])
+                wide = half_width(parts, several & (job.mode is Mode.TRAINING))
+                self._floats["step_time_s"][block.target] = parts.step_time_s
+        low, high = interval(rates["time_s"], rates["low_s"], rates["high_s"], wide)
+        self._floats["samples_per_second"][block.target] = rates["time_s"]
+        self._floats["low"][block.target], self._floats["high"][block.target] = low, high
+        self._out[block.target] = np.any([self._outside(block, k) for k in kinds], axis=0)
+        rungs = np.max([self._rungs(block, k) for k in kinds], axis=0)
+        least = [RUNG[scaling_basis(p)] if p.count > 1 else -1 for p in block.placements]
+        self._basis[block.target] = np.maximum(rungs, np.array(least, dtype=np.int8))
+
+    def _each(self, block: _Block, kind: int, of: Callable[[StepPrediction], Any]) -> list[Any]:
+        """Return one fact of the predictions of a block on a kind, row by row; None where none."""
+        names = [placement.kinds[kind].accelerator.name for placement in block.placements]
+        found = []
+        for row in block.rows.tolist():
+            known = {name: self._predictions.get((row, name)) for name in dict.fromkeys(names)}
+            facts = {name: None if p is None else of(p) for name, p in known.items()}
+            found.append([facts[name] for name in names])
+        return found
+
+    def _of(self, block: _Block, kind: int, level: str) -> FloatArray:
+        return np.array(self._each(block, kind, lambda p: getattr(p, level)), dtype=np.float64)
+
+    def _outside(self, block: _Block, kind: int) -> npt.NDArray[np.bool_]:
+        return np.array(self._each(block, kind, lambda p: p.out_of_distribution), dtype=np.bool_)
+
+    def _rungs(self, block: _Block, kind: int) -> npt.NDArray[np.int8]:
+        rungs = self._each(block, kind, lambda p: RUNG[p.basis])
+        return np.array([[-1 if r is None else r for r in row] for row in rungs], dtype=np.int8)
+
+    def _fill_memory(self, block: _Block) -> None:
+        """State the accelerator with the least room of each placement."""
+        kinds = [(c, kind.held) for c, p in enumerate(block.placements) for kind in p.kinds]
+        place = np.array([c for c, _ in kinds])
+        count = np.array([float(block.placements[c].count) for c, _ in kinds])
+        first = np.searchsorted(place, np.arange(len(block.placements)))
+        for row, job in zip(block.rows.tolist(), block.jobs, strict=True):
+            plan = MemoryPlan(
+                data=count, zero_stage=float(block.zero_stage),
+                micro_batches=float(job.job.accumulation_steps),
+            )  # fmt: skip
+            memory = memory_columns(
+                job.step.memory_profile, [spec for _, spec in kinds], job=job.job, plan=plan
+            )
+            room = memory.capacity_bytes - memory.peak_bytes
+            order = np.lexsort((room, place))
+            tightest = order[first]
+            self._floats["peak_bytes"][row, block.columns] = memory.peak_bytes[tightest]
+            self._fits[row, block.columns] = memory.fits[tightest]
+
+    # -- everything else ------------------------------------------------------------------------
+
+    def fill_special(self, place: Place) -> list[tuple[int, int, PerfModelError]]:
+        """Answer all other cells one by one.
+
+        Returns
+        -------
+        list of (row, column, error)
+            Cells that cannot be answered.
+        """
+        refused = []
+        for column, placement in enumerate(self._resolved):
+            if placement is None or placement.is_plain:
+                continue
+            for row, job in enumerate(self._prepared):
+                if job is None:
+                    continue
+                found = [self._predictions.get((row, a.name)) for a in placement.accelerators]
+                predictions = [p for p in found if p is not None]
+                if len(predictions) < len(found):
+                    continue
+                try:
+                    self._fill_cell(row, column, job, placement, predictions, place)
+                except PerfModelError as error:
+                    refused.append((row, column, error))
+        return refused
+
+    def _fill_cell(
+        self,
+        row: int,
+        column: int,
+        job: PreparedJob,
+        placement: ResolvedPlacement,
+        predictions: Sequence[StepPrediction],
+        place: Place,
+    ) -> None:
+        placed, cell = place(job, placement, predictions), (row, column)
+        rate, at_low, at_high = placed.samples_per_second.tolist()
+        memory = tightest_memory(job, placement)
+        self._floats["samples_per_second"][cell] = rate
+        low, high = interval(rate, at_low, at_high, placed.half_width)
+        self._floats["low"][cell], self._floats["high"][cell] = low, high
+        self._floats["step_time_s"][cell] = placed.parts.step_time_s[0]
+        self._floats["peak_bytes"][cell] = memory.peak_bytes
+        self._fits[cell] = memory.fits
+        self._out[cell] = any(p.out_of_distribution for p in predictions)
+        self._basis[cell] = RUNG[basis_of([p.basis for p in predictions], placed.basis)]
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays by their names in :class:`MatrixEstimate`."""
+        answered = np.isfinite(self._floats["samples_per_second"])
+        floats = {name: np.where(answered, a, np.nan) for name, a in self._floats.items()}
+        return {
+            **floats,
+            "basis": np.where(answered, self._basis, np.int8(-1)),
+            "out_of_distribution": self._out & answered,
+            "fits": self._fits & answered,
+            "answered": answered,
+        }

@@ -1,0 +1,222 @@
+"""One job on one placement: from its time on one accelerator to the step of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.replicas import half_width, replica_parts, throughput
+from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.slowdowns import Slowdown, load_alone, slowdown_on
+from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.input_pipeline import InputPipeline, input_stall
+from perfmodel.placement.input_samples import SampleCost, cost_of_graph
+from perfmodel.placement.job_load import JobLoad
+from perfmodel.placement.plan_answer import TransformerTraining, job_choice, plan_answer
+from perfmodel.placement.step_parts import StepParts
+from perfmodel.types import Basis, Mode
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Half width in logarithms of a plan's time over that of one accelerator, of plans left out.
+_OF_A_PLAN = 0.18
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlacedStep:
+    """The step of a job on a placement.
+
+    Parameters
+    ----------
+    parts : StepParts
+        Arrays of shape (3,): as predicted, at the low and at the high end of the time on one
+        accelerator.
+    samples_per_second : ndarray, shape (3,)
+    half_width : float
+        What the placement adds to the half width of the interval, in logarithms.
+    basis : Basis or None
+        The best that the answer can rest on; None where the time of one accelerator decides.
+    warnings : tuple of str
+    """
+
+    parts: StepParts
+    samples_per_second: FloatArray
+    half_width: float = 0.0
+    basis: Basis | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def place(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    neighbours: Sequence[Sequence[JobLoad]] = (),
+) -> PlacedStep:
+    """Return the step of a job on a placement.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+    placement : ResolvedPlacement
+    predictions : sequence of StepPrediction
+        On one accelerator of each kind of the placement, in order.
+    neighbours : sequence of sequence of JobLoad
+        For each kind the jobs beside this one, each as it is alone there.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A plan that splits a model of which no dimensions are known, or a limit that no model
+        covers.
+    """
+    slow = _slowdowns(prepared, placement, predictions, neighbours)
+    times = [
+        np.array([p.time_s, p.low_s, p.high_s]) * s.factor
+        for p, s in zip(predictions, slow, strict=True)
+    ]
+    placed = _split(prepared, placement, times) if placement.is_split else None
+    placed = placed or _replicated(prepared, placement, times)
+    wide = math.hypot(placed.half_width, max(s.half_width for s in slow))
+    weakest = _weakest([placed.basis, *(s.basis for s in slow)])
+    return _fed(prepared, placement, times, replace(placed, half_width=wide, basis=weakest))
+
+
+def _slowdowns(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    neighbours: Sequence[Sequence[JobLoad]],
+) -> list[Slowdown]:
+    limited = placement.placement.power_limit_w is not None
+    beside = neighbours or [()] * len(placement.kinds)
+    found = []
+    for kind, prediction, jobs in zip(placement.kinds, predictions, beside, strict=True):
+        if kind.part is None and not limited and not jobs:
+            found.append(Slowdown())
+        else:
+            load = load_alone(prepared, kind, prediction.time_s)
+            found.append(slowdown_on(placement, kind, load, jobs))
+    return found
+
+
+def _replicated(
+    prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
+) -> PlacedStep:
+    job, several = prepared.job, placement.count > 1
+    parts = replica_parts(
+        times,
+        placement.world,
+        prepared.step.buckets,
+        mode=job.mode,
+        zero_stage=placement.fabric.plan.zero_stage,
+        accumulation_steps=job.accumulation_steps,
+    )
+    rate = throughput(
+        times, placement.counts, parts.step_time_s, mode=job.mode, samples=prepared.samples
+    )
+    communicates = several and job.mode is Mode.TRAINING
+    return PlacedStep(
+        parts=parts,
+        samples_per_second=rate,
+        half_width=float(half_width(parts, communicates)[0]),
+        basis=scaling_basis(placement) if several else None,
+    )
+
+
+def scaling_basis(placement: ResolvedPlacement) -> Basis:
+    """Return the best that an answer for several accelerators can rest on.
+
+    Inside of a host the links of measured machines were fitted; between hosts few were.
+    """
+    return Basis.INTERPOLATED if placement.fabric.host_count == 1 else Basis.EXTRAPOLATED
+
+
+def _split(
+    prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
+) -> PlacedStep:
+    job, plan = prepared.job, placement.fabric.plan
+    training = TransformerTraining.of(job)
+    if training is None or job.mode is not Mode.TRAINING:
+        raise InvalidPlacementError(
+            "One replica can be split (tensor, pipeline, context, expert) in training of a "
+            "transformer whose dimensions are known: zoo/megatron-gpt, zoo/mpt, or an hf_config "
+            f"of a known family. {job.label} in {job.mode.value} is none; use data parallelism.",
+            pointer=f"{placement.pointer}/plan",
+        )
+    slowest = np.asarray(np.maximum.reduce(list(times)))
+    steps = plan_answer(
+        training, placement.fabric, [job_choice(job, plan)] * len(slowest), single_s=slowest
+    )
+    step_time_s = steps.step_time_s
+    parts = replace(
+        steps.parts,
+        # What the bound adds counts as computing.
+        compute_s=steps.parts.compute_s + step_time_s - steps.parts.step_time_s,
+    )
+    samples = float((plan.data or 1) * prepared.samples)
+    return PlacedStep(
+        parts=parts,
+        samples_per_second=np.asarray(samples / step_time_s),
+        half_width=_OF_A_PLAN,
+        basis=scaling_basis(placement),
+    )
+
+
+def _fed(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    times: Sequence[FloatArray],
+    placed: PlacedStep,
+) -> PlacedStep:
+    """Add what the step waits for its data."""
+    asked = placement.placement
+    where = (asked.cpu_cores, asked.storage_bytes_per_s, asked.storage_locality)
+    if all(fact is None for fact in where):
+        return placed
+    pipeline = InputPipeline(
+        sample=_sample(prepared),
+        cpu_cores=asked.cpu_cores,
+        workers=asked.loader_workers,
+        storage_bytes_per_s=asked.storage_bytes_per_s,
+        locality=asked.storage_locality,
+    )
+    plan = placement.fabric.plan
+    ranks = plan.tensor * plan.pipeline * plan.context
+    fullest = max(hosts.count for hosts in placement.fabric.hosts)
+    samples = prepared.samples * max(1.0, fullest / ranks)
+    stall = input_stall(pipeline, samples, placed.parts.step_time_s).stall_s
+    if not stall.any():
+        return placed
+    parts = replace(placed.parts, input_stall_s=stall)
+    longer = parts.step_time_s / placed.parts.step_time_s
+    return replace(
+        placed,
+        parts=parts,
+        samples_per_second=placed.samples_per_second / longer,
+        basis=_weakest([placed.basis, Basis.ANALYTICAL]),
+        warnings=(*placed.warnings, INPUT_BOUND_WARNING),
+    )
+
+
+def _sample(prepared: PreparedJob) -> SampleCost:
+    guessed = cost_of_graph(prepared.step.graph, samples=prepared.samples)[1]
+    stated = prepared.job.input or {}
+    return replace(guessed, **{name: float(value) for name, value in stated.items()})
+
+
+def _weakest(bases: Sequence[Basis | None]) -> Basis | None:
+    stated = [basis for basis in bases if basis is not None]
+    return max(stated, key=list(Basis).index) if stated else None
+
+
+#: Said where loading takes longer than the step.
+INPUT_BOUND_WARNING = (
+    "The step waits for its data: loading takes longer than computing. State input, "
+    "loader_workers, cpu_cores and storage as they are, or give the job more of them."
+)

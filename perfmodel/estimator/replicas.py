@@ -1,0 +1,117 @@
+"""Replicas of a job in data parallel: from the time of one accelerator to the step of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.data_parallel import data_parallel_parts
+from perfmodel.placement.gradient_buckets import GradientBuckets
+from perfmodel.placement.groups import CommGroups
+from perfmodel.placement.step_parts import StepParts
+from perfmodel.types import Mode
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Half width in logarithms of the time that communication adds, where its links were fitted; of
+#: data-parallel steps left out, and of a step as a whole.
+_OF_COMMUNICATION, _OF_SCALING = 0.45, 0.05
+
+
+def replica_parts(
+    times_s: Sequence[FloatArray],
+    groups: CommGroups,
+    buckets: GradientBuckets,
+    *,
+    mode: Mode,
+    zero_stage: int = 0,
+    accumulation_steps: int = 1,
+) -> StepParts:
+    """Return the parts of the steps of equal batches on accelerators of some kinds.
+
+    Parameters
+    ----------
+    times_s : sequence of ndarray
+        Step time of one replica on each kind, seconds; of one shape.
+    groups : CommGroups
+        All accelerators of each cell; broadcasts against the times.
+    buckets : GradientBuckets
+        One job, or one for each row of the times.
+    mode : Mode
+    zero_stage, accumulation_steps : int
+
+    Returns
+    -------
+    StepParts
+        Replicas of inference do not wait for each other: the slowest is stated.
+    """
+    slowest = np.asarray(np.maximum.reduce(list(times_s)))
+    if mode is Mode.INFERENCE:
+        nothing = np.zeros(slowest.shape)
+        return StepParts(
+            compute_s=slowest,
+            exposed_communication_s=nothing,
+            input_stall_s=nothing,
+            overhead_s=nothing,
+            communication_s=nothing,
+        )
+    return data_parallel_parts(
+        buckets,
+        slowest,
+        groups,
+        zero_stage=zero_stage,
+        accumulation_steps=accumulation_steps,
+    )
+
+
+def throughput(
+    times_s: Sequence[FloatArray],
+    counts: Sequence[FloatArray | float],
+    step_time_s: FloatArray,
+    *,
+    mode: Mode,
+    samples: FloatArray | float,
+) -> FloatArray:
+    """Return samples per second of all replicas.
+
+    Parameters
+    ----------
+    times_s : sequence of ndarray
+        Step time of one replica on each kind, alone.
+    counts : sequence
+        Replicas on each kind.
+    step_time_s : ndarray
+        Step of the whole job; what it takes beyond the slowest replica every replica of inference
+        takes too.
+    mode : Mode
+    samples : ndarray or float
+        Samples of one replica and step.
+
+    Examples
+    --------
+    Two accelerators that need 0.1 s and one that needs 0.2 s, for 8 samples each: a training step
+    takes 0.2 s for 24 samples; serving gives 2 * 80 + 40 samples/s.
+
+    >>> times = [np.array([0.1]), np.array([0.2])]
+    >>> step = np.array([0.2])
+    >>> throughput(times, [2, 1], step, mode=Mode.TRAINING, samples=8).tolist()
+    [120.0]
+    >>> throughput(times, [2, 1], step, mode=Mode.INFERENCE, samples=8).tolist()
+    [200.0]
+    """
+    if mode is Mode.TRAINING:
+        replicas = np.asarray(np.add.reduce([np.asarray(c, dtype=np.float64) for c in counts]))
+        return np.asarray(replicas * samples / step_time_s)
+    beyond = step_time_s - np.maximum.reduce(list(times_s))
+    rates = [c * samples / (time + beyond) for c, time in zip(counts, times_s, strict=True)]
+    return np.asarray(np.add.reduce(rates))
+
+
+def half_width(parts: StepParts, several: npt.NDArray[np.bool_] | bool) -> FloatArray:
+    """Return the half width in logarithms that scaling to several accelerators adds."""
+    added = parts.exposed_communication_s + parts.overhead_s
+    share = added / parts.step_time_s
+    wide = np.hypot(_OF_SCALING, _OF_COMMUNICATION * share)
+    return np.asarray(np.where(several, wide, 0.0))

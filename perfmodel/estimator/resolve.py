@@ -1,0 +1,157 @@
+"""A placement whose accelerators, links and parts of accelerators have been looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
+from perfmodel.placement.fabric import Fabric
+from perfmodel.placement.groups import CommGroups
+from perfmodel.placement.mig import AcceleratorPart, part_accelerator, share_part, split_name
+from perfmodel.placement.rank_groups import Dimension
+from perfmodel.placement.topology import Placement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """Equal accelerators of a placement.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+        The whole one.
+    count : int
+        How many the job gets.
+    part : AcceleratorPart or None
+        What it gets of each; None means all.
+    """
+
+    accelerator: AcceleratorSpec
+    count: int
+    part: AcceleratorPart | None = None
+
+    @property
+    def held(self) -> AcceleratorSpec:
+        """What the job holds of one accelerator, as an accelerator of its own."""
+        if self.part is None:
+            return self.accelerator
+        return part_accelerator(self.accelerator, self.part)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ResolvedPlacement:
+    """A placement with everything that was looked up for it.
+
+    Parameters
+    ----------
+    placement : Placement
+    fabric : Fabric
+        Its hosts, links and plan.
+    kinds : tuple of Kind
+        Each kind of accelerator once, in the order of the placement.
+    pointer : str
+        JSON pointer to it in the request.
+    """
+
+    placement: Placement
+    fabric: Fabric
+    kinds: tuple[Kind, ...]
+    pointer: str = "/placement"
+
+    @property
+    def accelerators(self) -> tuple[AcceleratorSpec, ...]:
+        """The whole accelerator of each kind."""
+        return tuple(kind.accelerator for kind in self.kinds)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Accelerators of each kind."""
+        return tuple(kind.count for kind in self.kinds)
+
+    @property
+    def count(self) -> int:
+        """Accelerators in all."""
+        return sum(self.counts)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was assumed about its links."""
+        return self.fabric.warnings
+
+    @cached_property
+    def is_split(self) -> bool:
+        """Whether one replica is spread over several accelerators."""
+        plan = self.fabric.plan
+        return max(plan.tensor, plan.pipeline, plan.context, plan.expert) > 1
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether nothing but whole, unshared accelerators in data parallel has to be answered."""
+        placement = self.placement
+        return not (
+            self.is_split
+            or placement.shared_with
+            or placement.power_limit_w is not None
+            or placement.cpu_cores is not None
+            or placement.storage_bytes_per_s is not None
+            or any(kind.part is not None for kind in self.kinds)
+        )
+
+    @cached_property
+    def world(self) -> CommGroups:
+        """All accelerators as one group, over its slowest links."""
+        return self.fabric.slowest_group(Dimension.WORLD)
+
+
+def resolve_placement(
+    placement: Placement, catalog: Catalog, *, pointer: str = "/placement"
+) -> ResolvedPlacement:
+    """Look up the accelerators, parts and links of a placement.
+
+    Parameters
+    ----------
+    placement : Placement
+    catalog : Catalog
+    pointer : str
+        JSON pointer to it in the request.
+
+    Raises
+    ------
+    UnknownAcceleratorError
+        A name that the catalogue does not hold.
+    InvalidPlacementError
+        A link or a MIG profile that an accelerator has not, or a plan that does not fit.
+    """
+    share = _share(placement, pointer)
+    kinds: dict[tuple[str, str], Kind] = {}
+    nodes = []
+    for position, node in enumerate(placement.nodes):
+        at = f"{pointer}/nodes/{position}/accelerator"
+        try:
+            whole, part = split_name(node.accelerator, catalog, pointer=at)
+        except UnknownAcceleratorError as error:
+            error.pointer = at
+            raise
+        if part is not None and share is not None:
+            raise InvalidPlacementError(
+                "A MIG slice has its share already; leave fraction out, or name the whole card.",
+                pointer=f"{pointer}/fraction",
+            )
+        held = part or share
+        key = (whole.name, held.name if held else "")
+        count = node.count * node.repeat + (kinds[key].count if key in kinds else 0)
+        kinds[key] = Kind(accelerator=whole, count=count, part=held)
+        nodes.append(replace(node, accelerator=whole.name))
+    fabric = Fabric.of(replace(placement, nodes=tuple(nodes)), catalog, pointer=pointer)
+    return ResolvedPlacement(
+        placement=placement, fabric=fabric, kinds=tuple(kinds.values()), pointer=pointer
+    )
+
+
+def _share(placement: Placement, pointer: str) -> AcceleratorPart | None:
+    if placement.fraction is None or placement.fraction == 1.0:
+        return None
+    return share_part(placement.fraction, pointer=f"{pointer}/fraction")

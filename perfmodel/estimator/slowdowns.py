@@ -1,0 +1,156 @@
+"""How many times as long a job computes on what it gets of an accelerator as alone on all of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.estimator.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.colocation import (
+    basis_of_pair,
+    family_of,
+    interval_factors,
+    known_device_share,
+    slowdown_beside,
+)
+from perfmodel.placement.job_load import JobLoad, load_of
+from perfmodel.placement.mig import part_slowdown
+from perfmodel.placement.power import power_slowdown
+from perfmodel.types import Basis
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """A job that shares the accelerators of another one.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    prepared : PreparedJob or None
+        None for a job known by its type alone.
+    """
+
+    name: str
+    prepared: PreparedJob | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slowdown:
+    """What computing takes over what it would take alone on the whole accelerator.
+
+    Parameters
+    ----------
+    factor : float
+        >= 1.
+    half_width : float
+        What it adds to the half width of an interval, in logarithms.
+    basis : Basis or None
+        The best that an answer can rest on; None where nothing slows the job down.
+    """
+
+    factor: float = 1.0
+    half_width: float = 0.0
+    basis: Basis | None = None
+
+
+#: Half width in logarithms of an equation with constants from the literature.
+_OF_AN_EQUATION = math.log(1.25)
+
+
+def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
+    """Return the load of a job that is alone on an accelerator.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+    kind : Kind
+    step_time_s : float
+        Its step on the whole accelerator.
+    """
+    family = family_of(prepared.job.model or "")
+    load = load_of(prepared.on(kind.accelerator), step_time_s, family=family)
+    if family is None:
+        return load
+    share = known_device_share(family, load.batch_size, kind.accelerator.name)
+    if share is None:
+        return load
+    # The pairs were fitted with this share, so that the answer has to use it too.
+    return JobLoad(
+        step_time_s=load.step_time_s,
+        device_share=share,
+        compute_bound_share=load.compute_bound_share,
+        memory_bound_share=load.memory_bound_share,
+        family=family,
+        batch_size=load.batch_size,
+    )
+
+
+def slowdown_on(
+    placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[JobLoad]
+) -> Slowdown:
+    """Return what a part, a power limit and neighbours do to a job on one kind of accelerator.
+
+    Parameters
+    ----------
+    placement : ResolvedPlacement
+    kind : Kind
+    load : JobLoad
+        Of the job, alone on the whole accelerator.
+    neighbours : sequence of JobLoad
+        Of the jobs beside it, each alone.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A power limit below what boards take, or on an accelerator whose power is not known.
+    """
+    factor, half_width, basis = 1.0, 0.0, None
+    if kind.part is not None:
+        shares = (
+            np.array([load.device_share]),
+            np.array([load.compute_bound_share]),
+            np.array([load.memory_bound_share]),
+        )
+        factor *= float(part_slowdown(kind.part, *shares)[0])
+        half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
+    if placement.placement.power_limit_w is not None:
+        factor *= _under_limit(placement, kind, load, placement.placement.power_limit_w)
+        half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
+    if neighbours:
+        name = kind.accelerator.name
+        factor *= slowdown_beside(load, neighbours, name, sharing=placement.placement.sharing)
+        pairs = [
+            basis_of_pair(load, one, name, sharing=placement.placement.sharing)
+            for one in neighbours
+        ]
+        weakest = max(pairs, key=lambda b: list(Basis).index(b))
+        low, high = interval_factors(weakest)
+        half_width = math.hypot(half_width, math.log(max(high, 1.0 / low)))
+        basis = basis or weakest
+    return Slowdown(factor=factor, half_width=half_width, basis=basis)
+
+
+def _under_limit(placement: ResolvedPlacement, kind: Kind, load: JobLoad, limit_w: float) -> float:
+    pointer = f"{placement.pointer}/power_limit_w"
+    tdp_w = kind.accelerator.tdp_w
+    if tdp_w is None:
+        raise InvalidPlacementError(
+            f"The catalogue does not know the power of {kind.accelerator.name}, so that a limit "
+            "cannot be weighed against it. Leave power_limit_w out, or add tdp_w to its entry.",
+            pointer=pointer,
+        )
+    busy = load.device_share
+    factor = power_slowdown(
+        limit_w,
+        tdp_w,
+        busy * load.compute_bound_share,
+        memory_bound_share=busy * load.memory_bound_share,
+        pointer=pointer,
+    )
+    return float(factor)

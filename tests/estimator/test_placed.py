@@ -1,0 +1,136 @@
+"""From the time of one accelerator to the step of a placement: laws that every answer keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InvalidInputError, InvalidPlacementError
+from perfmodel.estimator import Estimator
+from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.parse import parse_placement
+from perfmodel.types import Basis, Mode
+
+#: 1 us a sample: 2,000 samples take 2 ms, and 268 MB of gradients several ms over PCIe.
+JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
+
+
+def _on(estimator: Estimator, placement: Any, job: Job = JOB) -> Estimate:
+    return estimator.estimate(job, parse_placement(placement))
+
+
+def test_one_accelerator_is_the_prediction(estimator: Estimator) -> None:
+    one = _on(estimator, "A10")
+    assert one.step_time_s == pytest.approx(2e-3)
+    assert one.breakdown.exposed_communication_s == one.breakdown.overhead_s == 0
+
+
+def test_throughput_per_accelerator_never_rises_with_the_count(estimator: Estimator) -> None:
+    counts = (1, 2, 4, 8)
+    each = [_on(estimator, f"{n}xA10").throughput.samples_per_second / n for n in counts]
+    assert each == sorted(each, reverse=True)
+    assert each[-1] < each[0]
+
+
+def test_more_bandwidth_never_hurts(estimator: Estimator) -> None:
+    times = [
+        _on(estimator, f"2x(8xA100-SXM4-80GB)@{network}").step_time_s
+        for network in ("eth-10g", "eth-25g", "ib-100g", "ib-200g", "ib-400g")
+    ]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] < times[0]
+
+
+def test_the_interval_of_several_is_wider_and_contains_the_answer(estimator: Estimator) -> None:
+    one, eight = (_on(estimator, p).throughput for p in ("A10", "8xA10"))
+    assert eight.low < eight.samples_per_second < eight.high
+    assert eight.high / eight.low > one.high / one.low
+
+
+def test_hosts_far_apart_are_extrapolated(estimator: Estimator) -> None:
+    assert _on(estimator, "8xA10").basis is Basis.INTERPOLATED
+    assert _on(estimator, "2x(4xA10)@ib-100g").basis is Basis.EXTRAPOLATED
+
+
+def test_a_slice_is_slower_than_the_whole_and_holds_less(estimator: Estimator) -> None:
+    whole, half, seventh = (
+        _on(estimator, f"A100-SXM4-40GB{part}") for part in ("", "/3g.20gb", "/1g.5gb")
+    )
+    assert whole.step_time_s < half.step_time_s < seventh.step_time_s
+    # 1g.5gb holds an eighth of 40 GB.
+    assert seventh.memory.capacity_bytes == pytest.approx(whole.memory.capacity_bytes / 8)
+    assert seventh.basis is Basis.ANALYTICAL
+
+
+def test_a_share_of_a_slice_is_refused(estimator: Estimator) -> None:
+    placement = {"nodes": [{"accelerator": "A100-SXM4-40GB/1g.5gb"}], "fraction": 0.5}
+    with pytest.raises(InvalidPlacementError, match="already") as refused:
+        _on(estimator, placement)
+    assert refused.value.pointer == "/placement/fraction"
+
+
+def test_a_power_limit_slows_down_and_never_speeds_up(estimator: Estimator) -> None:
+    def under(limit_w: float | None) -> Estimate:
+        return _on(estimator, {"nodes": [{"accelerator": "A10"}], "power_limit_w": limit_w})
+
+    free, capped, generous = under(None), under(75.0), under(1000.0)
+    assert generous.step_time_s == free.step_time_s < capped.step_time_s
+    assert capped.basis is Basis.ANALYTICAL
+
+
+def test_a_neighbour_slows_down_and_two_more_so(estimator: Estimator) -> None:
+    neighbour = {"model": "zoo/two", "mode": "training", "batch_size": 64}
+
+    def beside(*jobs: Any, sharing: str = "mps") -> float:
+        nodes = [{"accelerator": "V100-SXM2-16GB"}]
+        placement = {"nodes": nodes, "shared_with": list(jobs), "sharing": sharing}
+        return _on(estimator, placement).step_time_s
+
+    alone, one, two = beside(), beside(neighbour), beside(neighbour, "LM (batch size 20)")
+    assert alone < one < two
+    assert beside(neighbour, sharing="time_slicing") > alone
+
+
+def test_a_bad_neighbour_is_refused_where_it_stands(estimator: Estimator) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        _on(estimator, {"nodes": [{"accelerator": "T4"}], "shared_with": [{"model": "zoo/two"}]})
+    assert str(refused.value.pointer).startswith("/placement/shared_with/0")
+
+
+def test_a_step_waits_for_its_data(estimator: Estimator) -> None:
+    # 2,000 samples of 1 ms on 4 cores take 500 ms, the step 2 ms.
+    job = Job(
+        model="zoo/two", mode=Mode.TRAINING, batch_size=2000,
+        input={"cpu_s": 1e-3, "stored_bytes": 0.0, "files": 0.0},
+    )  # fmt: skip
+    answer = _on(estimator, {"nodes": [{"accelerator": "A10"}], "cpu_cores": 4}, job)
+    assert answer.step_time_s == pytest.approx(0.5)
+    assert answer.breakdown.input_stall_s == pytest.approx(0.498)
+    assert any("waits for its data" in text for text in answer.warnings)
+    assert answer.basis is Basis.ANALYTICAL
+
+
+def test_special_cells_of_a_matrix_are_those_of_single_answers(estimator: Estimator) -> None:
+    written = (
+        "A10", "8xA10", "2x(4xA10)@eth-10g", "2xA10+2xT4", "A100-SXM4-40GB/1g.5gb",
+        {"nodes": [{"accelerator": "A10"}], "power_limit_w": 100.0},
+        {"nodes": [{"accelerator": "A10", "count": 2}], "plan": {"zero_stage": 3}},
+    )  # fmt: skip
+    placements = [parse_placement(form) for form in written]
+    jobs = [JOB, Job(model="zoo/one", batch_size=8)]
+    matrix = estimator.matrix(jobs, placements)
+    for row, job in enumerate(jobs):
+        for column, placement in enumerate(placements):
+            single = estimator.estimate(job, placement)
+            cell = row, column
+            assert matrix.step_time_s[cell] == pytest.approx(single.step_time_s, rel=1e-12)
+            found = [getattr(matrix, name)[cell] for name in ("samples_per_second", "low", "high")]
+            wanted = single.throughput
+            np.testing.assert_allclose(
+                found, [wanted.samples_per_second, wanted.low, wanted.high], rtol=1e-12
+            )
+            assert matrix.peak_bytes[cell] == pytest.approx(single.memory.peak_bytes)
+            assert list(Basis)[matrix.basis[cell]] is single.basis
