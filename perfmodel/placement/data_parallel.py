@@ -145,8 +145,10 @@ class DataParallelCells:
         """Return the parts of the steps; arguments as for :func:`data_parallel_parts`."""
         _check(zero_stage, accumulation_steps)
         known = constants or fitted_constants()
-        slower = known.slowdown_of(self._groups) * np.asarray(link_slowdown)
-        streams = self._streams(zero_stage, accumulation_steps, slower, known.bucket_s)
+        machine = np.asarray(link_slowdown)
+        inside = known.slowdown_inside(self._groups) * machine
+        between = known.slowdown_between(self._groups) * machine
+        streams = self._streams(zero_stage, accumulation_steps, (inside, between), known.bucket_s)
         several, alone, rows = self._several, self._alone, self._rows
         communication = np.where(several, streams.communication_s, 0.0)
         exposed = np.minimum(np.where(several, streams.exposed_s, 0.0), communication)
@@ -162,18 +164,21 @@ class DataParallelCells:
         )
 
     def _streams(
-        self, stage: int, accumulation: int, slower: FloatArray, launch_s: float
+        self,
+        stage: int,
+        accumulation: int,
+        slower: tuple[FloatArray, FloatArray],
+        launch_s: float,
     ) -> Streams:
         rows, alone, times = self._rows, self._alone, self._times
-        wide = slower[..., None]
         if stage == 0:
-            return replicated_streams(rows, alone, times.all_reduce_s() * wide + launch_s)
+            return replicated_streams(rows, alone, times.all_reduce_s(*slower) + launch_s)
         return sharded_streams(
             rows,
             alone,
             self._groups.ranks,
-            scatter=times.reduce_scatter_s() * wide + launch_s,
-            gather=times.all_gather_s() * wide + launch_s,
+            scatter=times.reduce_scatter_s(*slower) + launch_s,
+            gather=times.all_gather_s(*slower) + launch_s,
             zero_stage=stage,
             accumulation_steps=accumulation,
         )

@@ -59,8 +59,8 @@ class DataParallelConstants:
     piece_s: float = 5e-6
     pack_bytes_per_s: float = 2e11
 
-    def slowdown_of(self, groups: CommGroups) -> FloatArray:
-        """Return how many times longer a collective of each group takes than by itself.
+    def slowdown_inside(self, groups: CommGroups) -> FloatArray:
+        """Return how many times longer the part of a collective inside a host takes.
 
         Parameters
         ----------
@@ -69,23 +69,28 @@ class DataParallelConstants:
         Returns
         -------
         ndarray
-            That of the link between hosts where there are several; 1 where none is known.
+            1 where none is known, or one rank of the group is on the host.
         """
         # Bridges join two and PCIe the pairs. A slowdown of their own could make two cards slower
         # than three; the two differ by the rates that their collectives reach.
         bridged = groups.intra_class == LinkClass.NVLINK_PAIR
-        intra = np.where(bridged, int(LinkClass.PCIE), groups.intra_class)
-        link = np.where(groups.hosts > 1, groups.inter_class, intra)
-        slowdown = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
+        link = np.where(bridged, int(LinkClass.PCIE), groups.intra_class)
         beyond_socket = np.maximum(groups.largest_share, _SOCKET) / _SOCKET
-        crowded = np.isin(intra, _OVER_PCIE) & (groups.hosts == 1)
-        staged = (intra == LinkClass.NONE) & (groups.hosts == 1)
         held_up = np.maximum(groups.intra_bytes_per_s / self.host_copy_bytes_per_s, 1.0)
-        return np.asarray(
-            slowdown[link]
-            * np.where(crowded, beyond_socket**self.crowding, 1.0)
-            * np.where(staged, held_up, 1.0)
+        slower = (
+            self._of_class(link)
+            * np.where(np.isin(link, _OVER_PCIE), beyond_socket**self.crowding, 1.0)
+            * np.where(link == LinkClass.NONE, held_up, 1.0)
         )
+        return np.asarray(np.where(groups.largest_share > 1, slower, 1.0))
+
+    def slowdown_between(self, groups: CommGroups) -> FloatArray:
+        """Return how many times longer a collective takes where there are several hosts."""
+        return np.where(groups.hosts > 1, self._of_class(groups.inter_class), 1.0)
+
+    def _of_class(self, links: npt.NDArray[np.int64]) -> FloatArray:
+        table = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
+        return np.asarray(table[links])
 
     def straggler_of(self, job: str | None) -> float:
         """Return the spread of a job's steps, by the name of its model."""
