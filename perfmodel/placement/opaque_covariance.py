@@ -24,6 +24,7 @@ import numpy.typing as npt
 from perfmodel.placement.opaque_cells import OpaqueCells
 from perfmodel.placement.opaque_likeness import (
     LEVELS,
+    Kinds,
     doublings,
     effects,
     equal,
@@ -34,7 +35,6 @@ from perfmodel.placement.opaque_likeness import (
 )
 
 FloatArray = npt.NDArray[np.float64]
-_At = tuple[npt.NDArray[np.int64], ...]
 
 #: Effects of a place at every batch size, and those that grow with the logarithm of it.
 STEADY = (
@@ -74,8 +74,6 @@ def covariance(a: OpaqueCells, b: OpaqueCells, variances: Mapping[str, float]) -
     ndarray, shape (len(a), len(b))
     """
     jobs, places = (jobs_of(a), jobs_of(b)), (places_of(a), places_of(b))
-    job_at = np.ix_(jobs[0].index, jobs[1].index)
-    place_at = np.ix_(places[0].index, places[1].index)
     left, right = a.take(jobs[0].first), b.take(jobs[1].first)
     alike = levels(left.job_type, left.batch_size, right.job_type, right.batch_size)
     grown = np.outer(doublings(left.batch_size), doublings(right.batch_size))
@@ -85,11 +83,16 @@ def covariance(a: OpaqueCells, b: OpaqueCells, variances: Mapping[str, float]) -
         for by, share in ((_steady, alike[level]), (_growing, alike[level] * grown)):
             amount = by(level, acts, variances)
             if amount is not None:
-                total += share[job_at] * amount[place_at]
+                total += _spread(share, *jobs) * _spread(amount, *places)
     _add_settings(total, a, b, variances)
-    _add_slowdown(total, a, b, variances, (alike, job_at))
+    _add_slowdown(total, a, b, variances, alike, jobs)
     _add_itself(total, a, b, variances)
     return total
+
+
+def _spread(between_kinds: FloatArray, rows: Kinds, columns: Kinds) -> FloatArray:
+    # Columns first, while the rows are few; the rows are then copied whole.
+    return between_kinds[:, columns.index][rows.index]
 
 
 def own_variance(cells: OpaqueCells, variances: Mapping[str, float]) -> FloatArray:
@@ -150,14 +153,14 @@ def _add_slowdown(
     a: OpaqueCells,
     b: OpaqueCells,
     variances: Mapping[str, float],
-    jobs: tuple[Mapping[str, FloatArray], _At],
+    alike: Mapping[str, FloatArray],
+    jobs: tuple[Kinds, Kinds],
 ) -> None:
     rows, columns = np.flatnonzero(a.is_shared), np.flatnonzero(b.is_shared)
     if not len(rows) or not len(columns):
         return
     a, b = a.take(rows), b.take(columns)
-    alike, (job_rows, job_columns) = jobs
-    job_at = np.ix_(job_rows[rows, 0], job_columns[0, columns])
+    job_at = np.ix_(jobs[0].index[rows], jobs[1].index[columns])
     partners = partners_of(a), partners_of(b)
     partner_at = np.ix_(partners[0].index, partners[1].index)
     left, right = a.take(partners[0].first), b.take(partners[1].first)

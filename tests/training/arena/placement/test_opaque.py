@@ -12,7 +12,6 @@ from perfmodel.training.arena.placement.opaque_baselines import (
     effects_alone,
     factorised,
     nearest_reference,
-    nearest_row,
 )
 
 
@@ -37,11 +36,11 @@ def test_effects_alone_are_exact_for_products() -> None:
 
 
 def test_the_nearest_row_lends_its_shape() -> None:
-    rates = np.array([[1.0, 2.0, 4.0], [4.0, 2.0, 1.0], [10.0, 20.0, 1.0]])
-    known = np.array([[True] * 3, [True] * 3, [True, True, False]])
-    assert nearest_row(rates[:2], 0) == 1
-    # The third row is ten times the first as far as it is known, so 40 stands where it is not.
-    assert nearest_reference(Matrix(values=rates, known=known)).shape == rates.shape
+    rates = np.array([[1.0, 2.0, 4.0, 8.0], [8.0, 4.0, 2.0, 1.0], [10.0, 20.0, 40.0, 0.0]])
+    known = rates > 0
+    # Ten times the first row as far as it is known, so 10 x 8 where it is not.
+    answer = nearest_reference(Matrix(values=rates, known=known))
+    assert answer[2] == pytest.approx([10, 20, 40, 80])
 
 
 def test_rows_without_a_known_rate_have_no_answer() -> None:
