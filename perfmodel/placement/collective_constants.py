@@ -7,8 +7,7 @@ The constants are values: replace some to ask about other software or another fa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
@@ -17,71 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.placement.collective_operations import (
+    Collective,
+    InSwitchConstants,
+    OperationConstants,
+    not_negative,
+    share,
+)
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.groups import IntArray, LinkClass
 
+__all__ = ["Collective", "CollectiveConstants"]
+
 FloatArray = npt.NDArray[np.float64]
-
-
-class Collective(StrEnum):
-    """Operations that a group of accelerators carries out together."""
-
-    ALL_REDUCE = "all_reduce"
-    ALL_GATHER = "all_gather"
-    REDUCE_SCATTER = "reduce_scatter"
-    ALL_TO_ALL = "all_to_all"
-    BROADCAST = "broadcast"
-    SEND_RECV = "send_recv"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OperationConstants:
-    """What is learned of one operation, whatever the link.
-
-    Parameters
-    ----------
-    launch_hops : float
-        Start of the operation, in latencies of a hop.
-    hop_factor : float
-        Latency of one of its steps, in latencies of a hop.
-    copy_share : float
-        Copy of a rank's own shard, as a share of the time that its link would take for it, 0 to 1.
-    fixed_s_per_byte : float
-        Work on each byte of the payload that no link speeds up (reduction, copies in memory).
-    fill_heights, fill_widths : tuple of float
-        Further latencies paid once a message outgrows one protocol for the next, and the ratio of
-        transfer to latency at which half of each is paid.
-    """
-
-    launch_hops: float
-    hop_factor: float
-    copy_share: float
-    fixed_s_per_byte: float
-    fill_heights: tuple[float, ...]
-    fill_widths: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InSwitchConstants:
-    """Reduction inside the switch (NVLink SHARP).
-
-    Parameters
-    ----------
-    efficiency : float
-        Of the link, each rank sending and receiving the payload once; in (0, 1].
-    launch_hops : float
-        Start and the way through the switch, in latencies of a hop.
-    fixed_s_per_byte : float
-        Work on each byte that no link speeds up.
-    least_bytes_per_s : float
-        Links of the first generation whose switch reduces. The columns of a group do not name
-        generations; those before it are slower.
-    """
-
-    efficiency: float
-    launch_hops: float
-    fixed_s_per_byte: float
-    least_bytes_per_s: float = 4e11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +47,8 @@ class CollectiveConstants:
         Latency of a hop within a collective over the latency that is stated for the link inside
         a host.
     link_latency_s : mapping of str to float
-        Latencies that were learned for links of :data:`perfmodel.placement.links.LINKS`, to be
-        stated in place of those there.
+        Latencies that were learned for links of :data:`perfmodel.placement.links.LINKS`; see
+        :mod:`perfmodel.placement.link_latency`.
     hop_overhead_s : mapping of LinkClass to float
         What the library adds to each hop between hosts (proxy threads, sockets).
     tree_hop : float
@@ -146,8 +93,8 @@ class CollectiveConstants:
     def to_dict(self) -> dict[str, Any]:
         """Return the constants as plain JSON values."""
         return {
-            "operations": {str(op): _plain(one) for op, one in self.operations.items()},
-            "in_switch": _plain(self.in_switch),
+            "operations": {str(op): one.to_dict() for op, one in self.operations.items()},
+            "in_switch": self.in_switch.to_dict(),
             "efficiency": {
                 link.name.lower(): {str(op): share for op, share in shares.items()}
                 for link, shares in self.efficiency.items()
@@ -196,29 +143,6 @@ class CollectiveConstants:
         }
 
 
-def hop_latency_s(
-    link: str, stated_s: float, constants: CollectiveConstants | None = None
-) -> float:
-    """Return the latency of a hop of a link inside a host.
-
-    Parameters
-    ----------
-    link : str
-        A key of :data:`perfmodel.placement.links.LINKS`, such as ``"nvswitch4"``.
-    stated_s : float
-        For a link that was not measured, seconds.
-    constants : CollectiveConstants or None
-        The shipped ones where None.
-
-    Returns
-    -------
-    float
-        Seconds, for ``CommGroups.intra_latency_s``.
-    """
-    known = constants or CollectiveConstants.fitted()
-    return known.link_latency_s.get(link, stated_s)
-
-
 @cache
 def _shipped() -> CollectiveConstants:
     return CollectiveConstants.from_dict(fitted("collectives"))
@@ -231,64 +155,24 @@ def _by_position(values: Mapping[LinkClass, float], default: float = 1.0) -> Flo
     return table
 
 
-def _plain(value: OperationConstants | InSwitchConstants) -> dict[str, Any]:
-    return {
-        name: list(field) if isinstance(field, tuple) else field
-        for name, field in asdict(value).items()
-    }
-
-
 def _by_name(values: Mapping[LinkClass, float]) -> dict[str, float]:
     return {link.name.lower(): value for link, value in values.items()}
 
 
 def _by_class(values: Mapping[str, Any]) -> Mapping[LinkClass, float]:
-    found = {LinkClass[name.upper()]: _not_negative(value) for name, value in values.items()}
+    found = {LinkClass[name.upper()]: not_negative(value) for name, value in values.items()}
     return MappingProxyType(found)
 
 
-def _not_negative(value: Any) -> float:
-    number = float(value)
-    if not (np.isfinite(number) and number >= 0):
-        raise ValueError(f"{value!r} is negative or not finite")
-    return number
-
-
-def _share(value: Any) -> float:
-    number = float(value)
-    if not 0 < number <= 1:
-        raise ValueError(f"{value!r} is no share")
-    return number
-
-
-def _operation(values: Mapping[str, Any]) -> OperationConstants:
-    def number(name: str) -> float:
-        return _not_negative(values[name])
-
-    def numbers(name: str) -> tuple[float, ...]:
-        return tuple(_not_negative(value) for value in values[name])
-
-    return OperationConstants(
-        launch_hops=number("launch_hops"),
-        hop_factor=number("hop_factor"),
-        copy_share=number("copy_share"),
-        fixed_s_per_byte=number("fixed_s_per_byte"),
-        fill_heights=numbers("fill_heights"),
-        fill_widths=numbers("fill_widths"),
-    )
-
-
 def _from_dict(values: Mapping[str, Any]) -> CollectiveConstants:
-    in_switch = values["in_switch"]
-    _share(in_switch["efficiency"])
     return CollectiveConstants(
         operations=MappingProxyType(
-            {op: _operation(values["operations"][op.value]) for op in Collective}
+            {op: OperationConstants.from_dict(values["operations"][op.value]) for op in Collective}
         ),
-        in_switch=InSwitchConstants(**{n: _not_negative(v) for n, v in in_switch.items()}),
+        in_switch=InSwitchConstants.from_dict(values["in_switch"]),
         efficiency=MappingProxyType(
             {
-                LinkClass[name.upper()]: {op: _share(shares[op.value]) for op in Collective}
+                LinkClass[name.upper()]: {op: share(shares[op.value]) for op in Collective}
                 for name, shares in values["efficiency"].items()
             }
         ),
@@ -296,9 +180,9 @@ def _from_dict(values: Mapping[str, Any]) -> CollectiveConstants:
         copy_scale=_by_class(values["copy_scale"]),
         latency_scale=_by_class(values["latency_scale"]),
         link_latency_s=MappingProxyType(
-            {str(n): _not_negative(v) for n, v in values["link_latency_s"].items()}
+            {str(n): not_negative(v) for n, v in values["link_latency_s"].items()}
         ),
         hop_overhead_s=_by_class(values["hop_overhead_s"]),
-        tree_hop=_not_negative(values["tree_hop"]),
-        least_latency_s=_not_negative(values["least_latency_s"]),
+        tree_hop=not_negative(values["tree_hop"]),
+        least_latency_s=not_negative(values["least_latency_s"]),
     )

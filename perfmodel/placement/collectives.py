@@ -21,13 +21,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.collective_constants import (
-    Collective,
-    CollectiveConstants,
-    OperationConstants,
-    hop_latency_s,
-)
+from perfmodel.placement.collective_constants import CollectiveConstants
 from perfmodel.placement.collective_forms import LIBRARY_FORMS, Cost, Form, form_costs, link_classes
+from perfmodel.placement.collective_operations import Collective, OperationConstants
 from perfmodel.placement.groups import CommGroups
 
 __all__ = [
@@ -36,7 +32,6 @@ __all__ = [
     "Form",
     "bus_bandwidth_bytes_per_s",
     "collective_time_s",
-    "hop_latency_s",
 ]
 
 FloatArray = npt.NDArray[np.float64]

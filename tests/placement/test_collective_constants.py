@@ -5,11 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.placement.collective_constants import (
-    Collective,
-    CollectiveConstants,
-    hop_latency_s,
-)
+from perfmodel.placement.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.collectives import collective_time_s
 from perfmodel.placement.groups import CommGroups, LinkClass
 
@@ -69,8 +65,3 @@ def test_constants_can_be_replaced() -> None:
         for constants in (FITTED, slower)
     )
     assert twice / usual == pytest.approx(2, rel=0.01)
-
-
-def test_links_without_a_measurement_keep_what_is_stated() -> None:
-    assert hop_latency_s("xgmi4", 3e-6) == 3e-6
-    assert hop_latency_s("nvswitch4", 2e-6) == FITTED.link_latency_s["nvswitch4"]

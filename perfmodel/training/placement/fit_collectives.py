@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from perfmodel.importers.aiconfigurator import SOURCE as AICONFIGURATOR
 from perfmodel.importers.vidur import SOURCE as VIDUR
-from perfmodel.placement.collective_constants import (
+from perfmodel.placement.collective_constants import CollectiveConstants
+from perfmodel.placement.collective_operations import (
     Collective,
-    CollectiveConstants,
     InSwitchConstants,
     OperationConstants,
 )

@@ -7,6 +7,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.importers.base import Origin, PublishedCollective
 from perfmodel.placement.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.groups import LinkClass
+from perfmodel.placement.links import LINKS
 from perfmodel.training.placement.collective_rows import cells_of
 
 
@@ -62,6 +63,11 @@ def test_topologies_mean_links() -> None:
         ("nvlink4-bridge", 4): (pair, 63e9),
         ("pcie5-x8", 4): (int(LinkClass.PCIE), 31.5e9),
     }
+
+
+def test_a_fit_begins_with_the_latencies_that_are_stated() -> None:
+    cells = cells_of([record()])
+    assert cells.groups.intra_latency_s.tolist() == [LINKS["nvswitch4"].latency_s]
 
 
 def test_rows_that_show_something_else_are_marked() -> None:
