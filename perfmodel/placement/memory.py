@@ -28,7 +28,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.liveness import lifetimes
-from perfmodel.placement.memory_demand import demand_bytes, overhead
+from perfmodel.placement.memory_demand import constants_for, demand_bytes, overhead
 from perfmodel.placement.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.memory_profile import MemoryProfile, tensors_of
 from perfmodel.placement.topology import Plan
@@ -88,14 +88,14 @@ def memory_columns(
     -------
     MemoryColumns
     """
-    constants = fitted("memory") if constants is None else constants
+    constants = constants_for(job, fitted("memory") if constants is None else constants)
     cells = len(accelerators)
     parts = memory_parts(profile, plan)
     around = overhead(accelerators, job, constants)
     demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
     capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
     share = np.where(around.has_allocator, constants["need_share"], 1.0)
-    probability = oom_probability(demand * share, capacity, deviation(job, constants))
+    probability = oom_probability(demand * share, capacity, constants["deviation"])
     fits = probability <= 0.5
     full = np.where(around.has_allocator, constants["full_share"], 1.0) * capacity
     return MemoryColumns(
@@ -197,12 +197,6 @@ def oom_probability(
     away = np.log(need_bytes / capacity_bytes) / deviation
     inside = [0.5 * math.erfc(-z / math.sqrt(2)) for z in np.clip(away, -_CLEAR, _CLEAR).tolist()]
     return np.where(away > _CLEAR, 1.0, np.where(away < -_CLEAR, 0.0, inside))
-
-
-def deviation(job: Job | None, constants: Mapping[str, Any]) -> float:
-    """Return the deviation of the logarithm of a need: less where the workload was measured."""
-    known = job is not None and job.model in constants["workloads"]
-    return float(constants["deviation"]["known" if known else "unknown"])
 
 
 def peak_tensor_bytes(graph: Graph) -> float:

@@ -13,7 +13,8 @@ of attention where no fused kernel is used, ``rho`` what the allocator reserves 
 given out, ``B`` the buckets of data parallelism and ``C`` the largest convolution, whose
 workspaces grow with it. ``f`` and ``F`` belong to workloads that were measured: batches of uneven
 length hold more than the average one that is captured, and a data set may lie on the device. A
-workload that was never measured has ``f = 1`` and ``F = 0``. Where the gradients and temporaries
+workload that was never measured has ``f = 1`` and ``F = 0``, and the other amounts come from a fit
+in which all workloads have. Where the gradients and temporaries
 of the optimizer are more than the maximum, they stand in its place.
 
 ``R``, ``f``, ``F``, ``rho``, ``kappa``, ``beta`` and ``omega`` are fitted on what monitors of
@@ -122,7 +123,7 @@ def overhead(
     job : Job or None
         Its model, precision and version of torch are read.
     constants : mapping
-        As the fit writes them.
+        From :func:`constants_for`.
 
     Returns
     -------
@@ -167,6 +168,27 @@ def generation(accelerator: AcceleratorSpec) -> str:
     return accelerator.architecture.partition(" ")[0]
 
 
+def constants_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the constants for a job: of measured workloads, or common ones for all others.
+
+    Parameters
+    ----------
+    job : Job or None
+    constants : mapping
+        As the fit writes them.
+    """
+    own: Mapping[str, Any] = constants
+    common: Mapping[str, Any] = constants["common"]
+    return common if _measured(job, constants) is None else own
+
+
+def _measured(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, float] | None:
+    if job is None or job.mode is not Mode.TRAINING:
+        return None
+    found: Mapping[str, float] | None = constants.get("workloads", {}).get(job.model)
+    return found
+
+
 def workload_factor(job: Job | None, constants: Mapping[str, Any]) -> tuple[float, float]:
     """Return ``f`` and ``F`` of a job: 1 and 0 unless its training was measured.
 
@@ -175,8 +197,8 @@ def workload_factor(job: Job | None, constants: Mapping[str, Any]) -> tuple[floa
     job : Job or None
     constants : mapping
     """
-    known = None if job is None else constants["workloads"].get(job.model)
-    if job is None or known is None or job.mode is not Mode.TRAINING:
+    known = _measured(job, constants)
+    if job is None or known is None:
         return 1.0, 0.0
     factor = known["half" if is_half(job) else "full"]
     return factor * (known["older"] if is_older(job) else 1.0), known["held_bytes"]

@@ -142,7 +142,7 @@ def test_what_does_not_fit_shows_more_than_the_capacity_and_what_fits_less() -> 
     chances = [memory.oom_probability or 0.0 for memory in found]
     assert peaks == sorted(peaks)
     assert chances == sorted(chances)
-    assert chances[0] < 0.001 and chances[-1] == 1
+    assert chances[0] < 0.05 and chances[-1] == 1
     for memory in found:
         assert memory.fits == (memory.peak_bytes <= memory.capacity_bytes)
         assert memory.fits == ((memory.oom_probability or 0.0) <= 0.5)

@@ -61,16 +61,18 @@ _FACTOR_DEVIATION = 0.5
 _OLDER_DEVIATION = 0.3
 #: Data that a workload may keep on the device: little unless the runs say otherwise.
 _HELD = (math.log(0.03e9), 1.0)
+#: What is left of those deviations where all workloads are one.
+_NO_FREEDOM = 1e-3
 #: Residuals of the priors against those of the runs.
 _PRIOR_WEIGHT = 0.1
 _RAN_WEIGHT = 2.0
 _RAN_OUT_WEIGHT = 1.0
 #: A demand has to be that far above the capacity to run out: the allocator gives back caches.
 _RAN_OUT_MARGIN = 0.1
+#: A device that is filled less than this shows the demand itself.
+_WITH_ROOM = 0.85
 #: No run is less likely than this, so that one odd run does not decide.
 _LEAST_LIKELIHOOD = 0.01
-#: How much of a workload's factor goes through to its whole memory, typically.
-_PASSING_SHARE = 0.7
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,9 +120,12 @@ class Unknowns:
     Parameters
     ----------
     table : MemoryTable
+    apart : bool
+        Whether workloads have factors of their own; otherwise these stay at their priors.
     """
 
-    def __init__(self, table: MemoryTable) -> None:
+    def __init__(self, table: MemoryTable, *, apart: bool = True) -> None:
+        self._freedom = 1.0 if apart else _NO_FREEDOM
         jobs = [row.job for row in table.rows]
         self.workloads = sorted({str(job.model) for job in jobs})
         self.generations = sorted({generation(row.accelerator) for row in table.rows})
@@ -143,9 +148,9 @@ class Unknowns:
         pairs = [
             *_COMMON.values(),
             *[(0.0, _GENERATION_DEVIATION)] * len(self.generations),
-            *[(0.0, _FACTOR_DEVIATION)] * (2 * count),
-            *[(0.0, _OLDER_DEVIATION)] * count,
-            *[_HELD] * count,
+            *[(0.0, _FACTOR_DEVIATION * self._freedom)] * (2 * count),
+            *[(0.0, _OLDER_DEVIATION * self._freedom)] * count,
+            *[(_HELD[0], _HELD[1] * self._freedom)] * count,
         ]
         middle, deviation = np.array(pairs).T
         return middle, deviation
@@ -219,10 +224,15 @@ def fit_rows(rows: Sequence[MemoryRow]) -> dict[str, Any]:
     Returns
     -------
     dict
-        The constants.
+        The constants for the workloads of the rows, and under ``"common"`` those of a fit in
+        which no workload has factors of its own, for all others.
     """
     table = MemoryTable(rows=tuple(rows))
-    unknowns = Unknowns(table)
+    return {**_fit_table(table, apart=True), "common": _fit_table(table, apart=False)}
+
+
+def _fit_table(table: MemoryTable, *, apart: bool) -> dict[str, Any]:
+    unknowns = Unknowns(table, apart=apart)
     middle, deviation = unknowns.prior
     ran = np.isfinite(table.measured)
     measured = np.where(ran, table.measured, 1.0)
@@ -243,7 +253,12 @@ def fit_rows(rows: Sequence[MemoryRow]) -> dict[str, Any]:
     x = least_squares(residuals, middle, steps=60)
     demand = demand_bytes(table.parts, unknowns.around(x))
     share, spread = _edge(demand / table.capacity, ran)
-    return _constants(unknowns, x, share, spread)
+    room = ran & (measured < _WITH_ROOM * table.capacity)
+    # Full devices hide how far a demand may be off; those with room show it.
+    misses = np.log(demand / measured)[room]
+    spread = max(spread, float(np.sqrt(np.mean(misses**2))) if room.any() else 0.0)
+    constants = _constants(unknowns, x, share, spread)
+    return {**constants, "workloads": _workloads(unknowns, x)} if apart else constants
 
 
 def _edge(demand: FloatArray, ran: npt.NDArray[np.bool_]) -> tuple[float, float]:
@@ -261,18 +276,7 @@ def _edge(demand: FloatArray, ran: npt.NDArray[np.bool_]) -> tuple[float, float]
 
 
 def _constants(unknowns: Unknowns, x: FloatArray, share: float, spread: float) -> dict[str, Any]:
-    factors, older, held = unknowns.per_workload(x)
     runtime = dict(zip(unknowns.generations, unknowns.per_generation(x).tolist(), strict=True))
-    between = _PASSING_SHARE * float(np.std(factors))
-    workloads = {
-        name: {
-            "full": _round(math.exp(factors[row, 0])),
-            "half": _round(math.exp(factors[row, 1])),
-            "older": _round(math.exp(older[row])),
-            "held_bytes": _round(math.exp(held[row])),
-        }
-        for row, name in enumerate(unknowns.workloads)
-    }
     return {
         "runtime_bytes": {
             "gpu": _round(math.exp(unknowns.common(x, "runtime"))),
@@ -284,8 +288,20 @@ def _constants(unknowns: Unknowns, x: FloatArray, share: float, spread: float) -
         "scattered_share": _round(math.expm1(unknowns.common(x, "scattered"))),
         "full_share": _round(math.exp(unknowns.common(x, "full"))),
         "need_share": _round(share),
-        "deviation": {"known": _round(spread), "unknown": _round(math.hypot(spread, between))},
-        "workloads": workloads,
+        "deviation": _round(spread),
+    }
+
+
+def _workloads(unknowns: Unknowns, x: FloatArray) -> dict[str, dict[str, float]]:
+    factors, older, held = unknowns.per_workload(x)
+    return {
+        name: {
+            "full": _round(math.exp(factors[row, 0])),
+            "half": _round(math.exp(factors[row, 1])),
+            "older": _round(math.exp(older[row])),
+            "held_bytes": _round(math.exp(held[row])),
+        }
+        for row, name in enumerate(unknowns.workloads)
     }
 
 

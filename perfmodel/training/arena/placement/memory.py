@@ -13,6 +13,7 @@ import numpy.typing as npt
 from perfmodel.placement.memory import memory_columns
 from perfmodel.placement.memory_parts import MemoryPlan
 from perfmodel.training.arena.placement.line import Line
+from perfmodel.training.arena.placement.memory_cpu import evaluate_cpu
 from perfmodel.training.placement.fit_memory import fit_rows
 from perfmodel.training.placement.memory_rows import MemoryRow, memory_rows
 
@@ -69,7 +70,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     data : Path
         Folder of published tables.
     fast : bool
-        Leave out single devices only, not workloads.
+        Leave out single devices only, not workloads, and run nothing on the CPU.
 
     Returns
     -------
@@ -93,6 +94,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
         lines.append(
             _line("memory-workload", "Memory of a workload never seen", by_workload, target=None)
         )
+        lines.append(evaluate_cpu())
     return lines
 
 
