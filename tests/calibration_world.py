@@ -32,9 +32,7 @@ PRIOR = ResidualPrior(
 )
 
 
-def cells(
-    placements=PLACEMENTS, batches=BATCHES, *, job="job", cluster="cluster"
-) -> StepCells:
+def cells(placements=PLACEMENTS, batches=BATCHES, *, job="job", cluster="cluster") -> StepCells:
     """Return every placement with every batch: 2 ms a sample, 60 ms of gradients a host crossed."""
     rows = [(n, h, m, b) for n, h, m in placements for b in batches]
     ranks, hosts, share, batch = np.array(rows, dtype=np.float64).T
@@ -61,8 +59,8 @@ def measured(at: StepCells, *, device=0.0, communication=0.0, seed=None) -> Obse
     residual[Field.DEVICE] = device
     residual[Field.COMMUNICATION] = communication
     parts = Response.of(at).parts(residual)
-    noise = np.zeros(len(at)) if seed is None else np.random.default_rng(seed).normal(0, 0.01, len(at))
-    factor = np.exp(noise)
+    spread = 0.0 if seed is None else 0.01
+    factor = np.exp(np.random.default_rng(seed or 0).normal(0.0, spread, len(at)))
     return ObservedSteps(
         cells=at,
         step_time_s=parts.step_time_s * factor,

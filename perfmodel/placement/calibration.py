@@ -23,7 +23,7 @@ Reference: Bell and Cathey, The Iterated Kalman Filter Update as a Gauss-Newton 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -81,12 +81,15 @@ class Calibration:
         The residual is the prior mean plus the covariance with the observed rows times these.
     trust : ndarray, shape (comparisons,)
         Factor of the precision of each comparison, small for outliers.
+    within : ndarray or None
+        Prior covariance of the observed rows, where it is at hand; no information of its own.
     """
 
     observed: ObservedSteps
     prior: ResidualPrior
     coefficients: FloatArray
     trust: FloatArray
+    within: FloatArray | None = field(default=None, repr=False)
 
     def residual(self, cells: StepCells) -> FloatArray:
         """Return the most probable residual of steps, shape (fields, rows)."""
@@ -109,8 +112,8 @@ class Calibration:
         response = Response.of(cells)
         comparisons, noise = self._comparisons, self.prior.noise
         own = comparisons.effects(cells, self.observed.cells, noise.cell)
-        at = response.channels(residual)
-        slopes = response.slopes(residual, at).sum(axis=1)
+        at, by_channel = response.linear(residual)
+        slopes = by_channel.sum(axis=1)
         shared = own + np.einsum(
             "fi,fij,fj->ij", slopes, covariance[:, :, comparisons.rows], self._slopes
         )
@@ -158,30 +161,31 @@ class Calibration:
         return Comparisons.of(self.observed, self.prior.noise)
 
     @cached_property
-    def _at(self) -> tuple[FloatArray, FloatArray]:
-        """Residual of the observed rows and the channels there."""
+    def _covariance(self) -> FloatArray:
         cells = self.observed.cells
-        residual = self.residual(cells)
-        return residual, Response.of(cells).channels(residual)
+        return self.prior.covariance(cells, cells) if self.within is None else self.within
+
+    @cached_property
+    def _at(self) -> tuple[FloatArray, FloatArray]:
+        """Channels of the observed rows, and their derivatives by the fields."""
+        cells = self.observed.cells
+        return Response.of(cells).linear(self._residual(cells, self._covariance))
 
     @cached_property
     def _slopes(self) -> FloatArray:
-        residual, at = self._at
-        slopes = Response.of(self.observed.cells).slopes(residual, at)
-        return self._comparisons.of_channels(slopes)
+        return self._comparisons.of_channels(self._at[1])
 
     @cached_property
     def _precision(self) -> FloatArray:
-        cells = self.observed.cells
         rows = self._comparisons.rows
-        paired = self.prior.covariance(cells, cells)[:, rows[:, None], rows]
+        paired = self._covariance[:, rows[:, None], rows]
         errors = self._comparisons.errors(self.trust, self.prior.noise.cell)
-        return np.linalg.inv(_spread(paired, self._slopes) + errors)
+        return np.asarray(np.linalg.inv(_spread(paired, self._slopes) + errors))
 
     @cached_property
     def _weights(self) -> FloatArray:
         errors = self._comparisons.errors(self.trust, self.prior.noise.cell)
-        missing = self._comparisons.values - self._comparisons.of_channels(self._at[1])
+        missing = self._comparisons.values - self._comparisons.of_channels(self._at[0])
         return np.asarray(np.linalg.solve(errors, missing))
 
 
@@ -205,7 +209,9 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
     comparisons = Comparisons.of(rows, known.noise)
     covariance = known.covariance(rows.cells, rows.cells)
     coefficients, trust = most_probable(rows.cells, comparisons, known, covariance)
-    return Calibration(observed=rows, prior=known, coefficients=coefficients, trust=trust)
+    return Calibration(
+        observed=rows, prior=known, coefficients=coefficients, trust=trust, within=covariance
+    )
 
 
 def most_probable(
@@ -225,11 +231,11 @@ def most_probable(
     response, mean = Response.of(cells), prior.mean(cells)
     paired = covariance[:, comparisons.rows[:, None], comparisons.rows]
     coefficients, residual = np.zeros(mean.shape), mean
-    channels = response.channels(residual)
+    channels, by_channel = response.linear(residual)
     trust = _trust(comparisons, channels, prior.noise)
     for _ in range(_ITERATIONS):
         errors = comparisons.errors(trust, prior.noise.cell)
-        slopes = comparisons.of_channels(response.slopes(residual, channels))
+        slopes = comparisons.of_channels(by_channel)
         missing = comparisons.values - comparisons.of_channels(channels)
         target = missing + np.einsum("fj,fj->j", slopes, (residual - mean)[:, comparisons.rows])
         weights = np.linalg.solve(_spread(paired, slopes) + errors, target)
@@ -237,7 +243,8 @@ def most_probable(
         moved = np.einsum("fij,fj->fi", covariance, step)
         length = _length(response, comparisons, errors, (mean, residual, coefficients), step, moved)
         coefficients, residual = coefficients + length * step, residual + length * moved
-        before, channels = channels, response.channels(residual)
+        before = channels
+        channels, by_channel = response.linear(residual)
         trust = _trust(comparisons, channels, prior.noise)
         if np.abs(channels - before).max() < _ENOUGH:
             break
@@ -287,8 +294,8 @@ def _spread(paired: FloatArray, slopes: FloatArray) -> FloatArray:
 
 def _by_row(values: FloatArray, comparisons: Comparisons, rows: int) -> FloatArray:
     total = np.zeros((len(values), rows))
-    for field, value in enumerate(values):
-        total[field] = np.bincount(comparisons.rows, weights=value, minlength=rows)
+    for one, value in enumerate(values):
+        total[one] = np.bincount(comparisons.rows, weights=value, minlength=rows)
     return total
 
 

@@ -166,9 +166,7 @@ class Comparisons:
         return np.asarray(same * (cell * self.variance))
 
 
-def cell_codes(
-    a: StepCells, b: StepCells
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def cell_codes(a: StepCells, b: StepCells) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return one number for each row of both, equal where the cell is the same."""
     names = ("job", "machine", "fabric", "batch_size", "ranks", "hosts", "largest_share")
     keys = [

@@ -106,9 +106,7 @@ class PolluxParameters:
         sync = self.sync_time_s(hosts, replicas)
         longer, shorter = np.maximum(compute, sync), np.minimum(compute, sync)
         # The longer one is taken out, so that no power overflows.
-        return np.asarray(
-            longer * (1.0 + (shorter / longer) ** self.gamma) ** (1.0 / self.gamma)
-        )
+        return np.asarray(longer * (1.0 + (shorter / longer) ** self.gamma) ** (1.0 / self.gamma))
 
 
 def fit_pollux(
@@ -137,7 +135,7 @@ def fit_pollux(
     InvalidInputError
         No step, or a time that is not above zero.
     """
-    columns = [np.atleast_1d(np.asarray(c, dtype=np.float64)) for c in (hosts, replicas)]
+    spread, count = (np.atleast_1d(np.asarray(c, dtype=np.float64)) for c in (hosts, replicas))
     samples = np.atleast_1d(np.asarray(batch_size, dtype=np.float64))
     steps = np.atleast_1d(np.asarray(step_time_s, dtype=np.float64))
     alone = None if compute_time_s is None else np.asarray(compute_time_s, dtype=np.float64)
@@ -148,7 +146,7 @@ def fit_pollux(
 
     def residuals(x: FloatArray) -> FloatArray:
         job = _parameters(x)
-        parts = [np.log(job.step_time_s(*columns, samples) / steps), _weak_terms(x, start)]
+        parts = [np.log(job.step_time_s(spread, count, samples) / steps), _weak_terms(x, start)]
         if alone is not None:
             parts.append(np.log(job.compute_time_s(samples) / alone))
         return np.concatenate(parts)

@@ -113,6 +113,7 @@ class Term:
     scope: str
 
     @classmethod
+    @cache
     def parse(cls, name: str) -> Self:
         """Read a term from its name.
 
@@ -167,7 +168,8 @@ class ResidualPrior:
     Parameters
     ----------
     means : mapping of str to float
-        Of each field by its lower-case name; ``"alone"`` is added to ``spread`` of one rank.
+        Of each field by its lower-case name; ``"alone"`` is added to ``spread`` of one rank,
+        ``"one_host"`` to ``communication`` within a host.
     sds : mapping of str to float
         Standard deviation of each term by its name.
     noise : Noise
@@ -187,7 +189,9 @@ class ResidualPrior:
             It is something else.
         """
         try:
-            sds = {Term.parse(n) and n: float(v) for n, v in plain["sds"].items()}
+            sds = {str(n): float(v) for n, v in plain["sds"].items()}
+            for name in sds:
+                Term.parse(name)
             means = {n: float(v) for n, v in plain["means"].items()}
             return cls(means=means, sds=sds, noise=Noise(**plain["noise"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -203,6 +207,7 @@ class ResidualPrior:
         levels = [self.means.get(field.name.lower(), 0.0) for field in Field]
         mean = np.repeat(np.array(levels)[:, None], len(cells), axis=1)
         mean[Field.SPREAD] += self.means.get("alone", 0.0) * (cells.ranks == 1)
+        mean[Field.COMMUNICATION] += self.means.get("one_host", 0.0) * (cells.hosts == 1)
         return mean
 
     def covariance(self, a: StepCells, b: StepCells) -> FloatArray:

@@ -143,10 +143,12 @@ class StepCells:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
         """Read back what :meth:`to_dict` gave."""
-        numbers = {name: np.asarray(plain[name], dtype=np.float64) for name in _NUMBERS}
-        texts = {name: np.asarray(plain[name], dtype=np.str_) for name in _TEXTS}
+        columns: dict[str, Any] = {
+            name: np.asarray(plain[name], dtype=np.str_ if name in _TEXTS else np.float64)
+            for name in (*_NUMBERS, *_TEXTS)
+        }
         parts = _each_part(lambda name: np.asarray(plain["parts"][name], dtype=np.float64))
-        return cls(parts=parts, **numbers, **texts)
+        return cls(parts=parts, **columns)
 
     def _part(self, name: str) -> FloatArray:
         return np.asarray(getattr(self.parts, name), dtype=np.float64)

@@ -37,9 +37,9 @@ CORNER = 2.5
 SOFTNESS = 0.1
 #: Fixed time whose logarithm is 0.
 FIXED_S = 1e-3
-_STEP = 1e-4
 #: Residuals beyond these factors are no residuals: the exponent stays finite.
 _MOST_LOG = 12.0
+_MOST_TAIL = 3.0
 
 
 class Field(IntEnum):
@@ -86,28 +86,14 @@ class Response:
 
     def parts(self, residual: FloatArray) -> StepParts:
         """Return the parts of the steps under a residual, shape (fields, rows)."""
-        before = self.cells.parts
-        z = np.clip(residual, -_MOST_LOG, _MOST_LOG)
-        compute = self._compute_s(z)
-        communication = before.communication_s * np.exp(z[Field.COMMUNICATION])
-        tail = 1 - (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], 3.0))
-        window = self.cells.window_share * compute * np.exp(z[Field.WINDOW])
-        law = tail * communication + _exceeds((1 - tail) * communication, window)
-        exposed = np.where(_communicate(self.cells), self.anchor * law, 0.0)
+        state, before = self._state(residual), self.cells.parts
         return StepParts(
-            compute_s=compute,
-            exposed_communication_s=np.minimum(exposed, communication),
+            compute_s=state.compute_s,
+            exposed_communication_s=state.exposed_s,
             input_stall_s=before.input_stall_s,
             overhead_s=before.overhead_s,
-            communication_s=communication,
+            communication_s=state.communication_s,
         )
-
-    def _compute_s(self, z: FloatArray) -> FloatArray:
-        device = np.log(self.cells.parts.compute_s) + z[Field.DEVICE]
-        host = np.log(self.cells.host_s) + z[Field.HOST]
-        longer = np.logaddexp(CORNER * device, CORNER * host) / CORNER
-        fixed = FIXED_S * np.exp(z[Field.FIXED])
-        return np.asarray(np.exp(longer + z[Field.SPREAD]) + fixed)
 
     def channels(self, residual: FloatArray) -> FloatArray:
         """Return what is compared with observations, shape (2, rows).
@@ -115,19 +101,89 @@ class Response:
         The logarithm of the step without exposed communication, and the logarithm of the factor
         by which that communication lengthens it.
         """
-        parts = self.parts(residual)
-        alone = parts.compute_s + parts.input_stall_s + parts.overhead_s
-        return np.stack([np.log(alone), np.log1p(parts.exposed_communication_s / alone)])
+        return self._channels(self._state(residual))
 
-    def slopes(self, residual: FloatArray, at: FloatArray | None = None) -> FloatArray:
-        """Return derivatives of the channels by the fields, shape (fields, 2, rows)."""
-        here = self.channels(residual) if at is None else at
-        moved = []
-        for one in Field:
-            beside = residual.copy()
-            beside[one] += _STEP
-            moved.append((self.channels(beside) - here) / _STEP)
-        return np.stack(moved)
+    def linear(self, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the channels and their derivatives by the fields, shape (fields, 2, rows)."""
+        state = self._state(residual)
+        alone = self._alone_s(state)
+        by_field = np.zeros((len(Field), len(self.cells)))
+        worked = state.compute_s - state.fixed_s
+        by_field[Field.DEVICE] = worked * state.device_share
+        by_field[Field.HOST] = worked * (1 - state.device_share)
+        by_field[Field.SPREAD] = worked
+        by_field[Field.FIXED] = state.fixed_s
+        exposed = by_field / state.compute_s * self._by_window(state)
+        exposed[Field.COMMUNICATION] = self._by_communication(state)
+        exposed[Field.TAIL] = self._by_tail(state, residual[Field.TAIL])
+        exposed[Field.WINDOW] = self._by_window(state)
+        growth = state.exposed_s / alone
+        slopes = np.stack(
+            [by_field / alone, (exposed - growth * by_field) / (alone + state.exposed_s)], axis=1
+        )
+        return self._channels(state), slopes
+
+    def _state(self, residual: FloatArray) -> _State:
+        z = np.clip(residual, -_MOST_LOG, _MOST_LOG)
+        device = CORNER * (np.log(self.cells.parts.compute_s) + z[Field.DEVICE])
+        host = CORNER * (np.log(self.cells.host_s) + z[Field.HOST])
+        longer = np.logaddexp(device, host)
+        fixed = FIXED_S * np.exp(z[Field.FIXED])
+        compute = np.exp(longer / CORNER + z[Field.SPREAD]) + fixed
+        communication = self.cells.parts.communication_s * np.exp(z[Field.COMMUNICATION])
+        tail = 1 - (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], _MOST_TAIL))
+        window = self.cells.window_share * compute * np.exp(z[Field.WINDOW])
+        law = tail * communication + _exceeds((1 - tail) * communication, window)
+        several = _communicate(self.cells)
+        return _State(
+            compute_s=compute,
+            fixed_s=fixed,
+            device_share=np.exp(device - longer),
+            communication_s=communication,
+            tail=tail,
+            window_s=window,
+            exposed_s=np.where(several, np.minimum(self.anchor * law, communication), 0.0),
+        )
+
+    def _alone_s(self, state: _State) -> FloatArray:
+        return state.compute_s + self.cells.parts.input_stall_s + self.cells.parts.overhead_s
+
+    def _channels(self, state: _State) -> FloatArray:
+        alone = self._alone_s(state)
+        return np.stack([np.log(alone), np.log1p(state.exposed_s / alone)])
+
+    def _by_communication(self, state: _State) -> FloatArray:
+        """Return the derivative of the exposed part by the logarithm of the communication."""
+        hideable = (1 - state.tail) * state.communication_s
+        by_hideable, _ = _exceeds_slopes(hideable, state.window_s)
+        each = state.tail * state.communication_s + by_hideable * hideable
+        return np.where(_communicate(self.cells), self.anchor * each, 0.0)
+
+    def _by_window(self, state: _State) -> FloatArray:
+        hideable = (1 - state.tail) * state.communication_s
+        _, by_window = _exceeds_slopes(hideable, state.window_s)
+        return np.where(_communicate(self.cells), self.anchor * by_window * state.window_s, 0.0)
+
+    def _by_tail(self, state: _State, residual: FloatArray) -> FloatArray:
+        hideable = (1 - state.tail) * state.communication_s
+        by_hideable, _ = _exceeds_slopes(hideable, state.window_s)
+        # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
+        moved = -(1 - state.tail) * np.log(1 - state.tail) * (residual < _MOST_TAIL)
+        each = (1 - by_hideable) * state.communication_s * moved
+        return np.where(_communicate(self.cells), self.anchor * each, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """Intermediate results of a step under a residual."""
+
+    compute_s: FloatArray
+    fixed_s: FloatArray
+    device_share: FloatArray
+    communication_s: FloatArray
+    tail: FloatArray
+    window_s: FloatArray
+    exposed_s: FloatArray
 
 
 def _communicate(cells: StepCells) -> npt.NDArray[np.bool_]:
@@ -138,3 +194,13 @@ def _exceeds(communication_s: FloatArray, window_s: FloatArray) -> FloatArray:
     over = communication_s - window_s
     soft = 2 * SOFTNESS * communication_s
     return np.asarray(0.5 * (over + np.sqrt(over**2 + soft**2)))
+
+
+def _exceeds_slopes(
+    communication_s: FloatArray, window_s: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the derivatives of :func:`_exceeds` by both of its arguments."""
+    over = communication_s - window_s
+    soft = 4 * SOFTNESS**2 * communication_s
+    root = np.maximum(np.sqrt(over**2 + soft * communication_s), 1e-300)
+    return 0.5 * (1 + (over + soft) / root), -0.5 * (1 + over / root)

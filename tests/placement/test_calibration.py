@@ -27,9 +27,7 @@ def test_three_placements_tell_the_others():
     # Twice as slow a device, four times as long communication: predictions are 2 to 4 times off.
     truth = world.measured(world.cells(), device=np.log(2), communication=np.log(4))
     before = np.abs(truth.cells.parts.step_time_s / truth.step_time_s - 1)
-    seen = world.measured(
-        world.cells(THREE), device=np.log(2), communication=np.log(4), seed=1
-    )
+    seen = world.measured(world.cells(THREE), device=np.log(2), communication=np.log(4), seed=1)
     after = errors(calibrate(seen, world.PRIOR), truth)
     assert before.mean() > 0.4
     assert after.mean() < 0.04
@@ -67,14 +65,14 @@ def test_the_order_of_observations_does_not_matter():
 def test_an_observed_cell_is_answered_near_its_measurement():
     at = world.cells(((8, 2, 4),), (32,))
     odd = world.measured(world.cells(), device=0.2)
-    # This one cell is 8 % off what the others say.
+    # This one cell takes 5 % longer than the others say.
     mine = world.measured(at, device=0.2)
-    mine = replace(mine, step_time_s=mine.step_time_s * 1.08, sync_time_s=mine.sync_time_s * 1.08)
+    mine = replace(mine, step_time_s=mine.step_time_s * 1.05, sync_time_s=mine.sync_time_s * 1.05)
     rest = odd.take((odd.cells.ranks != 8) | (odd.cells.hosts != 2))
     found = errors(calibrate(ObservedSteps.join(rest, mine), world.PRIOR), mine)
     without = errors(calibrate(rest, world.PRIOR), mine)
-    assert without[0] > 0.06
-    assert found[0] < 0.04
+    assert without[0] > 0.035
+    assert found[0] < 0.02
 
 
 def test_repeats_are_answered_near_their_mean():
@@ -82,10 +80,7 @@ def test_repeats_are_answered_near_their_mean():
     usual = world.measured(at).step_time_s
     times = [0.98, 1.02]
     seen = ObservedSteps.join(
-        *(
-            ObservedSteps(cells=at, step_time_s=usual * t, sync_time_s=np.zeros(1))
-            for t in times
-        )
+        *(ObservedSteps(cells=at, step_time_s=usual * t, sync_time_s=np.zeros(1)) for t in times)
     )
     answer = calibrate(seen, world.PRIOR).apply(at).parts.step_time_s[0] / usual[0]
     assert answer == pytest.approx(1.0, abs=0.005)
@@ -105,8 +100,9 @@ def test_cells_near_observed_ones_are_surer():
     seen = world.measured(world.cells(((2, 1, 2),), (32,)))
     calibrated = calibrate(seen, world.PRIOR).apply(world.cells())
     nothing_known = np.sqrt(1 / (1 - calibrated.learned)) * calibrated.log_sd
-    placed = (world.cells().ranks == 2) & (world.cells().hosts == 1)
-    assert calibrated.log_sd[placed].max() < calibrated.log_sd[~placed & (world.cells().hosts > 1)].min()
+    hosts, ranks = world.cells().hosts, world.cells().ranks
+    near = calibrated.log_sd[(ranks == 2) & (hosts == 1)]
+    assert near.max() < calibrated.log_sd[hosts > 1].min()
     assert np.all(calibrated.log_sd <= nothing_known + 1e-12)
     assert np.all((calibrated.learned >= 0) & (calibrated.learned <= 1))
 
@@ -124,9 +120,7 @@ def test_a_longer_step_makes_every_answer_longer():
         ObservedSteps(cells=at, step_time_s=np.array([t]), sync_time_s=np.array([np.nan]))
         for t in (0.08, 0.10)
     ]
-    short, long = (
-        calibrate(s, world.PRIOR).apply(world.cells()).parts.step_time_s for s in seen
-    )
+    short, long = (calibrate(s, world.PRIOR).apply(world.cells()).parts.step_time_s for s in seen)
     assert np.all(long > short)
 
 
