@@ -1,15 +1,16 @@
 r"""Fit the constants of the data-parallel step on steps measured on one and on several devices.
 
-In log space, with priors that say which sizes make sense:
+With priors that say which sizes make sense, and a slowdown for the links of every machine m:
 
 .. math::
 
-   \min \sum_i \rho(\ln \hat T_i - \ln T_i) / \sigma^2 + \sum_k ((x_k - m_k) / s_k)^2
+   \min \sum_i \rho(\hat T_i / T_i - 1) / \sigma^2 + \sum_m \rho(\ln s_m) / \tau^2
+   + \sum_k ((x_k - \mu_k) / w_k)^2
 
 where x are logs (of contention, which is a share, the logit) and
 :math:`\rho(r) = 2 c^2 (\sqrt{1 + (r/c)^2} - 1)` is the square of small errors and the size of
 large ones: some of the measured machines had links that carried a hundredth of their rate, and
-those shall not bend the constants.
+those shall not bend the constants. The slowdowns of machines are not kept.
 """
 
 from __future__ import annotations
@@ -30,6 +31,13 @@ from perfmodel.placement.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.groups import LinkClass
 from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.observed_links import (
+    EXPECTED_EFFECT,
+    EXPECTED_ERROR,
+    SMALL_EFFECT,
+    SMALL_ERROR,
+    dampened,
+)
 from perfmodel.training.placement.data_parallel_rows import (
     DataParallelRow,
     columns,
@@ -47,12 +55,6 @@ SOURCE = "lambdal/deeplearning-benchmark; NVIDIA/DeepLearningExamples"
 
 #: Link classes with a slowdown of their own.
 _LINKS = (LinkClass.NVSWITCH, LinkClass.NVLINK, LinkClass.PCIE, LinkClass.NONE)
-#: Log error from which on the loss is no longer square, and the one that is expected.
-_SMALL_ERROR = 0.01
-_EXPECTED_ERROR = 0.03
-#: The same for the log of a machine's slowdown: most are near to their class, a few are far off.
-_SMALL_EFFECT = 0.1
-_EXPECTED_EFFECT = 0.2
 #: A job needs so many rows for a spread of its own.
 _LEAST_ROWS = 10
 
@@ -141,8 +143,8 @@ def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataPa
         errors = parts.step_time_s / measured - 1
         return np.concatenate(
             (
-                _dampened(errors, _SMALL_ERROR) / _EXPECTED_ERROR,
-                _dampened(links, _SMALL_EFFECT) / _EXPECTED_EFFECT,
+                dampened(errors, SMALL_ERROR) / EXPECTED_ERROR,
+                dampened(links, SMALL_EFFECT) / EXPECTED_EFFECT,
                 (x - middle) / width,
             )
         )
@@ -201,12 +203,6 @@ def _constants(x: FloatArray, jobs: Sequence[str]) -> DataParallelConstants:
         piece_s=piece_s,
         pack_bytes_per_s=pack,
     )
-
-
-def _dampened(errors: FloatArray, small: float) -> FloatArray:
-    """Return residuals whose squares are the loss, of size one at first and of its root beyond."""
-    size = small * np.sqrt(2 * (np.sqrt(1 + (errors / small) ** 2) - 1))
-    return np.asarray(np.sign(errors) * size)
 
 
 def _rounded(value: Any) -> Any:

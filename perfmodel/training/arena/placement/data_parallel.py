@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel import DataParallelCells, data_parallel_parts
 from perfmodel.placement.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.groups import CommGroups
+from perfmodel.placement.observed_links import observed_slowdown
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.placement.data_parallel_rows import (
     DataParallelRow,
@@ -70,6 +71,16 @@ _QUESTIONS = (
 )
 
 
+_ONE_OBSERVED = _Question(
+    source="lambda",
+    name="lambda-one-job-observed",
+    title="The same, after steps of one other job were observed on that machine",
+    target=0.06,
+    note="The other job is the one with most gradients for its computation; it tells how slow the "
+    "links of the machine are. A machine is accelerator, count, link and software.",
+)
+
+
 def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     """Return a line for each set.
 
@@ -89,7 +100,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     _, alone, measured = columns(rows)
     groups = groups_of(rows)
     devices = np.array([row.accelerator for row in rows])
-    predicted = np.zeros(len(rows))
+    predicted, told = np.zeros(len(rows)), np.zeros(len(rows))
     for device in sorted(set(devices.tolist())):
         left_out = devices == device
         known = fit_constants(
@@ -97,16 +108,26 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
             steps=_QUICK_STEPS if fast else _STEPS,
         )
         places = np.flatnonzero(left_out)
-        predicted[places] = predict([rows[i] for i in places], groups.take(places), known)
+        own = [rows[i] for i in places]
+        predicted[places] = predict(own, groups.take(places), known)
+        slower = slowdowns_from_another_job(own, groups.take(places), known)
+        told[places] = predict(own, groups.take(places), known, slower)
     answers = {
         "linear scaling": alone,
         "one efficiency per count and link": _one_efficiency(alone, measured, groups, devices),
     }
-    return [_line(question, rows, measured, predicted, answers) for question in _QUESTIONS]
+    untold = {"nothing observed on the machine": predicted, **answers}
+    return [
+        *(_line(question, rows, measured, predicted, answers) for question in _QUESTIONS),
+        _line(_ONE_OBSERVED, rows, measured, told, untold),
+    ]
 
 
 def predict(
-    rows: Sequence[DataParallelRow], groups: CommGroups, known: DataParallelConstants
+    rows: Sequence[DataParallelRow],
+    groups: CommGroups,
+    known: DataParallelConstants,
+    link_slowdown: npt.ArrayLike = 1.0,
 ) -> FloatArray:
     """Return the step time of rows under some constants, seconds."""
     profiles, alone, _ = columns(rows)
@@ -115,8 +136,59 @@ def predict(
         alone,
         groups,
         straggler=[known.straggler_of(row.model) for row in rows],
+        link_slowdown=link_slowdown,
         constants=known,
     ).step_time_s
+
+
+def slowdowns_from_another_job(
+    rows: Sequence[DataParallelRow], groups: CommGroups, known: DataParallelConstants
+) -> FloatArray:
+    """Return the slowdown of each row's machine, as steps of one other job tell it.
+
+    Parameters
+    ----------
+    rows : sequence of DataParallelRow
+    groups : CommGroups
+        One row each.
+    known : DataParallelConstants
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+        1 where no other job ran on the machine.
+    """
+    machines = np.array([row.machine for row in rows])
+    slower = np.ones(len(rows))
+    for machine in set(machines.tolist()):
+        places = np.flatnonzero(machines == machine).tolist()
+        first, second = _loudest([rows[i] for i in places])
+        for teacher, of_others in ((first, True), (second, False)):
+            taught = [i for i in places if (rows[i].model != first) is of_others]
+            shown = [i for i in places if rows[i].model == teacher]
+            if shown and taught:
+                own = groups.take(np.array(shown))
+                slower[taught] = _observed([rows[i] for i in shown], own, known)
+    return slower
+
+
+def _loudest(rows: Sequence[DataParallelRow]) -> tuple[str, str]:
+    """Return the two jobs with most gradients for their computation, "" where there are fewer."""
+    weight: dict[str, float] = {}
+    for row in rows:
+        share = row.profile.gradient_bytes / row.alone_s
+        weight[row.model] = max(weight.get(row.model, 0.0), share)
+    ordered = sorted((job for job in weight if weight[job] > 0), key=lambda job: -weight[job])
+    return (*ordered, "", "")[0], (*ordered, "", "")[1]
+
+
+def _observed(
+    rows: Sequence[DataParallelRow], groups: CommGroups, known: DataParallelConstants
+) -> float:
+    profiles, alone, measured = columns(rows)
+    spread = [known.straggler_of(row.model) for row in rows]
+    cells = DataParallelCells(profiles, alone, groups)
+    return observed_slowdown(cells, measured, straggler=spread, constants=known)
 
 
 def _one_efficiency(
