@@ -25,7 +25,8 @@ from perfmodel.placement.plan_step import plan_step
 FloatArray = npt.NDArray[np.float64]
 
 #: What measured steps of each stack can tell. Megatron's are of one host, with scores in memory
-#: and gradients reduced at the end; the others are sharded over hosts and split no product.
+#: and gradients reduced at the end; the others are sharded over hosts, split no product, and have
+#: micro-batches so large that latencies do not show.
 OPEN: dict[Stack, tuple[str, ...]] = {
     Stack.MEGATRON: (
         "weight_efficiency", "score_efficiency", "head_efficiency", "product_latency_s",
@@ -34,7 +35,7 @@ OPEN: dict[Stack, tuple[str, ...]] = {
         "shard_factor", "gradient_latency_s", "update_bytes", "overhead_s",
     ),
     Stack.TORCH: (
-        "weight_efficiency", "fused_score_efficiency", "head_efficiency", "product_latency_s",
+        "weight_efficiency", "fused_score_efficiency", "head_efficiency",
         "power", "score_cycles", "activation_passes", "head_passes", "shard_factor",
         "overlap_efficiency", "straggler", "update_bytes", "overhead_s",
     ),
