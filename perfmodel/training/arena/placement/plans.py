@@ -75,7 +75,7 @@ def _shards(data: Path) -> Iterator[Line]:
     start = None if other is None else shared_start(constants_of(other))
     questions = (("size", "each model size", rows.sizes), ("device", "each device", rows.devices))
     for name, words, groups in questions:
-        predicted, ideal = _left_out(rows, groups, start)
+        predicted, ideal = left_out(rows, groups, start)
         yield Line(
             name=f"plans-mpt-{name}",
             title=f"MPT training, sharded over 8 to 512 accelerators, {words} left out",
@@ -89,10 +89,19 @@ def _shards(data: Path) -> Iterator[Line]:
         )
 
 
-def _left_out(
+def left_out(
     rows: PlanRows, groups: npt.NDArray[np.str_], start: PlanConstants | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return answers to every group from the others, and FLOPs over peak at one efficiency."""
+    """Return answers to every group from the others, and FLOPs over peak at one efficiency.
+
+    Parameters
+    ----------
+    rows : PlanRows
+    groups : ndarray of str, shape (rows,)
+        Left out one after the other.
+    start : PlanConstants or None
+        Where fits begin; from steps that are not among the rows.
+    """
     predicted, ideal = np.zeros(len(rows)), np.zeros(len(rows))
     for group in np.unique(groups):
         held = groups == group
