@@ -17,7 +17,7 @@ from perfmodel.placement.plan_cells import PlanCells, PlanChoice
 from perfmodel.placement.plan_constants import PlanConstants
 from perfmodel.placement.plan_memory import plan_memory
 from perfmodel.placement.plan_step import PlanStep, plan_step
-from perfmodel.placement.plan_words import plan_words, why_best, why_slower, why_too_large
+from perfmodel.placement.plan_words import why_best, why_slower, why_too_large
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -245,13 +245,3 @@ def _parts(steps: PlanStep, row: int) -> Mapping[str, float]:
             "step": float(steps.step_time_s[row]),
         }
     )
-
-
-__all__ = [
-    "USABLE_SHARE",
-    "PlanRanking",
-    "RankedPlan",
-    "plan_words",
-    "search_plans",
-    "single_scale",
-]
