@@ -70,7 +70,9 @@ def compose(
             overhead_s=float(parts.overhead_s[0]),
         ),
         memory=memory,
-        basis=basis_of([p.basis for p in predictions], placed.basis),
+        basis=Basis.CALIBRATED
+        if placed.calibrated
+        else basis_of([p.basis for p in predictions], placed.basis),
         out_of_distribution=any(p.out_of_distribution for p in predictions),
         nearest=tuple(slowest.nearest),
         model_version=slowest.model_version,
@@ -131,7 +133,7 @@ def tightest_memory(prepared: PreparedJob, placement: ResolvedPlacement) -> Memo
         memory_estimate(profile, kind.held, job=job, plan=plan, accelerator_count=placement.count)
         for kind in placement.kinds
     ]
-    return min(estimates, key=lambda memory: memory.capacity_bytes - memory.peak_bytes)
+    return min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
 
 
 def _warnings(
@@ -142,7 +144,7 @@ def _warnings(
     memory: MemoryEstimate,
 ) -> tuple[str, ...]:
     said = [text for prediction in predictions for text in prediction.warnings]
-    room = () if memory.fits else (NO_ROOM_WARNING,)
+    room = () if memory.fits is not False else (NO_ROOM_WARNING,)
     # Each text once, in the order of first mention.
     return tuple(
         dict.fromkeys((*said, *placement.warnings, *placed.warnings, *prepared.warnings, *room))

@@ -10,11 +10,14 @@ from typing import Any, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.answer import compose
+from perfmodel.estimator.curve import Curve, CurveQuestion, draw_curve
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.matrix import MatrixEstimate, fill_matrix
 from perfmodel.estimator.model import StepModel, StepPrediction
+from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.placed import PlacedStep, place
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement, resolve_placement
 from perfmodel.estimator.slowdowns import load_alone
@@ -26,6 +29,7 @@ from perfmodel.placement.colocation import load_of_type
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.job_load import JobLoad
 from perfmodel.placement.long_form import is_job
+from perfmodel.placement.observation import Observation
 from perfmodel.placement.topology import Placement
 
 #: Step time of a neighbour known by its type alone; of its step only the share counts that it
@@ -125,13 +129,17 @@ class Estimator:
         """Which model answers."""
         return self.model.version
 
-    def estimate(self, job: Job, placement: Placement) -> Estimate:
+    def estimate(
+        self, job: Job, placement: Placement, observations: Sequence[Observation] = ()
+    ) -> Estimate:
         """Answer one question.
 
         Parameters
         ----------
         job : Job
         placement : Placement
+        observations : sequence of Observation
+            Measured steps of the job, on any placement; they count for this answer alone.
 
         Returns
         -------
@@ -141,10 +149,39 @@ class Estimator:
         ------
         InvalidInputError
             An unknown model, graph or accelerator, a model that cannot be captured, a placement
-            that has no model yet.
+            that no model covers, an observation that cannot be true.
         """
         resolved = self.resolve(placement)
-        return self.answer(self.prepare(job), resolved)
+        if job.job_type is not None:
+            return opaque_estimates(job, [resolved], observations, self.accelerators)[0]
+        prepared = self.prepare(job)
+        return self.answer(prepared, resolved, self.observed(prepared, observations))
+
+    def observed(
+        self, prepared: PreparedJob, observations: Sequence[Observation]
+    ) -> ObservedJob | None:
+        """Return what observed steps of a job say about it; None where there are none."""
+        return ObservedJob.of(self, prepared, observations) if observations else None
+
+    def curve(
+        self, job: Job, question: CurveQuestion, observations: Sequence[Observation] = ()
+    ) -> Curve:
+        """Return the throughput of a job over the number of accelerators.
+
+        Parameters
+        ----------
+        job : Job
+        question : CurveQuestion
+        observations : sequence of Observation
+            As for :meth:`estimate`.
+
+        Raises
+        ------
+        InvalidInputError
+            As :meth:`estimate`.
+        """
+        prepared = self.prepare(job)
+        return draw_curve(self, prepared, question, self.observed(prepared, observations))
 
     def matrix(
         self,
@@ -167,6 +204,12 @@ class Estimator:
 
     def prepare(self, job: Job) -> PreparedJob:
         """Return a job with its captured step; takes seconds where the job is new."""
+        if job.job_type is not None:
+            raise InvalidInputError(
+                f"The job type {job.job_type!r} has no graph; only its throughput is answered, "
+                "from observations of it.",
+                pointer="/job/job_type",
+            )
         key = job_key(job)
         known = self._jobs.get(key)
         if known is None:
@@ -200,11 +243,15 @@ class Estimator:
             self._placements.put(placement, known)
         return known
 
-    def answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Estimate:
+    def answer(
+        self,
+        prepared: PreparedJob,
+        placement: ResolvedPlacement,
+        observed: ObservedJob | None = None,
+    ) -> Estimate:
         """Answer one question about a prepared job."""
-        return self._compose(
-            prepared, placement, self.predictions([(prepared, a) for a in placement.accelerators])
-        )
+        predictions = self.predictions([(prepared, a) for a in placement.accelerators])
+        return self._compose(prepared, placement, predictions, observed)
 
     def known_answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Estimate | None:
         """Answer from what is in memory, or return None; never runs the model."""
@@ -230,8 +277,13 @@ class Estimator:
         prepared: PreparedJob,
         placement: ResolvedPlacement,
         predictions: Sequence[StepPrediction],
+        observed: ObservedJob | None = None,
     ) -> Estimate:
+        if observed is not None and observed.is_alone:
+            predictions = observed.single(prepared, placement.kinds, predictions)
         placed = self.placed(prepared, placement, predictions)
+        if observed is not None and not observed.is_alone:
+            placed = observed.correct(prepared, placement, placed)
         return compose(prepared, placement, predictions, placed)
 
     def _neighbours(self, placement: ResolvedPlacement) -> list[list[JobLoad]]:

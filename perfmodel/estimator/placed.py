@@ -43,6 +43,8 @@ class PlacedStep:
     basis : Basis or None
         The best that the answer can rest on; None where the time of one accelerator decides.
     warnings : tuple of str
+    calibrated : bool
+        Observed steps of the job were taken into account; the half width is that of the whole.
     """
 
     parts: StepParts
@@ -50,6 +52,7 @@ class PlacedStep:
     half_width: float = 0.0
     basis: Basis | None = None
     warnings: tuple[str, ...] = ()
+    calibrated: bool = False
 
 
 def place(

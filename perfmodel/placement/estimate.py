@@ -45,12 +45,13 @@ class Breakdown:
 class MemoryEstimate:
     """Memory of one accelerator.
 
-    ``oom_probability`` is None while the model behind it states no uncertainty.
+    ``peak_bytes`` and ``fits`` are None for a job of which no graph is known, and
+    ``oom_probability`` while the model behind it states no uncertainty.
     """
 
-    peak_bytes: float
+    peak_bytes: float | None
     capacity_bytes: float
-    fits: bool
+    fits: bool | None
     oom_probability: float | None = None
 
 

@@ -44,8 +44,8 @@ class HandGraphs:
             raise UnknownModelError(job.model or "", known=KNOWN, pointer="/job/model")
         self.asked.append(job.model)
         if job.model == "zoo/two" and job.mode is Mode.TRAINING:
-            # 16 layers of 2,048 x 2,048: 4 bytes for each of 67 million gradients.
-            return CapturedStep(graph=mlp(job.batch_size, [2048] * 17, "relu", training=True))
+            # 64 layers of 512 x 512: 4 bytes for each of 17 million gradients.
+            return CapturedStep(graph=mlp(job.batch_size, [512] * 65, "relu", training=True))
         return CapturedStep(graph=product_graph(job.batch_size), tokens_per_sample=10)
 
 

@@ -14,7 +14,7 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.parse import parse_placement
 from perfmodel.types import Basis, Mode
 
-#: 1 us a sample: 2,000 samples take 2 ms, and 268 MB of gradients several ms over PCIe.
+#: 1 us a sample: 2,000 samples take 2 ms, and 67 MB of gradients several ms over PCIe.
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
 
 

@@ -1,0 +1,132 @@
+"""Observed steps of a job move its answers at once, and only its own."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.curve import CurveQuestion
+from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.observation import Observation
+from perfmodel.placement.parse import parse_placement
+from perfmodel.types import Basis, Mode
+
+JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
+
+
+def _seen(placement: str, step_time_s: float, **more: Any) -> Observation:
+    facts = {"batch_size": JOB.batch_size, "step_time_s": step_time_s, **more}
+    return Observation(placement=parse_placement(placement), **facts)
+
+
+def _ask(estimator: Estimator, placement: str, *seen: Observation) -> Estimate:
+    return estimator.estimate(JOB, parse_placement(placement), seen)
+
+
+def test_an_observed_cell_is_answered_close_to_its_measurement(estimator: Estimator) -> None:
+    # 2 ms are predicted; it took 3.
+    before, after = _ask(estimator, "A10"), _ask(estimator, "A10", _seen("A10", 3e-3))
+    assert before.step_time_s == pytest.approx(2e-3)
+    assert after.step_time_s == pytest.approx(3e-3, rel=0.1)
+    assert after.basis is Basis.CALIBRATED
+    width = [a.throughput.high / a.throughput.low for a in (before, after)]
+    assert width[1] < width[0]
+
+
+def test_other_placements_of_the_job_follow(estimator: Estimator) -> None:
+    before, after = _ask(estimator, "4xA10"), _ask(estimator, "4xA10", _seen("A10", 3e-3))
+    # It computes 1 ms longer, on any number of them; nothing was seen of its links.
+    assert after.breakdown.compute_s - before.breakdown.compute_s == pytest.approx(1e-3, rel=0.1)
+    assert after.sync_time_s == pytest.approx(before.sync_time_s)
+
+
+def test_steps_on_several_tell_communication(estimator: Estimator) -> None:
+    plain = _ask(estimator, "2xA10")
+    seen = (_seen("A10", 2e-3), _seen("2xA10", plain.step_time_s / 2))
+    assert _ask(estimator, "2xA10", *seen).step_time_s == pytest.approx(
+        plain.step_time_s / 2, rel=0.1
+    )
+    four = [_ask(estimator, "4xA10", *some) for some in ((), seen)]
+    assert four[1].sync_time_s < 0.8 * four[0].sync_time_s
+    assert four[1].breakdown.compute_s == pytest.approx(2e-3, rel=0.2)
+
+
+def test_observations_never_widen_the_interval(estimator: Estimator) -> None:
+    seen = (_seen("A10", 3e-3), _seen("2xA10", 3e-2))
+    for placement in ("A10", "2xA10", "8xA10", "2x(4xA10)@eth-25g", "8xA100-SXM4-80GB"):
+        widths = [
+            answer.throughput.high / answer.throughput.low
+            for answer in (_ask(estimator, placement), _ask(estimator, placement, *seen))
+        ]
+        assert widths[1] <= widths[0] * (1 + 1e-9)
+
+
+def test_answers_without_observations_stay_as_they_are(estimator: Estimator) -> None:
+    before = _ask(estimator, "4xA10")
+    _ask(estimator, "4xA10", _seen("A10", 3e-3))
+    assert _ask(estimator, "4xA10") == before
+
+
+def test_the_order_of_observations_does_not_matter(estimator: Estimator) -> None:
+    seen = [
+        _seen("A10", 3e-3),
+        _seen("2xA10", 1.4e-2),
+        _seen("8xA10", 2.4e-2),
+        _seen("A10", 2.8e-3),
+    ]
+    first = _ask(estimator, "4xA10", *seen)
+    random.Random(0).shuffle(seen)
+    assert _ask(estimator, "4xA10", *seen).step_time_s == pytest.approx(first.step_time_s)
+
+
+def test_a_curve_moves_with_them(estimator: Estimator) -> None:
+    question = CurveQuestion(accelerator="A10", counts=(1, 2, 4, 8))
+    plain = estimator.curve(JOB, question)
+    moved = estimator.curve(JOB, question, (_seen("A10", 3e-3),))
+    assert moved.step_time_s[0] == pytest.approx(3e-3, rel=0.1)
+    assert (moved.step_time_s > plain.step_time_s).all()
+    single = _ask(estimator, "4xA10", _seen("A10", 3e-3))
+    assert moved.step_time_s[2] == pytest.approx(single.step_time_s)
+
+
+def test_a_step_beyond_the_peak_is_a_mistake(estimator: Estimator) -> None:
+    with pytest.raises(InvalidInputError, match="Is it in seconds") as refused:
+        _ask(estimator, "A10", _seen("A10", 1e-9))
+    assert refused.value.pointer == "/observations/0/step_time_s"
+
+
+def test_a_bad_placement_of_an_observation_is_pointed_at(estimator: Estimator) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        _ask(estimator, "A10", _seen("A10", 3e-3), _seen("B10000", 3e-3))
+    assert str(refused.value.pointer).startswith("/observations/1/placement")
+
+
+def test_an_opaque_job_is_answered_from_its_cells(estimator: Estimator) -> None:
+    job = Job(job_type="mystery", mode=Mode.TRAINING, batch_size=32)
+    seen = tuple(
+        Observation(placement=parse_placement(p), batch_size=32, step_time_s=t)
+        for p, t in (("V100-SXM2-16GB", 0.2), ("2xV100-SXM2-16GB", 0.22))
+    )
+    own = estimator.estimate(job, parse_placement("V100-SXM2-16GB"), seen)
+    assert own.step_time_s == pytest.approx(0.2, rel=0.1)
+    four = estimator.estimate(job, parse_placement("4xV100-SXM2-16GB"), seen)
+    assert 0.18 < four.step_time_s < 0.4
+    assert four.throughput.samples_per_second == pytest.approx(4 * 32 / four.step_time_s)
+    assert four.memory.fits is None
+    assert four.memory.peak_bytes is None
+
+
+def test_an_unknown_job_type_says_so(estimator: Estimator) -> None:
+    job = Job(job_type="never heard of", mode=Mode.TRAINING, batch_size=32)
+    answer = estimator.estimate(job, parse_placement("T4"))
+    assert answer.basis is Basis.DEFAULT
+    assert answer.out_of_distribution
+    assert any("ever measured" in text for text in answer.warnings)
+    assert answer.throughput.high > 50 * answer.throughput.low
+    with pytest.raises(InvalidInputError, match="no graph"):
+        estimator.prepare(job)
