@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from made_up_plans import cells, choice, shape
 
 from perfmodel.errors import TrainingError
 from perfmodel.placement.plan_cells import PlanCells
@@ -12,7 +13,6 @@ from perfmodel.placement.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plan_efficiency import FloatArray, PlanPredictor
 from perfmodel.placement.plan_fit import fit_constants
 from perfmodel.placement.plan_step import plan_step
-from tests.made_up_plans import cells, choice, shape
 
 TRUE = PlanConstants(
     weight_efficiency=0.6, layer_launch_s=2e-3, update_bytes=20.0, gradient_overlap=0.0

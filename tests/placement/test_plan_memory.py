@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made_up_plans import cells, choice, shape
 
 from perfmodel.placement.plan_cells import Checkpointing
 from perfmodel.placement.plan_memory import PlanMemory, plan_memory, plan_memory_bytes
 from perfmodel.placement.topology import Schedule
 from perfmodel.types import Precision
-from tests.made_up_plans import cells, choice, shape
 
 
 def _memory(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up_plans import cells, choice, shape
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.layer_time import device_times, layer_times
@@ -13,7 +14,6 @@ from perfmodel.placement.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plan_exchanges import exchanges
 from perfmodel.placement.plan_step import plan_step
 from perfmodel.placement.topology import Schedule
-from tests.made_up_plans import cells, choice, shape
 
 #: Products at half of the peak, and nothing else takes time.
 FREE = PlanConstants(

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from made_up_plans import shape
 
 from perfmodel.errors import InvalidInputError
-from tests.made_up_plans import shape
 
 
 def test_parameters_are_those_of_gpt() -> None:
