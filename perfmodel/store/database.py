@@ -1,67 +1,19 @@
 """Graphs and captures in a SQL database, through SQLAlchemy.
 
-SQLite runs in WAL mode, so that reads go on while something is written. Graphs are immutable:
-written once under their content hash, never changed.
+Graphs are immutable: written once under their content hash, never changed.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from sqlalchemy import (
-    Column,
-    Engine,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    create_engine,
-    event,
-    insert,
-    select,
-)
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import Table, insert, select
 
 from perfmodel.errors import StoreError
-
-METADATA = MetaData()
-
-#: One graph as canonical JSON, deflated.
-GRAPHS = Table(
-    "graphs",
-    METADATA,
-    Column("hash", String(64), primary_key=True),
-    Column("canonical", LargeBinary, nullable=False),
-    Column("created_at", String(32), nullable=False),
-)
-
-#: What a client registered: how the graph was captured.
-REGISTRATIONS = Table(
-    "registrations",
-    METADATA,
-    Column("hash", String(64), primary_key=True),
-    Column("mode", String(16), nullable=False),
-    Column("batch_size", Integer, nullable=False),
-    Column("tokens_per_sample", Integer),
-    Column("created_at", String(32), nullable=False),
-)
-
-#: Jobs that were captured here, under a key that holds the versions of what captured them.
-CAPTURES = Table(
-    "captures",
-    METADATA,
-    Column("key", String(64), primary_key=True),
-    Column("hash", String(64), nullable=False),
-    Column("tokens_per_sample", Integer),
-    Column("created_at", String(32), nullable=False),
-)
+from perfmodel.store.connections import Connections, ExistsError, now
+from perfmodel.store.migrate import migrate
+from perfmodel.store.tables import CAPTURES, GRAPHS, REGISTRATIONS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +40,8 @@ class Database:
     Parameters
     ----------
     url : str
-        ``"sqlite:///perfmodel.db"``, ``"sqlite://"`` (in memory), or any other that SQLAlchemy
-        takes.
+        As :class:`~perfmodel.store.connections.Connections` takes it; the schema is brought to
+        the newest.
 
     Raises
     ------
@@ -99,9 +51,8 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        with _translated(url):
-            self._engine = _engine(url)
-            _create_tables(self._engine)
+        self.connections = Connections(url)
+        migrate(self.connections)
 
     def put_graph(self, graph_hash: str, canonical: bytes) -> bool:
         """Keep a graph.
@@ -112,12 +63,12 @@ class Database:
             False where it was there before.
         """
         return self._insert(
-            GRAPHS, hash=graph_hash, canonical=zlib.compress(canonical, 6), created_at=_now()
+            GRAPHS, hash=graph_hash, canonical=zlib.compress(canonical, 6), created_at=now()
         )
 
     def graph(self, graph_hash: str) -> bytes | None:
         """Return the canonical JSON of a graph, or None."""
-        with _translated(self.url), self._engine.connect() as connection:
+        with self.connections.reading() as connection:
             found = connection.execute(
                 select(GRAPHS.c.canonical).where(GRAPHS.c.hash == graph_hash)
             ).scalar_one_or_none()
@@ -140,12 +91,12 @@ class Database:
             mode=registration.mode,
             batch_size=registration.batch_size,
             tokens_per_sample=registration.tokens_per_sample,
-            created_at=_now(),
+            created_at=now(),
         )
 
     def registration(self, graph_hash: str) -> Registration | None:
         """Return how a registered graph was captured, or None."""
-        with _translated(self.url), self._engine.connect() as connection:
+        with self.connections.reading() as connection:
             row = connection.execute(
                 select(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
             ).one_or_none()
@@ -161,7 +112,7 @@ class Database:
     def registered(self, *, limit: int = 1_000) -> list[str]:
         """Return the hashes of registered graphs, newest first."""
         query = select(REGISTRATIONS.c.hash).order_by(REGISTRATIONS.c.created_at.desc())
-        with _translated(self.url), self._engine.connect() as connection:
+        with self.connections.reading() as connection:
             return list(connection.execute(query.limit(limit)).scalars())
 
     def put_capture(self, key: str, graph_hash: str, tokens_per_sample: int | None) -> bool:
@@ -171,73 +122,24 @@ class Database:
             key=key,
             hash=graph_hash,
             tokens_per_sample=tokens_per_sample,
-            created_at=_now(),
+            created_at=now(),
         )
 
     def capture(self, key: str) -> tuple[str, int | None] | None:
         """Return graph hash and tokens per sample of a captured job, or None."""
         query = select(CAPTURES.c.hash, CAPTURES.c.tokens_per_sample).where(CAPTURES.c.key == key)
-        with _translated(self.url), self._engine.connect() as connection:
+        with self.connections.reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else (row.hash, row.tokens_per_sample)
 
     def close(self) -> None:
         """Give back every connection."""
-        self._engine.dispose()
+        self.connections.close()
 
     def _insert(self, table: Table, **values: object) -> bool:
         try:
-            with _translated(self.url), self._engine.begin() as connection:
+            with self.connections.writing() as connection:
                 connection.execute(insert(table).values(**values))
-        except _ExistsError:
+        except ExistsError:
             return False
         return True
-
-
-class _ExistsError(Exception):
-    """A row of that key is there already."""
-
-
-@contextmanager
-def _translated(url: str) -> Iterator[None]:
-    try:
-        yield
-    except IntegrityError as error:
-        raise _ExistsError from error
-    except (SQLAlchemyError, OSError, ImportError) as error:
-        shown = make_url(url).render_as_string(hide_password=True) if "://" in url else url
-        raise StoreError(
-            f"The database {shown} cannot be used: {error}. Check the URL, the permissions and "
-            "the free space."
-        ) from error
-
-
-def _create_tables(engine: Engine) -> None:
-    try:
-        METADATA.create_all(engine)
-    except OperationalError:
-        # Another worker may have created them between the look and the leap; look again.
-        METADATA.create_all(engine)
-
-
-def _engine(url: str) -> Engine:
-    if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
-    if make_url(url).database in (None, "", ":memory:"):
-        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
-    else:
-        engine = create_engine(url, connect_args={"timeout": 10})
-        event.listen(engine, "connect", _use_wal)
-    return engine
-
-
-def _use_wal(connection: object, record: object) -> None:
-    cursor = connection.cursor()  # type: ignore[attr-defined]
-    cursor.execute("PRAGMA journal_mode=WAL")
-    # In WAL mode NORMAL loses no committed row when the process dies, only when the power does.
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,120 @@
+"""Every table of the database, as the newest migration leaves it."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+METADATA = MetaData()
+
+#: SQLite numbers rows by itself only where the key is a plain INTEGER.
+RowNumber = BigInteger().with_variant(Integer(), "sqlite")
+
+#: One graph as canonical JSON, deflated.
+GRAPHS = Table(
+    "graphs",
+    METADATA,
+    Column("hash", String(64), primary_key=True),
+    Column("canonical", LargeBinary, nullable=False),
+    Column("created_at", String(32), nullable=False),
+)
+
+#: What a client registered: how the graph was captured.
+REGISTRATIONS = Table(
+    "registrations",
+    METADATA,
+    Column("hash", String(64), primary_key=True),
+    Column("mode", String(16), nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("tokens_per_sample", Integer),
+    Column("created_at", String(32), nullable=False),
+)
+
+#: Jobs that were captured here, under a key that holds the versions of what captured them.
+CAPTURES = Table(
+    "captures",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("hash", String(64), nullable=False),
+    Column("tokens_per_sample", Integer),
+    Column("created_at", String(32), nullable=False),
+)
+
+#: Registered jobs as JSON, under the hash of their content. Jobs of one family are the same but
+#: for their batch, and share what was observed of them.
+JOBS = Table(
+    "jobs",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("ref", String(64), nullable=False, unique=True),
+    Column("family", String(64), nullable=False, index=True),
+    Column("content", Text, nullable=False),
+    Column("created_at", String(32), nullable=False),
+)
+
+#: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
+#: one is quarantined.
+OBSERVATIONS = Table(
+    "observations",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("family", String(64), nullable=False),
+    Column("key", String(200), nullable=False),
+    Column("content_hash", String(64), nullable=False),
+    Column("job_ref", String(64), nullable=False, index=True),
+    Column("placement", Text, nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("accumulation_steps", Integer, nullable=False),
+    Column("step_time_s", Double, nullable=False),
+    Column("sync_time_s", Double),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text),
+    Column("revision", BigInteger, nullable=False, index=True),
+    Column("received_at", String(32), nullable=False),
+    UniqueConstraint("family", "key", name="uq_observations_family_key"),
+    Index("ix_observations_family_state_id", "family", "state", "id"),
+)
+
+#: What an hour of one accelerator costs, as the operator of the service says.
+PRICES = Table(
+    "prices",
+    METADATA,
+    Column("accelerator", String(200), primary_key=True),
+    Column("per_hour", Double, nullable=False),
+    Column("currency", String(8), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+)
+
+#: Work that outlasts its request.
+OPERATIONS = Table(
+    "operations",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("kind", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("progress", Double, nullable=False),
+    Column("result", Text),
+    Column("problem", Text),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+)
+
+#: How often something was changed; who keeps a copy of it in memory looks here whether it is old.
+REVISIONS = Table(
+    "revisions",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
