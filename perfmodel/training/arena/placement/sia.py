@@ -29,7 +29,7 @@ Groups = Mapping[Group, Measured]
 _DRAWS = 4
 _STEPS = 12
 #: Steps taken of each other job on the cluster, and of the job on each other cluster.
-_COMPANION_ROWS = 12
+_COMPANION_ROWS = 24
 _OF_90_PERCENT = 1.645
 
 
