@@ -1,8 +1,8 @@
 """Sia's steps as observed cells: each measured step beside what is predicted without it.
 
-On all of these clusters two accelerators of one host synchronise no faster than two of different
-hosts, NVLink or not: each replica ran in a container of its own and reached the others through the
-network stack. So no link inside a host is counted on.
+Accelerators of one host synchronise slowly on these clusters, NVLink or not: with V100 and A100 no
+faster than across hosts, elsewhere at some 1 to 2 GB/s. They look like containers that reach each
+other through the host. So no link inside a host is counted on.
 """
 
 from __future__ import annotations
