@@ -214,7 +214,7 @@ def _points(
         alone = np.full(len(counts), time_s)
         parts = replica_parts(
             [alone], groups, prepared.step.buckets, mode=job.mode, zero_stage=asked.zero_stage,
-            accumulation_steps=job.accumulation_steps,
+            accumulation_steps=job.accumulation_steps, straggler=prepared.straggler,
         )  # fmt: skip
         step_time_s = parts.step_time_s
         rates.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from perfmodel.estimator.model import StepModel, StepPrediction
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.placed import PlacedStep, place
+from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements, search
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement, resolve_placement
 from perfmodel.estimator.slowdowns import load_alone
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
@@ -30,6 +31,7 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.job_load import JobLoad
 from perfmodel.placement.long_form import is_job
 from perfmodel.placement.observation import Observation
+from perfmodel.placement.plan_search import PlanRanking
 from perfmodel.placement.topology import Placement
 
 #: Step time of a neighbour known by its type alone; of its step only the share counts that it
@@ -202,6 +204,53 @@ class Estimator:
         """
         return fill_matrix(self, jobs, placements)
 
+    def rank(
+        self,
+        job: Job,
+        placements: Sequence[Placement | PerfModelError],
+        question: RankQuestion,
+        observations: Sequence[Observation] = (),
+    ) -> Ranking:
+        """Rank placements of a job, best first.
+
+        Parameters
+        ----------
+        job : Job
+        placements : sequence
+            An error in place of a placement is carried into the answer.
+        question : RankQuestion
+        observations : sequence of Observation
+            As for :meth:`estimate`.
+        """
+        prepared = self.prepare(job)
+        resolved = [_attempt(self.resolve, placement) for placement in placements]
+        observed = self.observed(prepared, observations)
+        return rank_placements(self, prepared, resolved, question, observed)
+
+    def search(
+        self, job: Job, placement: Placement, *, global_batch: int | None = None, most: int = 10
+    ) -> PlanRanking:
+        """Search the parallel plans of a job on all accelerators of a placement.
+
+        Parameters
+        ----------
+        job : Job
+        placement : Placement
+        global_batch : int or None
+            Samples of a step; None means the job's own batch on every accelerator.
+        most : int
+            Plans returned.
+
+        Raises
+        ------
+        InvalidInputError
+            The job trains no transformer whose dimensions are known, or no plan uses all
+            accelerators with this batch.
+        """
+        return search(
+            self, self.prepare(job), self.resolve(placement), global_batch=global_batch, most=most
+        )
+
     def prepare(self, job: Job) -> PreparedJob:
         """Return a job with its captured step; takes seconds where the job is new."""
         if job.job_type is not None:
@@ -326,6 +375,17 @@ class Estimator:
                 found[key] = prediction
                 self._predictions.put(key, prediction)
         return [found[key] for key in keys]
+
+
+def _attempt(
+    resolve: Callable[[Placement], ResolvedPlacement], placement: Placement | PerfModelError
+) -> ResolvedPlacement | PerfModelError:
+    if isinstance(placement, PerfModelError):
+        return placement
+    try:
+        return resolve(placement)
+    except PerfModelError as error:
+        return error
 
 
 def _check(prediction: StepPrediction) -> None:

@@ -116,12 +116,13 @@ class MatrixColumns:
         samples = np.array([[float(j.samples)] for j in block.jobs])
         groups = join_groups([placement.world for placement in block.placements])
         buckets = gradient_buckets([j.step.profile for j in block.jobs])
+        stragglers = np.array([[j.straggler] for j in block.jobs])
         rates: dict[str, FloatArray] = {}
         for level in ("time_s", "low_s", "high_s"):
             times = [self._of(block, k, level) for k in kinds]
             parts = replica_parts(
                 times, groups, buckets, mode=job.mode, zero_stage=block.zero_stage,
-                accumulation_steps=job.accumulation_steps,
+                accumulation_steps=job.accumulation_steps, straggler=stragglers,
             )  # fmt: skip
             rates[level] = throughput(
                 times, counts, parts.step_time_s, mode=job.mode, samples=samples

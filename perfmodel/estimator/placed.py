@@ -15,11 +15,13 @@ from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.slowdowns import Slowdown, load_alone, slowdown_on
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.job_load import JobLoad
 from perfmodel.placement.plan_answer import TransformerTraining, job_choice, plan_answer
 from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.topology import BatchSplit
 from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]
@@ -112,16 +114,22 @@ def _replicated(
     prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
 ) -> PlacedStep:
     job, several = prepared.job, placement.count > 1
+    dealt = _dealt(prepared, placement, times)
     parts = replica_parts(
-        times,
+        times if dealt is None else [dealt],
         placement.world,
         prepared.step.buckets,
         mode=job.mode,
         zero_stage=placement.fabric.plan.zero_stage,
         accumulation_steps=job.accumulation_steps,
+        straggler=prepared.straggler,
     )
     rate = throughput(
-        times, placement.counts, parts.step_time_s, mode=job.mode, samples=prepared.samples
+        times if dealt is None else [dealt] * len(times),
+        placement.counts,
+        parts.step_time_s,
+        mode=job.mode,
+        samples=prepared.samples,
     )
     communicates = several and job.mode is Mode.TRAINING
     return PlacedStep(
@@ -130,6 +138,27 @@ def _replicated(
         half_width=float(half_width(parts, communicates)[0]),
         basis=scaling_basis(placement) if several else None,
     )
+
+
+def _dealt(
+    prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
+) -> FloatArray | None:
+    """Return the step when unequal replicas get what lets all finish together; None if equal.
+
+    The optimizer works on every replica alike; all the rest is taken as growing with the batch.
+    """
+    plan = placement.fabric.plan
+    if plan.batch_split is not BatchSplit.PROPORTIONAL or len(times) < 2:
+        return None
+    if prepared.job.mode is not Mode.TRAINING:
+        return None
+    fixed = prepared.step.profile.optimizer_share
+    found = []
+    for level in range(len(times[0])):
+        each = np.repeat([time[level] for time in times], placement.counts)
+        steps = AffineSteps.with_overhead(prepared.samples, each, fixed * each)
+        found.append(proportional_split(prepared.samples * placement.count, steps).step_time_s)
+    return np.array(found)
 
 
 def scaling_basis(placement: ResolvedPlacement) -> Basis:

@@ -28,6 +28,7 @@ def replica_parts(
     mode: Mode,
     zero_stage: int = 0,
     accumulation_steps: int = 1,
+    straggler: npt.ArrayLike | None = None,
 ) -> StepParts:
     """Return the parts of the steps of equal batches on accelerators of some kinds.
 
@@ -41,6 +42,8 @@ def replica_parts(
         One job, or one for each row of the times.
     mode : Mode
     zero_stage, accumulation_steps : int
+    straggler : array_like or None
+        Relative spread of the ranks' times, which broadcasts against the times.
 
     Returns
     -------
@@ -63,6 +66,7 @@ def replica_parts(
         groups,
         zero_stage=zero_stage,
         accumulation_steps=accumulation_steps,
+        straggler=straggler,
     )
 
 

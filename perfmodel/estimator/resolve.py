@@ -12,7 +12,7 @@ from perfmodel.placement.fabric import Fabric
 from perfmodel.placement.groups import CommGroups
 from perfmodel.placement.mig import AcceleratorPart, part_accelerator, share_part, split_name
 from perfmodel.placement.rank_groups import Dimension
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.topology import BatchSplit, Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +97,9 @@ class ResolvedPlacement:
             or placement.power_limit_w is not None
             or placement.cpu_cores is not None
             or placement.storage_bytes_per_s is not None
+            or placement.storage_locality is not None
             or any(kind.part is not None for kind in self.kinds)
+            or (len(self.kinds) > 1 and self.fabric.plan.batch_split is not BatchSplit.EQUAL)
         )
 
     @cached_property

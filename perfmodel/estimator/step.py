@@ -15,6 +15,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
+from perfmodel.placement.data_parallel_constants import fitted_constants
 from perfmodel.placement.gradient_buckets import GradientBuckets, gradient_buckets
 from perfmodel.placement.memory_profile import MemoryProfile, memory_profile
 from perfmodel.placement.profile_graph import step_profile
@@ -107,6 +108,11 @@ class PreparedJob:
     def samples(self) -> int:
         """Samples of one replica in one step, all micro-batches."""
         return self.job.batch_size * self.job.accumulation_steps
+
+    @property
+    def straggler(self) -> float:
+        """Relative spread of the times of equal replicas."""
+        return fitted_constants().straggler_of(self.job.model)
 
     def on(self, accelerator: AcceleratorSpec) -> Workload:
         """Return the step on an accelerator."""

@@ -1,0 +1,103 @@
+"""Placements by what a user wants most of, and plans by their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfmodel.errors import InvalidInputError, UnknownAcceleratorError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.ranking import Criterion, Ranking, RankQuestion
+from perfmodel.graph.job import Job
+from perfmodel.placement.parse import parse_placement
+from perfmodel.types import Mode
+
+ADAPTATION = {
+    "gradient_noise_scale": 4000.0, "initial_batch_size": 500, "batch_size_bounds": (500, 64_000),
+}  # fmt: skip
+JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000, adaptation=ADAPTATION)
+WRITTEN = ("A10", "4xA10", "H100-SXM5-80GB", "8xH100-SXM5-80GB")
+
+
+def _rank(estimator: Estimator, *written: str, job: Job = JOB, **question: Any) -> Ranking:
+    placements = [parse_placement(form) for form in written or WRITTEN]
+    return estimator.rank(job, placements, RankQuestion(**question))
+
+
+def test_the_fastest_comes_first(estimator: Estimator) -> None:
+    found = _rank(estimator)
+    rates = [one.estimate.throughput.samples_per_second for one in found.best]
+    assert rates == sorted(rates, reverse=True)
+    assert len(found.best) == len(WRITTEN)
+    assert found.best[0].score == rates[0]
+    assert len(_rank(estimator, most=2).best) == 2
+
+
+def test_money_prefers_the_cheap(estimator: Estimator) -> None:
+    # An H100 is twice as fast and costs ten times as much.
+    prices = {"A10": 1.0, "H100-SXM5-80GB": 10.0}
+    found = _rank(estimator, "A10", "H100-SXM5-80GB", by=Criterion.COST, prices=prices)
+    assert [one.position for one in found.best] == [0, 1]
+    # 1e6 samples/s for 1/3600 a second.
+    assert found.best[0].samples_per_money == pytest.approx(3.6e9)
+    missing = _rank(estimator, "A10", by=Criterion.COST)
+    assert isinstance(missing.errors[0], InvalidInputError)
+    assert missing.errors[0].pointer == "/prices"
+
+
+def test_energy_counts_what_boards_may_draw(estimator: Estimator) -> None:
+    found = _rank(estimator, "A10", by=Criterion.ENERGY)
+    # 1e6 samples/s at 150 W.
+    assert found.best[0].score == pytest.approx(1e6 / 150)
+
+
+def test_deadline_and_budget_leave_out_with_a_reason(estimator: Estimator) -> None:
+    # 2e6 samples take 2 s on an A10 and 1 s on an H100.
+    found = _rank(estimator, "A10", "H100-SXM5-80GB", total_samples=2e6, deadline_s=1.5)
+    assert [one.position for one in found.best] == [1]
+    assert "deadline" in found.left_out[0].left_out
+    with pytest.raises(InvalidInputError, match="total_samples"):
+        RankQuestion(deadline_s=1.0)
+
+
+def test_what_cannot_be_answered_stays_alone(estimator: Estimator) -> None:
+    found = _rank(estimator, "A10", "A1000000")
+    assert [one.position for one in found.best] == [0]
+    assert isinstance(found.errors[1], UnknownAcceleratorError)
+
+
+def test_goodput_is_throughput_times_efficiency(estimator: Estimator) -> None:
+    found = _rank(estimator, "A10", "4xA10", by=Criterion.GOODPUT)
+    for one in found.best:
+        batch = one.batch
+        assert batch is not None
+        assert one.score == pytest.approx(batch.samples_per_second * batch.efficiency)
+        noise, first = 4000.0, 500
+        wanted = (noise + first) / (noise + batch.global_batch_size)
+        assert batch.efficiency == pytest.approx(wanted)
+        low, high = 500, 64_000
+        assert low <= batch.global_batch_size <= high
+    with pytest.raises(InvalidInputError, match="adaptation"):
+        plain = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
+        raise _rank(estimator, "A10", job=plain, by=Criterion.GOODPUT).errors[0]
+
+
+def test_plans_need_a_transformer(estimator: Estimator) -> None:
+    with pytest.raises(InvalidInputError, match="transformer"):
+        estimator.search(JOB, parse_placement("8xA10"))
+
+
+def test_unequal_accelerators_finish_together_when_the_batch_is_dealt(
+    estimator: Estimator,
+) -> None:
+    # An H100 takes 0.5 us a sample and an A10 1 us: equal batches wait for the A10.
+    nodes = [{"accelerator": "H100-SXM5-80GB"}, {"accelerator": "A10"}]
+
+    def split(how: str) -> float:
+        placement = parse_placement({"nodes": nodes, "plan": {"batch_split": how}})
+        return estimator.estimate(JOB, placement).breakdown.compute_s
+
+    assert split("equal") == pytest.approx(2e-3)
+    # 4,000 samples at 3 samples/us.
+    assert split("proportional") == pytest.approx(4000 / 3e6, rel=1e-3)
