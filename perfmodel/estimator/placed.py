@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.slowdowns import Slowdown, load_alone, slowdown_on
+from perfmodel.estimator.splits import split_parts
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.job_load import JobLoad
-from perfmodel.placement.plan_answer import TransformerTraining, job_choice, plan_answer
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology import BatchSplit
 from perfmodel.types import Basis, Mode
@@ -85,8 +84,10 @@ def place(
         np.array([p.time_s, p.low_s, p.high_s]) * s.factor
         for p, s in zip(predictions, slow, strict=True)
     ]
-    placed = _split(prepared, placement, times) if placement.is_split else None
-    placed = placed or _replicated(prepared, placement, times)
+    if placement.is_split:
+        placed = _split(prepared, placement, times)
+    else:
+        placed = _replicated(prepared, placement, times)
     wide = math.hypot(placed.half_width, max(s.half_width for s in slow))
     weakest = _weakest([placed.basis, *(s.basis for s in slow)])
     return _fed(prepared, placement, times, replace(placed, half_width=wide, basis=weakest))
@@ -172,29 +173,11 @@ def scaling_basis(placement: ResolvedPlacement) -> Basis:
 def _split(
     prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
 ) -> PlacedStep:
-    job, plan = prepared.job, placement.fabric.plan
-    training = TransformerTraining.of(job)
-    if training is None or job.mode is not Mode.TRAINING:
-        raise InvalidPlacementError(
-            "One replica can be split (tensor, pipeline, context, expert) in training of a "
-            "transformer whose dimensions are known: zoo/megatron-gpt, zoo/mpt, or an hf_config "
-            f"of a known family. {job.label} in {job.mode.value} is none; use data parallelism.",
-            pointer=f"{placement.pointer}/plan",
-        )
-    slowest = np.asarray(np.maximum.reduce(list(times)))
-    steps = plan_answer(
-        training, placement.fabric, [job_choice(job, plan)] * len(slowest), single_s=slowest
-    )
-    step_time_s = steps.step_time_s
-    parts = replace(
-        steps.parts,
-        # What the bound adds counts as computing.
-        compute_s=steps.parts.compute_s + step_time_s - steps.parts.step_time_s,
-    )
-    samples = float((plan.data or 1) * prepared.samples)
+    parts = split_parts(prepared, placement, np.asarray(np.maximum.reduce(list(times))))
+    samples = float((placement.fabric.plan.data or 1) * prepared.samples)
     return PlacedStep(
         parts=parts,
-        samples_per_second=np.asarray(samples / step_time_s),
+        samples_per_second=np.asarray(samples / parts.step_time_s),
         half_width=_OF_A_PLAN,
         basis=scaling_basis(placement),
     )

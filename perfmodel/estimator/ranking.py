@@ -12,10 +12,11 @@ from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.adaptive import best_goodput
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.splits import transformer_training
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.goodput import BestBatch
-from perfmodel.placement.plan_answer import TransformerTraining, job_choice
+from perfmodel.placement.plan_answer import job_choice
 from perfmodel.placement.plan_search import PlanRanking, search_plans, single_scale
 from perfmodel.placement.topology import Plan
 from perfmodel.types import Mode
@@ -269,11 +270,11 @@ def search(
         The job trains no transformer whose dimensions are known.
     """
     job = prepared.job
-    training = TransformerTraining.of(job)
-    if training is None or job.mode is not Mode.TRAINING:
+    training = transformer_training(prepared) if job.mode is Mode.TRAINING else None
+    if training is None:
         raise InvalidInputError(
-            "Plans are searched for the training of a transformer whose dimensions are known: "
-            "zoo/megatron-gpt, zoo/mpt, or an hf_config of a known family.",
+            "Plans are searched for the training of a transformer, and none was recognised in "
+            f"{job.label} ({job.mode.value}).",
             pointer="/job",
         )
     predictions = estimator.predictions([(prepared, a) for a in placement.accelerators])
