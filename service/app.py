@@ -10,6 +10,9 @@ from fastapi import FastAPI
 import perfmodel
 from perfmodel.estimator import Estimator
 from service import documentation, errors
+from service.access import install as access
+from service.adapters import kserve
+from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
 from service.desk import Desk
 from service.routes import accelerators, graphs, health, models, predict
@@ -56,13 +59,15 @@ def create_app(
     )
     app.state.desk = desk
     app.state.settings = settings
-    for routes in (predict, graphs, accelerators, models, health):
+    for routes in (predict, graphs, accelerators, models, health, kserve):
         app.include_router(routes.router)
+    install_kubernetes(app, desk, settings)
     app.add_middleware(
         BodyLimit,
         limit_bytes=settings.max_body_bytes,
         limits_bytes={"/v1/graphs": settings.max_upload_bytes},
     )
+    access.install(app, settings)
     errors.install(app)
     documentation.install(app)
     return app

@@ -31,6 +31,26 @@ class Settings(BaseSettings):
         What reading one uploaded ONNX file may take.
     capture_timeout_s : float
         What capturing one named model may take.
+    kubernetes_nodes : str
+        Where the nodes of a cluster are read from: ``"cluster"`` for the one that this process
+        runs in, the path of a file that ``kubectl get nodes -o json`` wrote, or nothing.
+    kubernetes_accelerators : dict of str to str
+        Catalogue name by label value, for products that a cluster names its own way.
+    kubernetes_wait_s, kubernetes_admission_wait_s : float
+        How long a scheduler, or an admission, waits for a job that is new; then it is answered
+        without a prediction.
+    keys, audit : Path or None
+        Files of the keys and of what administrators did; None: ``keys.json`` and ``audit.jsonl``
+        beside an SQLite database, else in the current folder.
+    require_keys : bool
+        Ask for a key even if none was made.
+    insecure : bool
+        Answer everybody while no key was made, on whatever address.
+    open_paths : tuple of str
+        Paths that are answered without a key, for callers that can show none.
+    rate_per_s, burst_s : float
+        Requests a second of a key without a rate of its own, 0: no limit; seconds of its rate
+        that it may use at once.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERFMODEL_", extra="ignore", frozen=True)
@@ -44,3 +64,14 @@ class Settings(BaseSettings):
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)
     capture_timeout_s: float = Field(default=60.0, gt=0)
+    kubernetes_nodes: str = ""
+    kubernetes_accelerators: dict[str, str] = Field(default_factory=dict)
+    kubernetes_wait_s: float = Field(default=0.3, ge=0)
+    kubernetes_admission_wait_s: float = Field(default=3.0, ge=0)
+    keys: Path | None = None
+    audit: Path | None = None
+    require_keys: bool = False
+    insecure: bool = False
+    open_paths: tuple[str, ...] = ()
+    rate_per_s: float = Field(default=0.0, ge=0)
+    burst_s: float = Field(default=2.0, gt=0)

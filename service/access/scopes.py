@@ -1,0 +1,110 @@
+"""Which scope each route asks for; a route that is not listed here is for administrators only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+
+class Scope(StrEnum):
+    """What a key may do.
+
+    ``admin`` may do everything; the other two do not include one another.
+    """
+
+    PREDICT = "predict"
+    OBSERVE = "observe"
+    ADMIN = "admin"
+
+
+class Door(StrEnum):
+    """What stands where no scope does."""
+
+    OPEN = "open"
+    """Answered without a key: tells nothing but that the service runs."""
+    UNLISTED = "unlisted"
+    """No rule speaks of it: closed to all but administrators, if it exists at all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """One line of the table: methods on a path and on all below it.
+
+    Parameters
+    ----------
+    methods : frozenset of str
+    path : str
+        Without a slash at its end, the root page apart.
+    needs : Scope or Door
+    exact : bool
+        Holds for the path itself, not for what is below it.
+    """
+
+    methods: frozenset[str]
+    path: str
+    needs: Scope | Door
+    exact: bool = False
+
+    def speaks_of(self, method: str, path: str) -> bool:
+        """Tell whether this rule decides about a request."""
+        if method not in self.methods:
+            return False
+        return path == self.path or (not self.exact and path.startswith(f"{self.path}/"))
+
+
+_READ = frozenset({"GET", "HEAD"})
+_ASK = frozenset({"GET", "HEAD", "POST"})
+_WRITE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+def _rule(methods: frozenset[str], path: str, needs: Scope | Door, *, exact: bool = False) -> Rule:
+    return Rule(methods=methods, path=path, needs=needs, exact=exact)
+
+
+#: The first rule that speaks of a request decides.
+RULES: tuple[Rule, ...] = (
+    _rule(_READ, "/v2/health/live", Door.OPEN, exact=True),
+    _rule(_READ, "/v2/health/ready", Door.OPEN, exact=True),
+    _rule(_READ, "/metrics", Scope.OBSERVE, exact=True),
+    _rule(_ASK, "/v1/observations", Scope.OBSERVE),
+    _rule(_READ, "/v1/operations", Scope.PREDICT),
+    _rule(_WRITE, "/v1/operations", Scope.ADMIN),
+    _rule(_READ, "/v1/accelerators", Scope.PREDICT),
+    _rule(_WRITE, "/v1/accelerators", Scope.ADMIN),
+    _rule(_READ, "/v1/prices", Scope.PREDICT),
+    _rule(_WRITE, "/v1/prices", Scope.ADMIN),
+    _rule(_READ, "/v1/models", Scope.PREDICT),
+    _rule(_WRITE, "/v1/models", Scope.ADMIN),
+    # Questions and what they are about. Registering a job or a graph is part of asking.
+    _rule(_ASK, "/v1/predict", Scope.PREDICT),
+    _rule(_ASK, "/v1/matrix", Scope.PREDICT),
+    _rule(_ASK, "/v1/curve", Scope.PREDICT),
+    _rule(_ASK, "/v1/rank", Scope.PREDICT),
+    _rule(_ASK, "/v1/explain", Scope.PREDICT),
+    _rule(_ASK, "/v1/jobs", Scope.PREDICT),
+    _rule(_ASK, "/v1/graphs", Scope.PREDICT),
+    # The page and what describes the interface.
+    _rule(_READ, "/", Scope.PREDICT, exact=True),
+    _rule(_READ, "/static", Scope.PREDICT),
+    _rule(_READ, "/docs", Scope.PREDICT),
+    _rule(_READ, "/redoc", Scope.PREDICT, exact=True),
+    _rule(_READ, "/openapi.json", Scope.PREDICT, exact=True),
+)
+
+
+@lru_cache(maxsize=1024)
+def needed(method: str, path: str) -> Scope | Door:
+    """Return what a request needs.
+
+    Parameters
+    ----------
+    method, path : str
+        As the router sees them.
+
+    Examples
+    --------
+    >>> needed("POST", "/v1/predict"), needed("POST", "/v1/prices"), needed("GET", "/nowhere")
+    (<Scope.PREDICT: 'predict'>, <Scope.ADMIN: 'admin'>, <Door.UNLISTED: 'unlisted'>)
+    """
+    return next((rule.needs for rule in RULES if rule.speaks_of(method, path)), Door.UNLISTED)

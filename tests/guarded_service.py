@@ -1,0 +1,72 @@
+"""A service with keys, for tests of who may do what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator import CapturedStep, Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.job import Job
+from perfmodel.types import Phase, Role
+from service.access.key_file import KeyFile
+from service.access.keys import new_key
+from service.app import create_app
+from service.settings import Settings
+
+CREATED = "2026-01-01T00:00:00+00:00"
+
+
+def one_product(job: Job) -> CapturedStep:
+    """Capture every model as one matrix product."""
+    shapes = ((job.batch_size, 64), (64, 10), (job.batch_size, 10))
+    roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
+    tensors = tuple(
+        Tensor(shape=shape, dtype="float32", role=role, storage=position)
+        for position, (shape, role) in enumerate(zip(shapes, roles, strict=True))
+    )
+    node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
+    return CapturedStep(graph=Graph(nodes=(node,), tensors=tensors))
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A service with one key of each scope."""
+
+    app: FastAPI
+    client: TestClient
+    folder: Path
+    tokens: dict[str, str]
+
+    def bearer(self, scope: str) -> dict[str, str]:
+        """Return the header that shows the key of a scope."""
+        return {"Authorization": f"Bearer {self.tokens[scope]}"}
+
+
+def make_app(folder: Path, **settings: object) -> FastAPI:
+    """Build an application whose state lies in a folder."""
+    estimator = Estimator(
+        accelerators=Catalog.default(), model=AnalyticalModel(), graphs=one_product
+    )
+    database = f"sqlite:///{folder}/state.db"
+    return create_app(estimator, Settings(database=database, **settings))  # type: ignore[arg-type]
+
+
+def guarded_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """Run a service with keys; a module makes a fixture of it."""
+    folder = tmp_path_factory.mktemp("guarded")
+    keys = KeyFile(folder / "keys.json")
+    tokens = {}
+    for scope in ("predict", "observe", "admin"):
+        tokens[scope], key = new_key(scope, [scope], created_at=CREATED)
+        keys.add(key)
+    app = make_app(folder)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield Guarded(app=app, client=client, folder=folder, tokens=tokens)
