@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
@@ -22,6 +22,7 @@ from perfmodel.estimator.placed import PlacedStep, place
 from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements, search
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement, resolve_placement
 from perfmodel.estimator.slowdowns import load_alone
+from perfmodel.estimator.splits import single_with_plan_engine
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
@@ -37,6 +38,12 @@ from perfmodel.placement.topology import Placement
 #: Step time of a neighbour known by its type alone; of its step only the share counts that it
 #: keeps the accelerator busy.
 _STEP_OF_A_TYPE_S = 0.1
+
+
+class _On(NamedTuple):
+    prepared: PreparedJob
+    accelerator: AcceleratorSpec
+    workload: Workload
 
 
 class Estimator:
@@ -361,17 +368,19 @@ class Estimator:
         """
         keys = [(prepared.key, accelerator.name) for prepared, accelerator in pairs]
         found: dict[tuple[str, str], StepPrediction] = {}
-        missing: dict[tuple[str, str], Workload] = {}
+        missing: dict[tuple[str, str], _On] = {}
         for key, (prepared, accelerator) in zip(keys, pairs, strict=True):
             known = self._predictions.get(key)
             if known is not None:
                 found[key] = known
             elif key not in missing:
-                missing[key] = prepared.on(accelerator)
+                missing[key] = _On(prepared, accelerator, prepared.on(accelerator))
         if missing:
-            answers = self.model.predict(list(missing.values()))
-            for key, prediction in zip(missing, answers, strict=True):
+            answers = self.model.predict([on.workload for on in missing.values()])
+            for key, on, prediction in zip(missing, missing.values(), answers, strict=True):
                 _check(prediction)
+                if on.prepared.has_plan_engine:
+                    prediction = single_with_plan_engine(on.prepared, on.accelerator, prediction)
                 found[key] = prediction
                 self._predictions.put(key, prediction)
         return [found[key] for key in keys]

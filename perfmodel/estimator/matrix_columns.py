@@ -95,7 +95,7 @@ class MatrixColumns:
                 by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
         by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
         for row, job in enumerate(self._prepared):
-            if job is not None:
+            if job is not None and not job.has_plan_engine:
                 by_row[job.job.mode, job.job.accumulation_steps].append(row)
         return [
             _Block(
@@ -191,10 +191,10 @@ class MatrixColumns:
         """
         refused = []
         for column, placement in enumerate(self._resolved):
-            if placement is None or placement.is_plain:
+            if placement is None:
                 continue
             for row, job in enumerate(self._prepared):
-                if job is None:
+                if job is None or (placement.is_plain and not job.has_plan_engine):
                     continue
                 found = [self._predictions.get((row, a.name)) for a in placement.accelerators]
                 predictions = [p for p in found if p is not None]

@@ -84,7 +84,7 @@ def place(
         np.array([p.time_s, p.low_s, p.high_s]) * s.factor
         for p, s in zip(predictions, slow, strict=True)
     ]
-    if placement.is_split:
+    if placement.is_split or (placement.count > 1 and prepared.has_plan_engine):
         placed = _split(prepared, placement, times)
     else:
         placed = _replicated(prepared, placement, times)

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.replicas import replica_parts
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.fabric import Fabric
 from perfmodel.placement.plan_answer import TransformerTraining, job_choice, plan_answer
+from perfmodel.placement.plan_constants import Stack
 from perfmodel.placement.rank_groups import Dimension
 from perfmodel.placement.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
 from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.topology import Node, Placement, Plan
 from perfmodel.placement.transformer_graph import graph_shape
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Mode
 
 FloatArray = npt.NDArray[np.float64]
+
+#: Standard deviation in logarithms of the equations: of model sizes left out of their fit.
+_SPREAD = {Stack.MEGATRON: 0.07, Stack.TORCH: 0.12}
+#: No prediction counts as surer than this, and how much a disagreement widens the interval.
+_LEAST_SPREAD, _DOUBT = 0.05, 0.25
+_DEVIATIONS = 1.645
 
 
 def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
@@ -38,6 +52,48 @@ def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
         return None
     job = prepared.job
     return TransformerTraining(shape=shape, precision=job.precision, optimizer=job.optimizer)
+
+
+def single_with_plan_engine(
+    prepared: PreparedJob, spec: AcceleratorSpec, prediction: StepPrediction
+) -> StepPrediction:
+    r"""Weigh a prediction for one accelerator against the equations for plans, in logarithms.
+
+    :math:`\ln t = (w_1 \ln t_1 + w_2 \ln t_2) / (w_1 + w_2)` with the inverse variances of both.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+        One of :func:`~perfmodel.estimator.language_models.has_plan_engine`.
+    spec : AcceleratorSpec
+    prediction : StepPrediction
+        Of the step on it.
+    """
+    training = TransformerTraining.of(prepared.job)
+    if training is None or spec.kind != "gpu":
+        return prediction
+    placement = Placement(nodes=(Node(accelerator=spec.name),))
+    fabric = Fabric.of(placement, Catalog({spec.name: spec}, {}))
+    choice = job_choice(prepared.job, Plan(data=1))
+    equations_s = float(plan_answer(training, fabric, [choice]).step_time_s[0])
+    own = math.log(prediction.high_s / prediction.low_s) / (2 * _DEVIATIONS)
+    weights = np.array([max(own, _LEAST_SPREAD) ** -2, _SPREAD[training.stack] ** -2])
+    logs = np.log([prediction.time_s, equations_s])
+    time_s = float(np.exp(np.average(logs, weights=weights)))
+    # Where the two disagree, neither is as sure as it says.
+    spread = math.hypot(float(weights.sum() ** -0.5), 0.5 * float(np.ptp(logs)) * _DOUBT)
+    half = math.exp(_DEVIATIONS * spread)
+    return Prediction(
+        time_s=time_s,
+        low_s=time_s / half,
+        high_s=time_s * half,
+        coverage=prediction.coverage,
+        basis=prediction.basis,
+        out_of_distribution=prediction.out_of_distribution,
+        nearest=tuple(prediction.nearest),
+        model_version=prediction.model_version,
+        warnings=tuple(prediction.warnings),
+    )
 
 
 def split_parts(

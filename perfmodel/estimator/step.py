@@ -12,6 +12,7 @@ from typing import Protocol
 import orjson
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.estimator.language_models import has_plan_engine
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
@@ -108,6 +109,11 @@ class PreparedJob:
     def samples(self) -> int:
         """Samples of one replica in one step, all micro-batches."""
         return self.job.batch_size * self.job.accumulation_steps
+
+    @cached_property
+    def has_plan_engine(self) -> bool:
+        """Whether the equations for plans, fitted on language models, answer for the job."""
+        return has_plan_engine(self.job)
 
     @property
     def straggler(self) -> float:

@@ -22,7 +22,7 @@ from perfmodel.placement.plan_cells import (
     PlanGroups,
     ShapeColumns,
 )
-from perfmodel.placement.plan_constants import PlanConstants
+from perfmodel.placement.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plan_step import PlanStep, plan_step
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology import Plan
@@ -31,6 +31,8 @@ from perfmodel.placement.transformer_shape import TransformerShape
 from perfmodel.types import Precision
 
 FloatArray = npt.NDArray[np.float64]
+
+_MEGATRON = "zoo/megatron-gpt"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,12 +46,15 @@ class TransformerTraining:
     optimizer : str
     fused_attention : bool
         Scores stay on the chip, as in PyTorch's scaled dot product attention.
+    stack : Stack
+        Software that carries it out.
     """
 
     shape: TransformerShape
     precision: Precision = Precision.AMP_BF16
     optimizer: str = "adamw"
     fused_attention: bool = True
+    stack: Stack = Stack.TORCH
 
     @classmethod
     def of(cls, job: Job) -> TransformerTraining | None:
@@ -57,7 +62,19 @@ class TransformerTraining:
         shape = transformer_shape(job)
         if shape is None:
             return None
-        return cls(shape=shape, precision=job.precision, optimizer=job.optimizer)
+        megatron = job.model == _MEGATRON
+        return cls(
+            shape=shape,
+            precision=job.precision,
+            optimizer=job.optimizer,
+            fused_attention=not megatron,
+            stack=Stack.MEGATRON if megatron else Stack.TORCH,
+        )
+
+    @property
+    def constants(self) -> PlanConstants:
+        """What was fitted on published steps of its stack."""
+        return PlanConstants.fitted(self.stack)
 
     def cells(self, fabric: Fabric, choices: Sequence[PlanChoice]) -> PlanCells:
         """Return the columns of some plans; of mixed accelerators the weakest counts."""
@@ -90,12 +107,12 @@ class TransformerTraining:
 
 def job_choice(job: Job, plan: Plan) -> PlanChoice:
     """Return the plan of a placement with the batch of a job."""
-    again = Checkpointing.FULL if job.activation_checkpointing else Checkpointing.NONE
+    again = Checkpointing.SELECTIVE if job.selective_checkpointing else Checkpointing.NONE
     return PlanChoice(
         plan=plan,
         micro_batch=job.batch_size,
         micro_batches=job.accumulation_steps,
-        checkpointing=again,
+        checkpointing=Checkpointing.FULL if job.activation_checkpointing else again,
     )
 
 
@@ -124,7 +141,7 @@ def plan_answer(
     constants : PlanConstants or None
         The shipped ones where None.
     """
-    known = constants or PlanConstants.fitted()
+    known = constants or training.constants
     steps = plan_step(training.cells(fabric, choices), known)
     if single_s is None:
         return steps

@@ -122,7 +122,7 @@ def search_plans(
             too_large=found.considered,
             why_none=why_too_large(found.smallest, found.least_bytes, found.room_bytes),
         )
-    steps = scaled(plan_step(found.cells, constants or PlanConstants.fitted()), scale)
+    steps = scaled(plan_step(found.cells, constants or training.constants), scale)
     return PlanRanking(
         plans=_ranked(found, steps, global_batch, most),
         considered=found.considered,
@@ -149,7 +149,7 @@ def single_scale(
         That step, seconds.
     constants : PlanConstants or None
     """
-    alone = plan_step(training.alone(fabric, [choice]), constants or PlanConstants.fitted())
+    alone = plan_step(training.alone(fabric, [choice]), constants or training.constants)
     return float(single_s / alone.step_time_s[0])
 
 
