@@ -33,6 +33,7 @@ FLOORS = {
     "perfmodel.importers": 9,
     "perfmodel.training": 9,
     "perfmodel.cli": 9,
+    "perfmodel.adapters": 9,
     "perfmodel": 10,  # the facade: only names, all of them imported on first use
     "service": 11,
 }

@@ -1,0 +1,242 @@
+"""Gavel: its table of throughputs, predicted.
+
+Gavel reads ``{worker type: {job: {partner: rate}}}`` where a job is a type and a number of
+accelerators, ``null`` stands for no partner, and a rate is in steps/s, *added up over all
+workers*: four accelerators whose steps take one second have the rate 4. Two jobs on the same
+accelerators have a pair of rates, first that of the outer job. Rate 0 means that it does not run.
+The worker type ``v100_unconsolidated`` has every accelerator on a host of its own.
+
+Reference: stanford-futuredata/gavel, ``scheduler/utils.py`` and ``scheduler/scheduler.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfmodel.adapters.ask import Answers, JobForm
+from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.spread import of_counts, packed
+
+#: Name of no partner.
+ALONE = "null"
+#: What ends the name of a worker type whose accelerators stand on hosts of their own.
+SPREAD = "_unconsolidated"
+
+#: A job of the table: its type and its accelerators.
+Key = tuple[str, int]
+#: Steps/s of a job alone, or of a job and its partner.
+Rate = float | list[float]
+Partners = dict[str | Key, Rate]
+Table = dict[str, dict[Key, Partners]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelJob:
+    """A job type of Gavel.
+
+    Parameters
+    ----------
+    job_type : str
+        ``"ResNet-50 (batch size 64)"``.
+    job : mapping
+        The job as the service takes it; its batch size is that of one worker.
+    scale_factors : tuple of int
+        Accelerators it may run on.
+    """
+
+    job_type: str
+    job: JobForm
+    scale_factors: tuple[int, ...] = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelTable:
+    """Predicted rates.
+
+    Parameters
+    ----------
+    rates : dict
+        As Gavel holds them in memory: keys are tuples.
+    unanswered : tuple of str
+        Entries without an answer; they are not in the table.
+    """
+
+    rates: Table
+    unanswered: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, dict[str, dict[str, Rate]]]:
+        """Return the table as Gavel keeps it in a file: keys are the text of tuples."""
+        return {
+            worker: {
+                str(key): {str(partner): rate for partner, rate in partners.items()}
+                for key, partners in jobs.items()
+            }
+            for worker, jobs in self.rates.items()
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the file that ``read_all_throughputs_json_v2`` reads."""
+        path.write_text(json.dumps(self.to_json(), indent=1, sort_keys=True) + "\n")
+
+
+def throughput_table(
+    answers: Answers,
+    jobs: Sequence[GavelJob],
+    worker_types: Mapping[str, str],
+    *,
+    per_host: int = 8,
+    network: str | None = None,
+    pairs: bool = True,
+    unconsolidated: bool = True,
+) -> GavelTable:
+    """Predict Gavel's table; one call and one model version for the whole of it.
+
+    Parameters
+    ----------
+    answers : Answers
+        The service, or an estimator.
+    jobs : sequence of GavelJob
+    worker_types : mapping of str to str
+        Gavel's name to a name of the catalogue: ``{"v100": "V100-SXM2-16GB"}``.
+    per_host : int
+        Accelerators of a host.
+    network : str or None
+        Between hosts.
+    pairs : bool
+        Also two jobs on the same accelerators, where both take the same number.
+    unconsolidated : bool
+        Also the worker types with every accelerator on a host of its own.
+
+    Returns
+    -------
+    GavelTable
+
+    Raises
+    ------
+    NoAnswerError
+        The service answers nothing at all.
+    """
+    places = _places(jobs, worker_types, per_host, network, pairs, unconsolidated)
+    cells = answers.cells([one.job for one in jobs], [place.form for place in places])
+    memory = {name: answers.memory_bytes(name) for name in set(worker_types.values())}
+    sheet = _Sheet(jobs=jobs, places=places, cells=cells, memory_bytes=memory)
+    rates: Table = {place.worker: {} for place in places}
+    for column, place in enumerate(places):
+        for row in place.members:
+            sheet.fill(rates[place.worker], row, column)
+    return GavelTable(rates=rates, unanswered=tuple(sheet.unanswered))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """One column of the question."""
+
+    worker: str
+    accelerator: str
+    scale_factor: int
+    partner: int | None
+    members: tuple[int, ...]
+    form: dict[str, Any]
+
+
+def _places(
+    jobs: Sequence[GavelJob],
+    worker_types: Mapping[str, str],
+    per_host: int,
+    network: str | None,
+    pairs: bool,
+    unconsolidated: bool,
+) -> list[_Place]:
+    found = []
+    for worker, accelerator, spread in workers(worker_types, unconsolidated):
+        for scale in sorted({scale for one in jobs for scale in one.scale_factors}):
+            members = tuple(i for i, one in enumerate(jobs) if scale in one.scale_factors)
+            if spread:
+                form = of_counts(accelerator, [1] * scale, network=network)
+            else:
+                form = packed(accelerator, scale, per_host=per_host, network=network)
+            for partner in (None, *(members if pairs else ())):
+                beside = {} if partner is None else {"shared_with": [dict(jobs[partner].job)]}
+                found.append(
+                    _Place(
+                        worker=worker,
+                        accelerator=accelerator,
+                        scale_factor=scale,
+                        partner=partner,
+                        members=members,
+                        form={**form, **beside},
+                    )
+                )
+    return found
+
+
+def workers(
+    worker_types: Mapping[str, str], unconsolidated: bool
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield each worker type of a table, its accelerator, and whether it is spread over hosts."""
+    for worker, accelerator in worker_types.items():
+        yield worker, accelerator, False
+    if unconsolidated:
+        for worker, accelerator in worker_types.items():
+            yield worker + SPREAD, accelerator, True
+
+
+@dataclass(kw_only=True)
+class _Sheet:
+    """The answered question, read entry by entry."""
+
+    jobs: Sequence[GavelJob]
+    places: Sequence[_Place]
+    cells: list[list[Cell | None]]
+    memory_bytes: Mapping[str, float | None]
+    unanswered: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._columns = {
+            (place.worker, place.scale_factor, place.partner): column
+            for column, place in enumerate(self.places)
+        }
+
+    def fill(self, table: dict[Key, Partners], row: int, column: int) -> None:
+        """Enter one rate, or note that it has no answer."""
+        place = self.places[column]
+        key = (self.jobs[row].job_type, place.scale_factor)
+        rate = self._rate(row, column)
+        if rate is None:
+            self.unanswered.append(f"{place.worker} {key} {self._partner(place)}")
+        else:
+            table.setdefault(key, {})[self._partner(place)] = rate
+
+    def _partner(self, place: _Place) -> str | Key:
+        if place.partner is None:
+            return ALONE
+        return (self.jobs[place.partner].job_type, place.scale_factor)
+
+    def _rate(self, row: int, column: int) -> Rate | None:
+        place, own = self.places[column], self.cells[row][column]
+        if place.partner is None:
+            return None if own is None else _steps_per_s(own, place.scale_factor)
+        back = self._columns[place.worker, place.scale_factor, row]
+        other = self.cells[place.partner][back]
+        if own is None or other is None:
+            return None
+        if not self._both_fit(own, other, place.accelerator):
+            return [0.0, 0.0]
+        return [_steps_per_s(own, place.scale_factor), _steps_per_s(other, place.scale_factor)]
+
+    def _both_fit(self, own: Cell, other: Cell, accelerator: str) -> bool:
+        capacity = self.memory_bytes[accelerator]
+        if own.fits is False or other.fits is False:
+            return False
+        if capacity is None or own.peak_bytes is None or other.peak_bytes is None:
+            return True
+        return own.peak_bytes + other.peak_bytes <= capacity
+
+
+def _steps_per_s(cell: Cell, scale_factor: int) -> float:
+    """Every worker's steps are counted, so that the rate is that of all of them."""
+    return 0.0 if cell.fits is False else scale_factor / cell.step_time_s

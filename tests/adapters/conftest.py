@@ -1,0 +1,65 @@
+"""A real service on a socket, and the estimator behind it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from adapter_world import FAILURES, capture, raw_server
+
+from perfmodel.adapters.ask import Service
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.graphs import GraphLibrary
+from service.app import create_app
+from service.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def estimator() -> Estimator:
+    return Estimator(
+        accelerators=Catalog.default(),
+        model=AnalyticalModel(),
+        graphs=GraphLibrary(capture=capture),
+    )
+
+
+@pytest.fixture(scope="session")
+def service_url(estimator: Estimator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("service")
+    settings = Settings(models=folder, database=f"sqlite:///{folder}/service.db")
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(estimator, settings), port=0, log_level="error", ws="none")
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 10
+    while not server.started:
+        assert time.monotonic() < until, "the service does not start"
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.fixture
+def service(service_url: str) -> Service:
+    return Service(service_url, timeout_s=20.0)
+
+
+@pytest.fixture(params=["down", *FAILURES])
+def failing(request: pytest.FixtureRequest) -> Iterator[Service]:
+    """Return a service that never answers, in each way."""
+    if request.param == "down":
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        yield Service(f"http://127.0.0.1:{port}", timeout_s=0.3)
+        return
+    with raw_server(FAILURES[request.param]) as url:
+        yield Service(url, timeout_s=0.3)

@@ -1,0 +1,64 @@
+"""Questions to the service: the same answers as in process, and none that cannot be used."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from adapter_world import raw_server, training
+
+from perfmodel.adapters.ask import NoAnswerError, Service
+from perfmodel.adapters.local import LocalAnswers
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator
+
+
+def test_service_and_estimator_say_the_same(service: Service, estimator: Estimator) -> None:
+    jobs = [training("timm/small"), training("timm/none"), training("timm/huge")]
+    placements = ["4xT4", "nonsense", {"nodes": [{"accelerator": "A100"}]}]
+    over_http = service.cells(jobs, placements)
+    assert over_http == LocalAnswers(estimator).cells(jobs, placements)
+    # A bad job costs its row, a bad placement its column.
+    assert [[cell is None for cell in row] for row in over_http] == [
+        [False, True, False],
+        [True, True, True],
+        [False, True, False],
+    ]
+    # 1.07 billion parameters in fp32 with gradients take 8.6 GB and more: not on 8 GB.
+    [[fits, tight]] = service.cells([training("timm/huge")], ["H200", "P4"])
+    assert fits is not None and tight is not None
+    assert (fits.fits, tight.fits) == (True, False)
+
+
+def test_memory_is_that_of_the_catalogue(service: Service, estimator: Estimator) -> None:
+    for name in ("V100-SXM2-16GB", "v100", "no such thing"):
+        assert service.memory_bytes(name) == LocalAnswers(estimator).memory_bytes(name)
+    assert service.memory_bytes("V100") == pytest.approx(16e9, rel=0.1)
+
+
+def test_no_failure_gets_past_the_deadline(failing: Service) -> None:
+    began = time.monotonic()
+    with pytest.raises(NoAnswerError):
+        failing.cells([training("timm/small")], ["T4"])
+    with pytest.raises(NoAnswerError):
+        failing.memory_bytes("T4")
+    assert time.monotonic() - began < 1.5
+
+
+def test_a_silent_service_is_not_asked_again_at_once() -> None:
+    asked = []
+    with raw_server(asked.append) as url:
+        silent = Service(url, timeout_s=0.5, rest_s=0.2)
+        for _ in range(3):
+            with pytest.raises(NoAnswerError):
+                silent.get("/v1/accelerators")
+        assert len(asked) == 1
+        time.sleep(0.25)
+        with pytest.raises(NoAnswerError):
+            silent.get("/v1/accelerators")
+        assert len(asked) == 2
+
+
+def test_a_url_is_checked() -> None:
+    with pytest.raises(InvalidInputError, match="http://"):
+        Service("localhost:8000")
