@@ -1,0 +1,1 @@
+"""Dialects of schedulers: each turns their questions into ours and our answers into theirs."""

@@ -1,0 +1,171 @@
+"""The kube-scheduler extender: ``filter`` and ``prioritize``.
+
+Answers have the names and the form that the scheduler decodes: ``Nodes`` where it sent nodes,
+``NodeNames`` where it sent names. What is not known scores the same on every node and excludes
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from service.adapters.kubernetes.cluster import Cluster, cluster_of, ratios
+from service.adapters.kubernetes.fields import as_object, field, part, parts
+from service.adapters.kubernetes.pods import Pod, read_pod
+from service.adapters.kubernetes.rates import Cell
+from service.adapters.kubernetes.scores import NEUTRAL, extender_score
+from service.adapters.kubernetes.wire import ExtenderFilterResult, HostPriorityList
+from service.answers import json_response
+from service.desk import read_json
+from service.documentation import problems
+from service.routes.requests import json_body_of
+
+router = APIRouter(prefix="/kubernetes/scheduler", tags=["kubernetes"])
+
+ARGS_EXAMPLE: dict[str, Any] = {
+    "Pod": {
+        "metadata": {
+            "name": "train-0",
+            "annotations": {
+                "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
+            },
+        },
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+        },
+    },
+    "Nodes": {
+        "metadata": {},
+        "items": [
+            {"metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}}}
+            for name, product in (("n1", "NVIDIA-H100-80GB-HBM3"), ("n2", "Tesla-T4"))
+        ],
+    },
+    "NodeNames": None,
+}
+
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"type": "object", "description": "ExtenderArgs of kube-scheduler."},
+                "examples": {"two nodes": {"value": ARGS_EXAMPLE}},
+            }
+        },
+    }
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Args:
+    """What the scheduler sent.
+
+    Parameters
+    ----------
+    pod : Pod
+    names : list of str
+        Of the candidates, in order.
+    nodes : mapping or None
+        The v1.NodeList that came; None: names came.
+    """
+
+    pod: Pod
+    names: list[str]
+    nodes: Mapping[str, Any] | None
+
+
+def read_args(body: bytes, cluster: Cluster) -> Args:
+    """Read ExtenderArgs; nodes that come along are remembered.
+
+    Raises
+    ------
+    MalformedBodyError, InvalidInputError
+        Not JSON, or not an object.
+    """
+    args = as_object(read_json(body), "ExtenderArgs")
+    pod = read_pod(part({"Pod": field(args, "Pod")}, "Pod"))
+    names = field(args, "NodeNames")
+    if isinstance(names, list):
+        cluster.nodes.refresh()
+        named = [name for name in names if isinstance(name, str)]
+        return Args(pod=pod, names=named, nodes=None)
+    nodes = field(args, "Nodes")
+    nodes = nodes if isinstance(nodes, dict) else None
+    return Args(pod=pod, names=cluster.nodes.see(parts(nodes, "items")), nodes=nodes)
+
+
+async def judged(args: Args, cluster: Cluster) -> list[Cell | None]:
+    """Return what is predicted for each candidate."""
+    labels = [cluster.nodes.label(name) for name in args.names]
+    return await cluster.judge(args.pod, labels, wait_s=cluster.settings.kubernetes_wait_s)
+
+
+def host_priorities(args: Args, cells: Sequence[Cell | None]) -> list[dict[str, Any]]:
+    """Return a HostPriorityList: every candidate once, with its score."""
+    shares = ratios(cells, may_exclude=args.pod.may_exclude)
+    return [
+        {"Host": name, "Score": NEUTRAL if share is None else extender_score(share)}
+        for name, share in zip(args.names, shares, strict=True)
+    ]
+
+
+def filter_result(args: Args, cells: Sequence[Cell | None]) -> dict[str, Any]:
+    """Return an ExtenderFilterResult in the form of the request.
+
+    A node without the memory is named twice: among those that no preemption can help, and among
+    the failed ones for schedulers that read only these.
+    """
+    failed = {
+        name: cell.shortage
+        for name, cell in zip(args.names, cells, strict=True)
+        if cell is not None and not cell.fits and args.pod.may_exclude
+    }
+    passed: Callable[[str], bool] = lambda name: name not in failed  # noqa: E731
+    return {
+        "Nodes": None if args.nodes is None else _kept(args.nodes, passed),
+        "NodeNames": [n for n in args.names if passed(n)] if args.nodes is None else None,
+        "FailedNodes": failed,
+        "FailedAndUnresolvableNodes": failed,
+        "Error": "",
+    }
+
+
+def _kept(nodes: Mapping[str, Any], passed: Callable[[str], bool]) -> dict[str, Any]:
+    items = [
+        node for node in parts(nodes, "items") if passed(str(part(node, "metadata").get("name")))
+    ]
+    rest = {key: value for key, value in nodes.items() if key.casefold() != "items"}
+    return {**rest, "items": items}
+
+
+@router.post(
+    "/prioritize",
+    summary="Scores of nodes for a pod, 0 to 10, for kube-scheduler",
+    responses={200: {"model": HostPriorityList}, **problems(400, 413, 415, 422)},
+    openapi_extra=BODY,
+)
+async def prioritize(request: Request) -> Response:
+    """Score each candidate by the throughput that its job is predicted to reach there."""
+    cluster = cluster_of(request)
+    args = read_args(await json_body_of(request), cluster)
+    answer = host_priorities(args, await judged(args, cluster))
+    return Response(orjson.dumps(answer), media_type="application/json")
+
+
+@router.post(
+    "/filter",
+    summary="Nodes on which a pod's job fits into memory, for kube-scheduler",
+    responses={200: {"model": ExtenderFilterResult}, **problems(400, 413, 415, 422)},
+    openapi_extra=BODY,
+)
+async def filter_nodes(request: Request) -> Response:
+    """Leave out the candidates on which the job is predicted to run out of memory."""
+    cluster = cluster_of(request)
+    args = read_args(await json_body_of(request), cluster)
+    return json_response(filter_result(args, await judged(args, cluster)))

@@ -1,0 +1,167 @@
+"""What a pod says of itself: which job it belongs to and which accelerators it asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service.adapters.kubernetes.fields import part, parts
+
+#: The job as JSON, as in ``POST /v1/predict``.
+JOB = "perfmodel/job"
+#: Reference of a registered job.
+JOB_REF = "perfmodel/job-ref"
+#: ``"never"`` keeps predictions of memory from excluding nodes for this pod.
+EXCLUDE = "perfmodel/exclude"
+
+#: Labels that name the job of a pod that carries no annotation, most specific first.
+NAME_LABELS = (
+    "training.kubeflow.org/job-name",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+    "volcano.sh/job-name",
+    "ray.io/cluster",
+    "kueue.x-k8s.io/pod-group-name",
+    "kueue.x-k8s.io/job-name",
+)
+
+#: Resources that count accelerators; NVIDIA's MIG slices have one for each profile.
+RESOURCES = (
+    "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "google.com/tpu",
+    "habana.ai/gaudi", "huawei.com/Ascend910", "gpu.intel.com/xe", "gpu.intel.com/i915",
+)  # fmt: skip
+_MIG = re.compile(r"nvidia\.com/mig-(?P<profile>\d+g\.\d+gb)(?:\.\w+)*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobName:
+    """How a pod names its job: by its JSON, by a reference, or by neither.
+
+    Parameters
+    ----------
+    text : str or None
+        JSON of the job.
+    ref : str or None
+        Reference of a registered job; counts where there is no JSON.
+    """
+
+    text: str | None = None
+    ref: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.text is not None or self.ref is not None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """Accelerators of one node that a pod asks for.
+
+    Parameters
+    ----------
+    resource : str
+    count : int
+        At least 1.
+    profile : str or None
+        Of a MIG slice.
+    """
+
+    resource: str
+    count: int
+    profile: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pod:
+    """A pod as far as it matters here.
+
+    Parameters
+    ----------
+    job : JobName
+    request : Request or None
+        None: it asks for no accelerator.
+    may_exclude : bool
+        Whether memory that does not suffice excludes a node.
+    group : tuple of (str, str, str) or None
+        Namespace, label and value that its pods share.
+    """
+
+    job: JobName
+    request: Request | None
+    may_exclude: bool = True
+    group: tuple[str, str, str] | None = None
+
+
+def read_pod(pod: Mapping[str, Any], inherited: Mapping[str, Any] | None = None) -> Pod:
+    """Read a v1.Pod or a pod template.
+
+    Parameters
+    ----------
+    pod : mapping
+    inherited : mapping or None
+        Annotations of the object that the template is part of; the template's own win.
+
+    Examples
+    --------
+    >>> limits = {"limits": {"nvidia.com/gpu": "8"}}
+    >>> pod = {"metadata": {"annotations": {"perfmodel/job-ref": "r1"}},
+    ...        "spec": {"containers": [{"resources": limits}]}}
+    >>> read_pod(pod).job.ref, read_pod(pod).request.count
+    ('r1', 8)
+    """
+    annotations = {**(inherited or {}), **part(pod, "metadata", "annotations")}
+    return Pod(
+        job=job_name(annotations),
+        request=_request(part(pod, "spec")),
+        may_exclude=annotations.get(EXCLUDE) != "never",
+        group=_group(part(pod, "metadata")),
+    )
+
+
+def job_name(annotations: Mapping[str, Any]) -> JobName:
+    """Return how annotations name a job."""
+    text, ref = annotations.get(JOB), annotations.get(JOB_REF)
+    return JobName(
+        text=text if isinstance(text, str) and text else None,
+        ref=ref if isinstance(ref, str) and ref else None,
+    )
+
+
+def _group(metadata: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    labels = part(metadata, "labels")
+    for label in NAME_LABELS:
+        if isinstance(labels.get(label), str):
+            return str(metadata.get("namespace") or "default"), label, labels[label]
+    return None
+
+
+def _request(spec: Mapping[str, Any]) -> Request | None:
+    """Return what all containers ask for together, or one that runs before them if it is more."""
+    running: dict[str, int] = {}
+    for name, count in _asked(spec, "containers"):
+        running[name] = running.get(name, 0) + count
+    for name, count in _asked(spec, "initContainers"):
+        running[name] = max(running.get(name, 0), count)
+    if not running:
+        return None
+    # A pod with two kinds of accelerator is judged by the one it has more of.
+    resource = max(sorted(running), key=running.__getitem__)
+    found = _MIG.fullmatch(resource)
+    return Request(
+        resource=resource, count=running[resource], profile=found["profile"] if found else None
+    )
+
+
+def _asked(spec: Mapping[str, Any], kind: str) -> Iterator[tuple[str, int]]:
+    for container in parts(spec, kind):
+        # Accelerators cannot be overcommitted: limits and requests are equal where both are given.
+        asked = {
+            **part(container, "resources", "requests"),
+            **part(container, "resources", "limits"),
+        }
+        for name, amount in asked.items():
+            if (name in RESOURCES or _MIG.fullmatch(name)) and str(amount).isdecimal():
+                count = int(str(amount)[:9])
+                if count:
+                    yield name, count

@@ -1,0 +1,198 @@
+"""The mutating admission webhook: AdmissionReview v1 in, a JSON patch out.
+
+What is admitted is never refused here. An object that names no job, or a job that is not known
+yet, passes as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from perfmodel.errors import InvalidInputError
+from service.adapters.kubernetes import flavors
+from service.adapters.kubernetes.affinity import exclusions, merged, preferences, rank
+from service.adapters.kubernetes.cluster import Cluster, cluster_of
+from service.adapters.kubernetes.fields import as_object, part
+from service.adapters.kubernetes.pods import EXCLUDE, JOB, JOB_REF, read_pod
+from service.adapters.kubernetes.templates import Template, escaped, pod_templates
+from service.adapters.kubernetes.wire import AdmissionAnswer
+from service.answers import json_response
+from service.desk import read_json
+from service.documentation import problems
+from service.routes.requests import json_body_of
+
+logger = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/kubernetes/admission", tags=["kubernetes"])
+
+#: What was predicted, for people; says too that a template was patched before.
+PREDICTED = "perfmodel/predicted"
+#: Annotations that pods need from the object they are made by.
+_HANDED_DOWN = (JOB, JOB_REF, EXCLUDE)
+
+_EXAMPLE: dict[str, Any] = {
+    "apiVersion": "admission.k8s.io/v1",
+    "kind": "AdmissionReview",
+    "request": {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "operation": "CREATE",
+        "object": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "train-0",
+                "annotations": {
+                    "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
+                },
+            },
+            "spec": {
+                "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+            },
+        },
+    },
+}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"type": "object", "description": "AdmissionReview, v1."},
+                "examples": {"a pod": {"value": _EXAMPLE}},
+            }
+        },
+    }
+}
+
+_Operations = list[dict[str, Any]]
+
+
+@router.post(
+    "/mutate",
+    summary="Node affinity for pods, flavours for Kueue's Workloads",
+    responses={200: {"model": AdmissionAnswer}, **problems(400, 413, 415, 422)},
+    openapi_extra=_BODY,
+)
+async def mutate(request: Request) -> Response:
+    """Patch what is created so that schedulers prefer the accelerators that suit it."""
+    review = as_object(read_json(await json_body_of(request)), "An AdmissionReview")
+    asked = part(review, "request")
+    uid = asked.get("uid")
+    if not isinstance(uid, str):
+        raise InvalidInputError("An AdmissionReview needs request.uid.", pointer="/request/uid")
+    cluster = cluster_of(request)
+    cluster.nodes.refresh()
+    operations, warnings = await _patch(cluster, asked)
+    return json_response(_answer(review, uid, operations, warnings))
+
+
+def _answer(
+    review: Mapping[str, Any], uid: str, operations: _Operations, warnings: list[str]
+) -> dict[str, Any]:
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if operations:
+        patch = base64.b64encode(orjson.dumps(operations)).decode("ascii")
+        response |= {"patchType": "JSONPatch", "patch": patch}
+    if warnings:
+        response["warnings"] = warnings
+    return {
+        "apiVersion": review.get("apiVersion") or "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": response,
+    }
+
+
+async def _patch(cluster: Cluster, asked: Mapping[str, Any]) -> tuple[_Operations, list[str]]:
+    """Return the patch of an object and what its creator should read; never raises."""
+    item = part(asked, "object")
+    # The templates of what exists cannot be changed.
+    if not item or asked.get("operation", "CREATE") != "CREATE":
+        return [], []
+    try:
+        if item.get("kind") == "Workload":
+            return await _workload_patch(cluster, item)
+        operations: _Operations = []
+        warnings: list[str] = []
+        for template in pod_templates(item):
+            await _template_patch(cluster, item, template, operations, warnings)
+        return operations, list(dict.fromkeys(warnings))
+    except Exception:
+        # Whatever is wrong here, the object is admitted as it is.
+        logger.exception("an object could not be patched")
+        return [], []
+
+
+async def _template_patch(
+    cluster: Cluster,
+    item: Mapping[str, Any],
+    template: Template,
+    operations: _Operations,
+    warnings: list[str],
+) -> None:
+    above = part(item, "metadata", "annotations")
+    pod = read_pod(template.pod, above)
+    own = part(template.pod, "metadata", "annotations")
+    if PREDICTED in own or pod.request is None:
+        return
+    labels = cluster.nodes.labels()
+    wait_s = cluster.settings.kubernetes_admission_wait_s
+    ranking = rank(
+        labels, await cluster.judge(pod, labels, wait_s=wait_s), may_exclude=pod.may_exclude
+    )
+    annotations = {k: above[k] for k in _HANDED_DOWN if k in above and k not in own}
+    if ranking.cells:
+        annotations[PREDICTED] = ranking.says
+    if ranking.cells and not ranking.shares:
+        warnings.append(f"perfmodel: this job may fit on no accelerator here: {ranking.says}")
+    operations += _annotate(template, annotations)
+    preferred, excluded = preferences(ranking), exclusions(ranking)
+    if preferred or excluded:
+        affinity = merged(part(template.pod, "spec", "affinity"), preferred, excluded)
+        at = f"{template.pointer}/spec/affinity"
+        # "add" takes the place of a member that is there already.
+        operations.append({"op": "add", "path": at, "value": affinity})
+
+
+def _annotate(template: Template, annotations: Mapping[str, str]) -> _Operations:
+    """Return the operations that add annotations, whatever of the way to them is missing."""
+    if not annotations:
+        return []
+    metadata = template.pod.get("metadata")
+    at = f"{template.pointer}/metadata"
+    if not isinstance(metadata, dict):
+        return [{"op": "add", "path": at, "value": {"annotations": dict(annotations)}}]
+    if not isinstance(metadata.get("annotations"), dict):
+        return [{"op": "add", "path": f"{at}/annotations", "value": dict(annotations)}]
+    return [
+        {"op": "add", "path": f"{at}/annotations/{escaped(name)}", "value": value}
+        for name, value in annotations.items()
+    ]
+
+
+async def _workload_patch(
+    cluster: Cluster, item: Mapping[str, Any]
+) -> tuple[_Operations, list[str]]:
+    """Return the patch of a Kueue Workload.
+
+    Its sets of pods are left alone: Kueue compares them with the job that they came from.
+    """
+    above = part(item, "metadata", "annotations")
+    known = cluster.nodes.flavors()
+    if flavors.ALLOWED in above or not known:
+        return [], []
+    wait_s = cluster.settings.kubernetes_admission_wait_s
+    judged = [
+        await cluster.judge(pod, list(known.values()), wait_s=wait_s)
+        for pod in (read_pod(template.pod, above) for template in pod_templates(item))
+        if pod.request is not None and pod.may_exclude
+    ]
+    allowed = flavors.allowed_flavors(list(known), judged, least=flavors.least_share(above))
+    if allowed is None:
+        return [], []
+    whole = Template(pointer="", pod=item)
+    return _annotate(whole, {flavors.ALLOWED: ",".join(allowed)}), []

@@ -1,0 +1,75 @@
+"""One application for each module, over graphs made by hand and the analytical model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import UnknownModelError
+from perfmodel.estimator import CapturedStep, Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.job import Job
+from perfmodel.store.database import Database
+from perfmodel.types import Phase, Role
+from service.app import create_app
+from service.settings import Settings
+
+#: Inputs of the one matrix product that each model is. The wide one has 2**20 x 5000 weights of 4
+#: bytes, 19.5 GiB: too much for a card of 16 GB, little for one of 80.
+WIDTHS = {"timm/resnet18": 512, "timm/resnet50": 2048, "timm/wide": 2**20, "timm/slow": 512}
+
+
+class Captures:
+    """Captures by hand; ``timm/slow`` waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.asked: list[str] = []
+
+    def __call__(self, job: Job) -> CapturedStep:
+        self.asked.append(job.label)
+        if job.model not in WIDTHS:
+            raise UnknownModelError(job.label, known=sorted(WIDTHS), pointer="/job/model")
+        if job.model == "timm/slow":
+            assert self.go_on.wait(timeout=20)
+        width, outputs = WIDTHS[job.model], 5000
+        shapes = ((job.batch_size, width), (width, outputs), (job.batch_size, outputs))
+        roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
+        tensors = tuple(
+            Tensor(shape=shape, dtype="float32", role=role, storage=position)
+            for position, (shape, role) in enumerate(zip(shapes, roles, strict=True))
+        )
+        node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
+        return CapturedStep(graph=Graph(nodes=(node,), tensors=tensors))
+
+
+@pytest.fixture(scope="module")
+def captures() -> Captures:
+    return Captures()
+
+
+@pytest.fixture(scope="module")
+def app(captures: Captures, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
+    folder = tmp_path_factory.mktemp("service")
+    settings = Settings(
+        models=folder / "models",
+        database=f"sqlite:///{folder}/graphs.db",
+        kubernetes_wait_s=10.0,
+        kubernetes_admission_wait_s=10.0,
+    )
+    graphs = GraphLibrary(capture=captures, database=Database(settings.database))
+    estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)
+    return create_app(estimator, settings)
+
+
+@pytest.fixture(scope="module")
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
