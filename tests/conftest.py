@@ -3,8 +3,54 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from postgresql import PostgresqlServer, running_postgresql
+
+from perfmodel.store.connections import Connections
+from perfmodel.store.migrate import migrate
 
 # Two threads at most, set before any numeric library loads: tests share a small machine, and
 # results must not depend on how many cores it has.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlServer]:
+    """Run a PostgreSQL as long as the tests do."""
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database, once of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/state.db"
+    server: PostgresqlServer = request.getfixturevalue("postgresql")
+    return server.new_database()
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an SQLite file of the newest schema, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "state.db"
+    connections = Connections(f"sqlite:///{path}")
+    migrate(connections)
+    connections.close()
+    return path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of a database with empty tables, once of each kind."""
+    if request.param == "sqlite":
+        path = tmp_path / "state.db"
+        shutil.copy(request.getfixturevalue("migrated_file"), path)
+        return f"sqlite:///{path}"
+    server: PostgresqlServer = request.getfixturevalue("postgresql")
+    return server.migrated_database()

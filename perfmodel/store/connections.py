@@ -20,7 +20,7 @@ _CONNECT_TIMEOUT_S = 5
 
 
 class ExistsError(Exception):
-    """A row of that key is there already."""
+    """A row of that key is there already, or what is written breaks another rule of the table."""
 
 
 class Connections:
@@ -63,7 +63,7 @@ class Connections:
         Raises
         ------
         ExistsError
-            A row of a key that is there already.
+            A row of that key is there already.
         """
         with self._translated(), self._writer.begin() as connection:
             yield connection
@@ -77,7 +77,7 @@ class Connections:
         try:
             yield
         except IntegrityError as error:
-            raise ExistsError from error
+            raise ExistsError(str(error)) from error
         except (SQLAlchemyError, OSError, ImportError) as error:
             raise StoreError(
                 f"The database {shown_url(self.url)} cannot be used: {error}. Check the URL, the "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, tuple_
+from sqlalchemy import Connection, Row, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perfmodel.store.connections import Connections, now
@@ -254,13 +254,17 @@ def _content(
     connection: Connection, observations: Sequence[StoredObservation], added: set[_Key]
 ) -> dict[_Key, str]:
     """Return the content hashes that stand under the keys that were taken before."""
-    taken = {(seen.job.family, seen.key) for seen in observations} - added
-    if not taken:
-        return {}
+    taken: dict[str, list[str]] = {}
+    for family, key in {(seen.job.family, seen.key) for seen in observations} - added:
+        taken.setdefault(family, []).append(key)
     table = OBSERVATIONS.c
-    query = select(table.family, table.key, table.content_hash)
-    found = connection.execute(query.where(tuple_(table.family, table.key).in_(sorted(taken))))
-    return {(row.family, row.key): row.content_hash for row in found}
+    return {
+        (family, row.key): row.content_hash
+        for family, keys in taken.items()
+        for row in connection.execute(
+            select(table.key, table.content_hash).where(table.family == family, table.key.in_(keys))
+        )
+    }
 
 
 def _outcomes(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,9 +16,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "graphs.db"
 
 
-@pytest.fixture(params=["file", "memory"])
-def database(request: pytest.FixtureRequest, path: Path) -> Database:
-    return Database(f"sqlite:///{path}" if request.param == "file" else "sqlite://")
+@pytest.fixture(params=["file", "memory", "postgresql"])
+def database(request: pytest.FixtureRequest, path: Path) -> Iterator[Database]:
+    urls = {"file": f"sqlite:///{path}", "memory": "sqlite://"}
+    if request.param == "postgresql":
+        urls["postgresql"] = request.getfixturevalue("postgresql").migrated_database()
+    database = Database(urls[request.param])
+    yield database
+    database.close()
 
 
 def test_a_graph_is_kept_once(database: Database) -> None:

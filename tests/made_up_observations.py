@@ -1,0 +1,38 @@
+"""Observations of made-up jobs, as a store keeps them."""
+
+from __future__ import annotations
+
+from perfmodel.store.jobs import StoredJob
+from perfmodel.store.observations import ObservationState, StoredObservation
+
+
+def stored_job(name: str = "a", *, batch_size: int = 8) -> StoredJob:
+    """Return a job of the family ``<name>``."""
+    return StoredJob(
+        ref=f"{name}-{batch_size}",
+        family=name,
+        content=f'{{"batch_size":{batch_size},"mode":"training","model":"{name}"}}',
+    )
+
+
+def stored_observation(
+    key: str,
+    *,
+    job: StoredJob | None = None,
+    placement: str = '"8xT4"',
+    step_time_s: float = 0.5,
+    reason: str | None = None,
+) -> StoredObservation:
+    """Return an observation whose content is its step time; one with a reason is quarantined."""
+    return StoredObservation(
+        job=job or stored_job(),
+        key=key,
+        content_hash=f"{placement} {step_time_s}",
+        placement=placement,
+        batch_size=8,
+        accumulation_steps=1,
+        step_time_s=step_time_s,
+        sync_time_s=0.1,
+        state=ObservationState.QUARANTINED if reason else ObservationState.ACCEPTED,
+        reason=reason,
+    )

