@@ -15,6 +15,9 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.capture import CaptureChild
 from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.store.database import Database
+from service.access.binding import check_binding
+from service.access.install import keys_file
+from service.access.key_file import KeyFile
 from service.app import create_app
 from service.settings import Settings
 
@@ -45,6 +48,8 @@ def serve(
     models: str | Path = "models",
     database: str = "sqlite:///perfmodel.db",
     workers: int = 1,
+    keys: str | Path | None = None,
+    insecure: bool = False,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Answer over HTTP until interrupted.
@@ -60,12 +65,27 @@ def serve(
         SQLAlchemy URL.
     workers : int
         Processes that answer, >= 1.
+    keys : path or None
+        File of the keys; None: ``keys.json`` beside the database.
+    insecure : bool
+        Listen beyond the loopback even if there is no key.
     on_ready : callable or None
         Called with the URL as soon as questions are answered; one worker only. None prints a
         line.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no key, and strangers could reach ``host``.
     """
     os.environ["PERFMODEL_MODELS"] = str(models)
     os.environ["PERFMODEL_DATABASE"] = database
+    if keys is not None:
+        os.environ["PERFMODEL_KEYS"] = str(keys)
+    if insecure:
+        os.environ["PERFMODEL_INSECURE"] = "true"
+    settings = Settings()
+    check_binding(host, KeyFile(keys_file(settings)), insecure=settings.insecure)
     config = uvicorn.Config(
         "service.serve:app_from_settings",
         factory=True,

@@ -40,8 +40,8 @@ class Settings(BaseSettings):
         How long a scheduler, or an admission, waits for a job that is new; then it is answered
         without a prediction.
     keys, audit : Path or None
-        Files of the keys and of what administrators did; None: ``keys.json`` and ``audit.jsonl``
-        beside an SQLite database, else in the current folder.
+        Files of the keys and of what administrators did; None: ``keys.json`` beside an SQLite
+        database, else in the current folder, and ``audit.jsonl`` beside the keys.
     require_keys : bool
         Ask for a key even if none was made.
     insecure : bool

@@ -38,8 +38,9 @@ FLOORS = {
     "service": 11,
 }
 
-#: The one way up: `perfmodel serve` starts the service, by a deferred import.
-ALLOWED_UP = {("perfmodel.cli.serve", "service")}
+#: The ways up, by deferred imports: `perfmodel serve` starts the service, `perfmodel keys` keeps
+#: its keys.
+ALLOWED_UP = {("perfmodel.cli.serve", "service"), ("perfmodel.cli.keys", "service")}
 
 #: Who may import the training tower, besides itself.
 TRAINING_USERS = ("perfmodel.training", "perfmodel.cli", "service.jobs")

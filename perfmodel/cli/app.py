@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "probe-plan": "Name the few measurements on a device that would be worth most.",
         "models": "List the trained models.",
         "serve": "Answer over HTTP.",
+        "keys": "Make, list and revoke the keys of the service.",
     }
 )
 

@@ -34,13 +34,32 @@ EXAMPLE = {
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that answer."
 )
+@click.option(
+    "--keys",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="PERFMODEL_KEYS",
+    help="File of the keys. [default: keys.json beside the database; environment: PERFMODEL_KEYS]",
+)
+@click.option(
+    "--insecure", is_flag=True, help="Listen beyond the loopback without any key; on your own risk."
+)
 @click.option("--example", is_flag=True, help="Ask one question when ready and print its answer.")
 @models_option
 @debug_option
-def command(host: str, port: int, database: str, workers: int, example: bool, models: Path) -> None:
+def command(
+    host: str,
+    port: int,
+    database: str,
+    workers: int,
+    keys: Path | None,
+    insecure: bool,
+    example: bool,
+    models: Path,
+) -> None:
     """Answer over HTTP until Ctrl-C.
 
-    The routes are described in docs/http.md and, once it runs, at /docs.
+    The routes are described in docs/http.md and, once it runs, at /docs. Without keys it answers
+    the loopback only; `perfmodel keys create` makes one, docs/access.md says more.
     """
     from perfmodel.errors import MissingExtraError
 
@@ -61,6 +80,8 @@ def command(host: str, port: int, database: str, workers: int, example: bool, mo
             models=models,
             database=database,
             workers=workers,
+            keys=keys,
+            insecure=insecure,
             on_ready=on_ready,
         )
     except KeyboardInterrupt:

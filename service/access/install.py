@@ -46,6 +46,8 @@ def install(app: FastAPI, settings: Settings, keys: KeyStore | None = None) -> N
 
 def state_folder(database: str) -> Path:
     """Return the folder of an SQLite file; the current one for any other database."""
+    if "://" not in database:
+        return Path(database).parent
     url = make_url(database)
     if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
         return Path(str(url.database)).parent
@@ -58,5 +60,5 @@ def keys_file(settings: Settings) -> Path:
 
 
 def audit_file(settings: Settings) -> Path:
-    """Return the audit log: the one that is set, else ``audit.jsonl`` beside the state."""
-    return settings.audit or state_folder(settings.database) / "audit.jsonl"
+    """Return the audit log: the one that is set, else ``audit.jsonl`` beside the keys."""
+    return settings.audit or keys_file(settings).with_name("audit.jsonl")

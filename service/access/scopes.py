@@ -84,6 +84,9 @@ RULES: tuple[Rule, ...] = (
     _rule(_ASK, "/v1/explain", Scope.PREDICT),
     _rule(_ASK, "/v1/jobs", Scope.PREDICT),
     _rule(_ASK, "/v1/graphs", Scope.PREDICT),
+    # The dialects of schedulers; what they send besides questions is what a question is about.
+    _rule(_ASK, "/v2", Scope.PREDICT),
+    _rule(_ASK, "/kubernetes", Scope.PREDICT),
     # The page and what describes the interface.
     _rule(_READ, "/", Scope.PREDICT, exact=True),
     _rule(_READ, "/static", Scope.PREDICT),

@@ -1,0 +1,156 @@
+"""``perfmodel keys``: make, list and revoke the keys of the service."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfmodel.cli.options import output_options
+
+if TYPE_CHECKING:
+    from service.access.audit import AuditLog
+    from service.access.key_file import KeyFile
+    from service.access.keys import ApiKey
+
+_keys_option = click.option(
+    "--keys",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="PERFMODEL_KEYS",
+    help="File of the keys. [default: keys.json beside the database; environment: PERFMODEL_KEYS]",
+)
+
+
+@click.group()
+def command() -> None:
+    """Make, list and revoke the keys of the service.
+
+    A key is shown once, when it is made; its hash is all that is kept. A running service takes a
+    change into account within a second.
+    """
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    metavar="[predict|observe|admin]",
+    help="What the key may do. Repeatable; admin may do everything.",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=float,
+    help="Requests a second that it may send. [default: what the service grants everybody]",
+)
+@_keys_option
+@output_options
+def create(
+    name: str, scopes: Sequence[str], rate_per_s: float | None, file: Path | None, as_json: bool
+) -> None:
+    """Make a key for NAME and print it."""
+    from datetime import UTC, datetime
+
+    keys, audit = _stores(file)
+    from service.access.keys import new_key
+
+    created_at = datetime.now(UTC).isoformat(timespec="seconds")
+    token, key = new_key(name, scopes, created_at=created_at, rate_per_s=rate_per_s)
+    keys.add(key)
+    _note(audit, "create key", key)
+    if as_json:
+        from perfmodel.cli.output import print_json
+
+        print_json({"key": token, **_facts(key)})
+        return
+    click.echo(token)
+    click.echo(
+        f"Key {key.key_id} of {name} may {' and '.join(sorted(key.scopes))}. It is not shown "
+        f"again; its hash is in {keys.path}.",
+        err=True,
+    )
+
+
+@command.command("list")
+@_keys_option
+@output_options
+def list_(file: Path | None, as_json: bool) -> None:
+    """List the keys, the oldest first."""
+    keys, _ = _stores(file)
+    found = keys.all()
+    if as_json:
+        from perfmodel.cli.output import print_json
+
+        print_json({"file": str(keys.path), "keys": [_facts(key) for key in found]})
+    elif not found:
+        print(f"There are no keys in {keys.path}; the service answers the loopback only.")
+    else:
+        from perfmodel.cli.output import print_table
+
+        rows = [
+            [
+                key.key_id,
+                key.name,
+                ", ".join(sorted(key.scopes)),
+                "-" if key.rate_per_s is None else f"{key.rate_per_s:g}",
+                key.created_at,
+                key.revoked_at or "-",
+            ]
+            for key in found
+        ]
+        print_table(["key", "name", "scopes", "requests/s", "made", "revoked"], rows)
+
+
+@command.command()
+@click.argument("key_id", metavar="KEY")
+@_keys_option
+@output_options
+def revoke(key_id: str, file: Path | None, as_json: bool) -> None:
+    """Make KEY worthless; `perfmodel keys list` names them all."""
+    keys, audit = _stores(file)
+    key = keys.revoke(key_id)
+    _note(audit, "revoke key", key)
+    if as_json:
+        from perfmodel.cli.output import print_json
+
+        print_json(_facts(key))
+    else:
+        print(f"Key {key.key_id} of {key.name} opens nothing any more.")
+
+
+def _stores(file: Path | None) -> tuple[KeyFile, AuditLog]:
+    """Return the keys and the audit log of the service that the environment describes."""
+    from perfmodel.errors import MissingExtraError
+
+    try:
+        from service.access.audit import AuditLog
+        from service.access.install import audit_file, keys_file
+        from service.access.key_file import KeyFile
+        from service.settings import Settings
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Managing keys", extra="serve") from error
+    settings = Settings() if file is None else Settings(keys=file)
+    return KeyFile(keys_file(settings)), AuditLog(audit_file(settings))
+
+
+def _note(audit: AuditLog, action: str, key: ApiKey) -> None:
+    by = f"user {getpass.getuser()}"
+    audit.append(action, by=by, key=key.key_id, name=key.name, scopes=sorted(key.scopes))
+
+
+def _facts(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.key_id,
+        "name": key.name,
+        "scopes": sorted(key.scopes),
+        "rate_per_s": key.rate_per_s,
+        "created_at": key.created_at,
+        "revoked_at": key.revoked_at,
+    }
