@@ -25,6 +25,7 @@ __all__ = [
     "CHECKPOINTING",
     "MAX_COUNT",
     "MAX_DEPTH",
+    "MOST_OBSERVATIONS",
     "OPTIMIZERS",
     "Query",
     "job_to_dict",

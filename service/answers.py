@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import orjson
 from fastapi.responses import Response
 
 from perfmodel.estimator import CellError, MatrixEstimate, basis_names
+from perfmodel.estimator.curve import Curve
+from perfmodel.estimator.ranking import Ranked, Ranking
+from perfmodel.placement.plan_search import PlanRanking, RankedPlan
 from service.errors import problem_of
 
 
@@ -43,6 +47,76 @@ def matrix_to_dict(matrix: MatrixEstimate) -> dict[str, Any]:
         "unpriced_operators": matrix.unpriced_operators,
         "model_version": matrix.model_version,
         "warnings": matrix.warnings,
+    }
+
+
+def curve_to_dict(curve: Curve) -> dict[str, Any]:
+    """Return a curve as columns: one element a count."""
+    return {
+        "accelerator": curve.accelerator,
+        "counts": curve.counts,
+        "samples_per_second": curve.samples_per_second,
+        "low": curve.low,
+        "high": curve.high,
+        "coverage": curve.coverage,
+        "step_time_s": curve.step_time_s,
+        "exposed_communication_s": curve.exposed_communication_s,
+        "efficiency": curve.efficiency,
+        "peak_bytes": curve.peak_bytes,
+        "fits": curve.fits,
+        "basis": [basis.value for basis in curve.basis],
+        "out_of_distribution": curve.out_of_distribution,
+        "model_version": curve.model_version,
+        "warnings": curve.warnings,
+    }
+
+
+def ranking_to_dict(ranking: Ranking | PlanRanking) -> dict[str, Any]:
+    """Return a ranking of placements or of plans, best first."""
+    if isinstance(ranking, PlanRanking):
+        return {
+            "plans": [_plan(plan) for plan in ranking.plans],
+            "considered": ranking.considered,
+            "too_large": ranking.too_large,
+            "why_none": ranking.why_none,
+        }
+    return {
+        "best": [_ranked(one) for one in ranking.best],
+        "left_out": [_ranked(one) for one in ranking.left_out],
+        "errors": [
+            {"placement": position, **problem_of(error)}
+            for position, error in ranking.errors.items()
+        ],
+    }
+
+
+def _ranked(one: Ranked) -> dict[str, Any]:
+    return {
+        "placement": one.position,
+        "score": one.score,
+        "estimate": one.estimate.to_dict(),
+        "batch": None if one.batch is None else asdict(one.batch),
+        "samples_per_money": one.samples_per_money,
+        "samples_per_joule": one.samples_per_joule,
+        "left_out": one.left_out,
+    }
+
+
+def _plan(one: RankedPlan) -> dict[str, Any]:
+    choice = one.choice
+    plan = {**asdict(choice.plan), "schedule": choice.plan.schedule.value}
+    plan["batch_split"] = choice.plan.batch_split.value
+    return {
+        "plan": plan,
+        "batch_size": choice.micro_batch,
+        "accumulation_steps": choice.micro_batches,
+        "activation_checkpointing": choice.checkpointing.name.lower(),
+        "step_time_s": one.step_time_s,
+        "samples_per_second": one.samples_per_second,
+        "bubble_s": one.bubble_s,
+        "exposed_communication_s": one.exposed_communication_s,
+        "memory_bytes": one.memory_bytes,
+        "reason": one.reason,
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 
 import perfmodel
 from perfmodel.estimator import Estimator
@@ -15,7 +16,8 @@ from service.adapters import kserve
 from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
 from service.desk import Desk
-from service.routes import accelerators, graphs, health, models, predict
+from service.metrics import install as metrics
+from service.routes import accelerators, graphs, health, models, placements, predict
 from service.settings import Settings
 
 
@@ -59,7 +61,7 @@ def create_app(
     )
     app.state.desk = desk
     app.state.settings = settings
-    for routes in (predict, graphs, accelerators, models, health, kserve):
+    for routes in (predict, placements, graphs, accelerators, models, health, kserve):
         app.include_router(routes.router)
     install_kubernetes(app, desk, settings)
     app.add_middleware(
@@ -67,7 +69,9 @@ def create_app(
         limit_bytes=settings.max_body_bytes,
         limits_bytes={"/v1/graphs": settings.max_upload_bytes},
     )
+    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     access.install(app, settings)
+    metrics.install(app, estimator, settings)
     errors.install(app)
     documentation.install(app)
     return app

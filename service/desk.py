@@ -11,15 +11,22 @@ import orjson
 
 from perfmodel.errors import InvalidInputError, PerfModelError, UnknownFieldError
 from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
+from perfmodel.estimator.curve import Curve
 from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.ranking import Ranking
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.observation import Observation
 from perfmodel.placement.parse import parse_placement
-from perfmodel.requests import parse_job, parse_request
+from perfmodel.placement.plan_search import PlanRanking
+from perfmodel.requests import parse_job, parse_observations, parse_query
 from service.errors import MalformedBodyError, OverloadedError
+from service.questions import AskedPlans, read_curve, read_rank
 from service.settings import Settings
 
 T = TypeVar("T")
+
+_MATRIX = ("jobs", "placements", "observations")
 
 
 class Desk:
@@ -65,6 +72,14 @@ class Desk:
         """Answer every pair of ``jobs`` and ``placements``."""
         return await self.in_thread(self._matrix, read_json(body))
 
+    async def curve(self, body: bytes) -> Curve:
+        """Answer one job over the number of accelerators."""
+        return await self.in_thread(self._curve, read_json(body))
+
+    async def rank(self, body: bytes) -> Ranking | PlanRanking:
+        """Rank placements of one job, or search the plans of one placement."""
+        return await self.in_thread(self._rank, read_json(body))
+
     async def in_thread(self, action: Callable[..., T], *args: Any) -> T:
         """Run something that takes long in a thread.
 
@@ -103,11 +118,26 @@ class Desk:
         return self.estimator.known_answer(prepared, placement)
 
     def _predict(self, question: Any) -> Estimate:
-        job, _ = parse_request(question)
+        query = parse_query(question)
         resolved = self._resolve(question["placement"])
-        prepared = self.estimator.prepare(job)
+        if query.job.job_type is not None:
+            return self.estimator.estimate(query.job, query.placement, query.observations)
+        prepared = self.estimator.prepare(query.job)
         self._jobs.put(_key(question["job"]), prepared)
-        return self.estimator.answer(prepared, resolved)
+        observed = self.estimator.observed(prepared, query.observations)
+        return self.estimator.answer(prepared, resolved, observed)
+
+    def _curve(self, question: Any) -> Curve:
+        asked = read_curve(question)
+        return self.estimator.curve(asked.job, asked.question, asked.observations)
+
+    def _rank(self, question: Any) -> Ranking | PlanRanking:
+        asked = read_rank(question)
+        if isinstance(asked, AskedPlans):
+            return self.estimator.search(
+                asked.job, asked.placement, global_batch=asked.global_batch, most=asked.most
+            )
+        return self.estimator.rank(asked.job, asked.placements, asked.question, asked.observations)
 
     def _resolve(self, written: Any) -> ResolvedPlacement:
         try:
@@ -118,6 +148,7 @@ class Desk:
 
     def _matrix(self, question: Any) -> MatrixEstimate:
         jobs, placements = _lists(question)
+        observations = _observations(question, len(jobs))
         cells = len(jobs) * len(placements)
         if cells > self._settings.max_cells:
             raise InvalidInputError(
@@ -127,6 +158,7 @@ class Desk:
         answer = self.estimator.matrix(
             [_attempt(parse_job, job, f"/jobs/{i}") for i, job in enumerate(jobs)],
             [_attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(placements)],
+            observations,
         )
         for cell in answer.errors:
             if cell.placement is not None and isinstance(cell.error, InvalidInputError):
@@ -164,13 +196,34 @@ def _lists(question: Any) -> tuple[list[Any], list[Any]]:
     if not isinstance(question, dict):
         raise InvalidInputError("A matrix request must be an object.")
     for name in question:
-        if name not in ("jobs", "placements"):
-            raise UnknownFieldError(name, known=("jobs", "placements"), pointer=f"/{name}")
+        if name not in _MATRIX:
+            raise UnknownFieldError(name, known=_MATRIX, pointer=f"/{name}")
     lists = [question.get(name) for name in ("jobs", "placements")]
     for name, value in zip(("jobs", "placements"), lists, strict=True):
         if not isinstance(value, list) or not value:
             raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
     return lists[0] or [], lists[1] or []
+
+
+def _observations(question: Any, jobs: int) -> dict[int, tuple[Observation, ...]]:
+    """Read the observations of a matrix: those of :func:`parse_observations`, each with its job."""
+    found: dict[int, tuple[Observation, ...]] = {}
+    written = question.get("observations")
+    if written is None:
+        return found
+    if not isinstance(written, list):
+        raise InvalidInputError("observations must be a list.", pointer="/observations")
+    for position, item in enumerate(written):
+        at = f"/observations/{position}"
+        job = item.get("job") if isinstance(item, dict) else None
+        if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
+            raise InvalidInputError(
+                f"job is the position of the observed job in jobs, from 0 to {jobs - 1}.",
+                pointer=f"{at}/job",
+            )
+        plain = {name: value for name, value in item.items() if name != "job"}
+        found[job] = (*found.get(job, ()), *parse_observations([plain], pointer=at))
+    return found
 
 
 def _attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelError:

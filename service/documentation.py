@@ -11,9 +11,15 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from service.errors import PROBLEM_MEDIA_TYPE
-from service.schemas import MatrixRequest, PredictRequest, Problem
+from service.schemas import CurveRequest, MatrixRequest, PredictRequest, Problem, RankRequest
 
-_BODIES: tuple[type[BaseModel], ...] = (PredictRequest, MatrixRequest, Problem)
+_BODIES: tuple[type[BaseModel], ...] = (
+    PredictRequest,
+    MatrixRequest,
+    CurveRequest,
+    RankRequest,
+    Problem,
+)
 _TEMPLATE = "#/components/schemas/{model}"
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from perfmodel.placement.topology import Schedule
-from perfmodel.requests import MAX_COUNT, OPTIMIZERS
+from perfmodel.estimator.ranking import Criterion
+from perfmodel.placement.topology import BatchSplit, Locality, Schedule, Sharing
+from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import Basis, Compiler, MemoryFormat, Mode, Precision
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -36,8 +37,17 @@ class GraphReference(_Strict):
     graph: Text
 
 
+class AdaptationBody(_Strict):
+    """What the progress of a job depends on, for its goodput."""
+
+    gradient_noise_scale: Annotated[float, Field(ge=0)]
+    initial_batch_size: Count
+    batch_size_bounds: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    most_accumulation: Count | None = None
+
+
 class JobBody(_Strict):
-    """What runs: exactly one of ``model``, ``hf_config`` and ``graph``, and how."""
+    """What runs: exactly one of ``model``, ``hf_config``, ``graph`` and ``job_type``, and how."""
 
     model: Text | HfConfigReference | GraphReference | None = Field(
         None, description="`timm/<name>`, `zoo/<name>`, or an object that refers to the model."
@@ -45,6 +55,9 @@ class JobBody(_Strict):
     model_kwargs: dict[str, Any] | None = Field(None, description="Arguments of a named model.")
     hf_config: dict[str, Any] | None = Field(None, description="A transformers config.")
     graph: Text | None = Field(None, description="Content hash of a registered graph.")
+    job_type: Text | None = Field(
+        None, description="A job without a graph; answered from observations of it."
+    )
     mode: Literal[tuple(Mode)]  # type: ignore[valid-type]
     batch_size: Count = Field(description="Samples per replica and micro-batch.")
     accumulation_steps: Count | None = Field(1, description="Micro-batches per optimizer step.")
@@ -53,8 +66,13 @@ class JobBody(_Strict):
     memory_format: Literal[tuple(MemoryFormat)] | None = "channels_first"  # type: ignore[valid-type]
     compiler: Literal[tuple(Compiler)] | None = "eager"  # type: ignore[valid-type]
     sequence_length: Count | None = Field(None, description="Tokens per sample.")
-    activation_checkpointing: bool | None = False
+    activation_checkpointing: bool | Literal[CHECKPOINTING] | None = False  # type: ignore[valid-type]
+    selective_checkpointing: bool | None = False
     software: dict[str, Text] | None = Field(None, description="Versions that matter.")
+    input: dict[str, Annotated[float, Field(ge=0)]] | None = Field(
+        None, description="What a sample costs the host: `stored_bytes`, `cpu_s`, `files`."
+    )
+    adaptation: AdaptationBody | None = None
 
 
 class NodeBody(_Strict):
@@ -92,6 +110,7 @@ class PlanBody(_Strict):
     sequence_parallel: bool | None = False
     schedule: Literal[tuple(Schedule)] | None = "1f1b"  # type: ignore[valid-type]
     virtual_stages: Annotated[int, Field(ge=1, le=1_000)] | None = 1
+    batch_split: Literal[tuple(BatchSplit)] | None = "equal"  # type: ignore[valid-type]
 
 
 class PlacementBody(_Strict):
@@ -100,11 +119,16 @@ class PlacementBody(_Strict):
     nodes: Annotated[list[NodeBody], Field(min_length=1)]
     network: Text | NetworkBody | None = None
     plan: PlanBody | None = None
-    shared_with: list[str] | None = None
+    shared_with: list[str | JobBody] | None = Field(
+        None, description="Jobs on the same accelerators: job types, or jobs."
+    )
+    sharing: Literal[tuple(Sharing)] | None = "mps"  # type: ignore[valid-type]
     power_limit_w: Annotated[float, Field(gt=0)] | None = None
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     cpu_cores: Accelerators | None = None
     storage_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
+    loader_workers: Annotated[int, Field(ge=0)] | None = None
+    storage_locality: Literal[tuple(Locality)] | None = None  # type: ignore[valid-type]
 
 
 ShortPlacement = Annotated[
@@ -112,11 +136,31 @@ ShortPlacement = Annotated[
 ]
 
 
+class ObservationBody(_Strict):
+    """A measured step of the job; it counts for this answer alone."""
+
+    placement: ShortPlacement | PlacementBody
+    batch_size: Count
+    step_time_s: Annotated[float, Field(gt=0)]
+    sync_time_s: Annotated[float, Field(ge=0)] | None = None
+    accumulation_steps: Count | None = 1
+
+
+class MatrixObservationBody(ObservationBody):
+    """A measured step of one of the jobs."""
+
+    job: Annotated[int, Field(ge=0)] = Field(description="Position in `jobs`.")
+
+
+Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIONS)]
+
+
 class PredictRequest(_Strict):
     """One question."""
 
     job: JobBody
     placement: ShortPlacement | PlacementBody
+    observations: Observations | None = None
 
 
 class MatrixRequest(_Strict):
@@ -124,6 +168,53 @@ class MatrixRequest(_Strict):
 
     jobs: Annotated[list[JobBody], Field(min_length=1)]
     placements: Annotated[list[ShortPlacement | PlacementBody], Field(min_length=1)]
+    observations: list[MatrixObservationBody] | None = None
+
+
+class CurveRequest(_Strict):
+    """One job over the number of accelerators, data parallel."""
+
+    job: JobBody
+    accelerator: Text
+    counts: list[Count] | None = Field(None, description="Default: 1, 2, 4, ... up to `most`.")
+    most: Count | None = 64
+    accelerators_per_host: Count | None = 8
+    network: Text | NetworkBody | None = None
+    link: Text | None = None
+    zero_stage: Annotated[int, Field(ge=0, le=3)] | None = 0
+    observations: Observations | None = None
+
+
+class ConstraintsBody(_Strict):
+    """What a placement has to keep to."""
+
+    fits: bool | None = True
+    total_samples: Annotated[float, Field(gt=0)] | None = Field(None, description="Work to do.")
+    deadline_s: Annotated[float, Field(gt=0)] | None = None
+    budget: Annotated[float, Field(gt=0)] | None = None
+
+
+class SearchBody(_Strict):
+    """Which plans are searched."""
+
+    global_batch_size: Count | None = None
+    most: Count | None = 10
+
+
+class RankRequest(_Strict):
+    """Placements of one job; or, with `placement` and `search`, the plans of one placement."""
+
+    job: JobBody
+    placements: list[ShortPlacement | PlacementBody] | None = None
+    by: Literal[tuple(Criterion)] | None = "throughput"  # type: ignore[valid-type]
+    most: Count | None = 10
+    constraints: ConstraintsBody | None = None
+    prices: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
+        None, description="Money for one accelerator and hour, by canonical name."
+    )
+    observations: Observations | None = None
+    placement: ShortPlacement | PlacementBody | None = None
+    search: SearchBody | None = None
 
 
 class ThroughputBody(BaseModel):
@@ -148,9 +239,9 @@ class BreakdownBody(BaseModel):
 class MemoryBody(BaseModel):
     """Memory of the accelerator with the least room."""
 
-    peak_bytes: float
+    peak_bytes: float | None
     capacity_bytes: float
-    fits: bool
+    fits: bool | None
     oom_probability: float | None
 
 
@@ -216,6 +307,92 @@ class MatrixAnswer(BaseModel):
     unpriced_operators: list[dict[str, int] | None]
     model_version: str | None
     warnings: list[str]
+
+
+class CurveAnswer(BaseModel):
+    """Throughput over the count, in columns."""
+
+    accelerator: str
+    counts: list[int]
+    samples_per_second: list[float]
+    low: list[float]
+    high: list[float]
+    coverage: float
+    step_time_s: list[float]
+    exposed_communication_s: list[float]
+    efficiency: list[float] = Field(description="Throughput over ideal scaling.")
+    peak_bytes: list[float]
+    fits: list[bool]
+    basis: list[str]
+    out_of_distribution: bool
+    model_version: str
+    warnings: list[str]
+
+
+class BatchBody(BaseModel):
+    """The batch of the greatest goodput."""
+
+    goodput: float
+    samples_per_second: float
+    efficiency: float
+    batch_size: int
+    accumulation_steps: int
+    global_batch_size: int
+    step_time_s: float
+
+
+class RankedBody(BaseModel):
+    """One placement, by its position in the question."""
+
+    placement: int
+    score: float
+    estimate: PredictAnswer
+    batch: BatchBody | None
+    samples_per_money: float | None
+    samples_per_joule: float | None
+    left_out: str
+
+
+class PlacementProblem(Problem):
+    """Why a placement has no answer."""
+
+    placement: int
+
+
+class PlacementRanking(BaseModel):
+    """Placements, best first."""
+
+    best: list[RankedBody]
+    left_out: list[RankedBody]
+    errors: list[PlacementProblem]
+
+
+class PlanBodyFound(BaseModel):
+    """One plan of a search."""
+
+    plan: PlanBody
+    batch_size: int
+    accumulation_steps: int
+    activation_checkpointing: str
+    step_time_s: float
+    samples_per_second: float
+    bubble_s: float
+    exposed_communication_s: float
+    memory_bytes: float
+    reason: str
+
+
+class PlanRankingBody(BaseModel):
+    """Plans, best first."""
+
+    plans: list[PlanBodyFound]
+    considered: int
+    too_large: int
+    why_none: str
+
+
+class RankAnswer(RootModel[PlacementRanking | PlanRankingBody]):
+    """What was ranked."""
 
 
 class GraphAnswer(BaseModel):

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from perfmodel.devices.catalog import Catalog
@@ -196,6 +197,7 @@ class Estimator:
         self,
         jobs: Sequence[Job | PerfModelError],
         placements: Sequence[Placement | PerfModelError],
+        observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
     ) -> MatrixEstimate:
         """Answer every pair of a job and a placement; a bad one fails alone.
 
@@ -203,13 +205,15 @@ class Estimator:
         ----------
         jobs, placements : sequence
             An error in place of a job or a placement is carried into the answer.
+        observations : mapping of int to sequence of Observation
+            Measured steps by the position of their job.
 
         Returns
         -------
         MatrixEstimate
             Cell by cell equal to :meth:`estimate`.
         """
-        return fill_matrix(self, jobs, placements)
+        return fill_matrix(self, jobs, placements, observations)
 
     def rank(
         self,

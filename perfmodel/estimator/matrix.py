@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,9 +14,12 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.answer import LADDER, NO_ROOM_WARNING
 from perfmodel.estimator.matrix_columns import Cells, MatrixColumns
 from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.graph.job import Job
+from perfmodel.placement.observation import Observation
 from perfmodel.placement.topology import Placement
 
 if TYPE_CHECKING:
@@ -85,6 +89,7 @@ def fill_matrix(
     estimator: Estimator,
     jobs: Sequence[Job | PerfModelError],
     placements: Sequence[Placement | PerfModelError],
+    observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
 ) -> MatrixEstimate:
     """Answer every pair; what is bad about one job or placement stays with it.
 
@@ -93,17 +98,31 @@ def fill_matrix(
     estimator : Estimator
     jobs, placements : sequence
         An error in place of a job or a placement is carried into the answer.
+    observations : mapping of int to sequence of Observation
+        Measured steps by the position of their job.
 
     Returns
     -------
     MatrixEstimate
     """
-    prepared, job_errors = _attempt(estimator.prepare, jobs)
+    opaque = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
+    prepared, job_errors = _attempt(
+        lambda job: None if getattr(job, "job_type", None) else estimator.prepare(job), jobs
+    )
     resolved, placement_errors = _attempt(estimator.resolve, placements)
     accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
     predictions, cell_errors = _predict(estimator, prepared, list(accelerators.values()))
-    columns = MatrixColumns(prepared, resolved, predictions)
+    observed, observed_errors = _observed(estimator, prepared, observations)
+    columns = MatrixColumns(prepared, resolved, predictions, observed)
     columns.fill_plain()
+    known_columns = [column for column, placement in enumerate(resolved) if placement is not None]
+    for row, job in opaque.items():
+        asked = [r for r in resolved if r is not None]
+        seen = tuple(observations.get(row, ()))
+        if asked:
+            columns.fill_row(
+                row, known_columns, opaque_estimates(job, asked, seen, estimator.accelerators)
+            )
     refused = columns.fill_special(estimator.placed)
     known = list(predictions.values())
     arrays = columns.arrays()
@@ -113,13 +132,33 @@ def fill_matrix(
         model_version=known[0].model_version if known else None,
         unpriced_operators=tuple(p and dict(p.step.unpriced_operators) for p in prepared),
         errors=(
-            *(CellError(job=i, placement=None, error=e) for i, e in job_errors),
+            *(CellError(job=i, placement=None, error=e) for i, e in job_errors + observed_errors),
             *(CellError(job=None, placement=i, error=e) for i, e in placement_errors),
             *_spread_errors(cell_errors, resolved),
             *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
         ),
         warnings=_warnings(prepared, resolved, known, arrays),
     )
+
+
+def _observed(
+    estimator: Estimator,
+    prepared: list[PreparedJob | None],
+    observations: Mapping[int, Sequence[Observation]],
+) -> tuple[dict[int, ObservedJob], list[tuple[int, PerfModelError]]]:
+    """Calibrate the jobs that were observed; one with a bad observation is not answered."""
+    found: dict[int, ObservedJob] = {}
+    errors: list[tuple[int, PerfModelError]] = []
+    for row, seen in observations.items():
+        job = prepared[row]
+        if job is None or not seen:
+            continue
+        try:
+            found[row] = ObservedJob.of(estimator, job, seen)
+        except PerfModelError as error:
+            errors.append((row, error))
+            prepared[row] = None
+    return found, errors
 
 
 def _attempt(

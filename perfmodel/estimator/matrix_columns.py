@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +13,17 @@ import numpy.typing as npt
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.answer import RUNG, basis_of, interval, tightest_memory
 from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.placed import PlacedStep, scaling_basis
 from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.gradient_buckets import gradient_buckets
 from perfmodel.placement.groups import join_groups
 from perfmodel.placement.memory import memory_columns
 from perfmodel.placement.memory_parts import MemoryPlan
-from perfmodel.types import Mode
+from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -62,6 +64,8 @@ class MatrixColumns:
         Columns; None where a placement is bad.
     predictions : dict
         Of every row on every accelerator; without the cells that failed.
+    observed : mapping of int to ObservedJob
+        Rows whose job was observed.
     """
 
     def __init__(
@@ -69,8 +73,10 @@ class MatrixColumns:
         prepared: Sequence[PreparedJob | None],
         resolved: Sequence[ResolvedPlacement | None],
         predictions: Cells,
+        observed: Mapping[int, ObservedJob],
     ) -> None:
         self._prepared, self._resolved, self._predictions = prepared, resolved, predictions
+        self._observed = observed
         shape = (len(prepared), len(resolved))
         self._floats = {
             name: np.full(shape, np.nan)
@@ -95,7 +101,7 @@ class MatrixColumns:
                 by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
         by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
         for row, job in enumerate(self._prepared):
-            if job is not None and not job.has_plan_engine:
+            if job is not None and self._is_plain(row, job):
                 by_row[job.job.mode, job.job.accumulation_steps].append(row)
         return [
             _Block(
@@ -108,6 +114,9 @@ class MatrixColumns:
             for rows in by_row.values()
             for (_, stage), columns in sorted(by_column.items())
         ]
+
+    def _is_plain(self, row: int, job: PreparedJob) -> bool:
+        return row not in self._observed and not job.has_plan_engine
 
     def _fill_times(self, block: _Block) -> None:
         job = block.jobs[0].job
@@ -194,7 +203,7 @@ class MatrixColumns:
             if placement is None:
                 continue
             for row, job in enumerate(self._prepared):
-                if job is None or (placement.is_plain and not job.has_plan_engine):
+                if job is None or (placement.is_plain and self._is_plain(row, job)):
                     continue
                 found = [self._predictions.get((row, a.name)) for a in placement.accelerators]
                 predictions = [p for p in found if p is not None]
@@ -215,7 +224,12 @@ class MatrixColumns:
         predictions: Sequence[StepPrediction],
         place: Place,
     ) -> None:
-        placed, cell = place(job, placement, predictions), (row, column)
+        cell, observed = (row, column), self._observed.get(row)
+        if observed is not None and observed.is_alone:
+            predictions = observed.single(job, placement.kinds, predictions)
+        placed = place(job, placement, predictions)
+        if observed is not None and not observed.is_alone:
+            placed = observed.correct(job, placement, placed)
         rate, at_low, at_high = placed.samples_per_second.tolist()
         memory = tightest_memory(job, placement)
         self._floats["samples_per_second"][cell] = rate
@@ -225,7 +239,22 @@ class MatrixColumns:
         self._floats["peak_bytes"][cell] = memory.peak_bytes
         self._fits[cell] = memory.fits
         self._out[cell] = any(p.out_of_distribution for p in predictions)
-        self._basis[cell] = RUNG[basis_of([p.basis for p in predictions], placed.basis)]
+        rung = basis_of([p.basis for p in predictions], placed.basis)
+        self._basis[cell] = RUNG[Basis.CALIBRATED if placed.calibrated else rung]
+
+    def fill_row(self, row: int, columns: Sequence[int], estimates: Sequence[Estimate]) -> None:
+        """Take over answers that were put together elsewhere."""
+        for column, estimate in zip(columns, estimates, strict=True):
+            cell, rate = (row, column), estimate.throughput
+            self._floats["samples_per_second"][cell] = rate.samples_per_second
+            self._floats["low"][cell], self._floats["high"][cell] = rate.low, rate.high
+            self._floats["step_time_s"][cell] = estimate.step_time_s
+            peak, fits = estimate.memory.peak_bytes, estimate.memory.fits
+            self._floats["peak_bytes"][cell] = np.nan if peak is None else peak
+            # A memory that is not known is no reason to keep a job away.
+            self._fits[cell] = fits is not False
+            self._out[cell] = estimate.out_of_distribution
+            self._basis[cell] = RUNG[estimate.basis]
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays by their names in :class:`MatrixEstimate`."""

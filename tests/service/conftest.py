@@ -22,7 +22,7 @@ from perfmodel.types import Phase, Role
 from service.app import create_app
 from service.settings import Settings
 
-KNOWN = ("timm/resnet18", "timm/resnet50")
+KNOWN = ("timm/resnet18", "timm/resnet50", "zoo/megatron-gpt")
 
 
 def hand_capture(job: Job) -> CapturedStep:

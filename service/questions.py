@@ -1,0 +1,228 @@
+"""Read the bodies of questions about many placements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator.curve import CurveQuestion, doubling_counts
+from perfmodel.estimator.ranking import Criterion, RankQuestion
+from perfmodel.graph.job import Job
+from perfmodel.graph.json_values import (
+    as_count,
+    as_known_text,
+    as_number,
+    as_object,
+    as_text,
+    refuse_unknown,
+    shown,
+)
+from perfmodel.placement.networks import named_network
+from perfmodel.placement.observation import Observation
+from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology import Network, Placement
+from perfmodel.requests import parse_job, parse_observations
+
+T = TypeVar("T")
+
+#: Accelerators of a full host, unless a curve says otherwise.
+_PER_HOST = 8
+_MOST_OF_A_CURVE = 64
+_CURVE = (
+    "job", "accelerator", "counts", "most", "accelerators_per_host", "network", "link",
+    "zero_stage", "observations",
+)  # fmt: skip
+_RANK = (
+    "job", "placements", "by", "most", "constraints", "prices", "observations", "placement",
+    "search",
+)  # fmt: skip
+_CONSTRAINTS = ("fits", "total_samples", "deadline_s", "budget")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedCurve:
+    """A curve that was asked for."""
+
+    job: Job
+    question: CurveQuestion
+    observations: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedRank:
+    """Placements to rank."""
+
+    job: Job
+    placements: tuple[Placement | PerfModelError, ...]
+    question: RankQuestion
+    observations: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedPlans:
+    """Hardware whose plans are searched."""
+
+    job: Job
+    placement: Placement
+    global_batch: int | None
+    most: int
+
+
+def read_curve(question: Any) -> AskedCurve:
+    """Read the body of ``POST /v1/curve``.
+
+    Raises
+    ------
+    InvalidInputError
+        A field that is missing, unknown or out of range.
+    """
+    fields = _fields(question, _CURVE, ("job", "accelerator"))
+    return AskedCurve(
+        job=parse_job(fields["job"]),
+        question=CurveQuestion(
+            accelerator=as_text("accelerator", fields["accelerator"], "/accelerator"),
+            counts=_counts(fields),
+            per_host=_count(fields, "accelerators_per_host", _PER_HOST),
+            network=_network(fields.get("network")),
+            link=None if fields.get("link") is None else as_text("link", fields["link"], "/link"),
+            zero_stage=_stage(fields.get("zero_stage")),
+        ),
+        observations=parse_observations(fields.get("observations")),
+    )
+
+
+def read_rank(question: Any) -> AskedRank | AskedPlans:
+    """Read the body of ``POST /v1/rank``.
+
+    Raises
+    ------
+    InvalidInputError
+        A field that is missing, unknown or out of range, or both placements and a search.
+    """
+    fields = _fields(question, _RANK, ("job",))
+    job = parse_job(fields["job"])
+    if fields.get("search") is not None or fields.get("placement") is not None:
+        return _read_search(fields, job)
+    written = fields.get("placements")
+    if not isinstance(written, list) or not written:
+        raise InvalidInputError(
+            "placements must be a list that is not empty; or give placement and search.",
+            pointer="/placements",
+        )
+    limits = as_object(fields.get("constraints") or {}, "/constraints", what="constraints")
+    refuse_unknown(limits, _CONSTRAINTS, "/constraints")
+    criteria = [criterion.value for criterion in Criterion]
+    return AskedRank(
+        job=job,
+        placements=tuple(
+            _attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(written)
+        ),
+        question=RankQuestion(
+            by=Criterion(as_known_text("by", fields.get("by") or "throughput", criteria, "/by")),
+            most=_count(fields, "most", 10),
+            fits=_flag(limits.get("fits")),
+            total_samples=_limit(limits, "total_samples"),
+            deadline_s=_limit(limits, "deadline_s"),
+            budget=_limit(limits, "budget"),
+            prices=_prices(fields.get("prices")),
+        ),
+        observations=parse_observations(fields.get("observations")),
+    )
+
+
+def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
+    for name in ("placements", "by", "constraints", "prices", "observations"):
+        if fields.get(name) is not None:
+            raise InvalidInputError(
+                f"A search of plans takes job, placement and search; {name} belongs to the "
+                "ranking of placements.",
+                pointer=f"/{name}",
+            )
+    if fields.get("placement") is None:
+        raise InvalidInputError("A search needs a placement.", pointer="/placement")
+    wanted = as_object(fields.get("search") or {}, "/search", what="search")
+    refuse_unknown(wanted, ("global_batch_size", "most"), "/search")
+    batch = wanted.get("global_batch_size")
+    return AskedPlans(
+        job=job,
+        placement=parse_placement(fields["placement"]),
+        global_batch=None
+        if batch is None
+        else as_count("global_batch_size", batch, "/search/global_batch_size"),
+        most=10 if wanted.get("most") is None else as_count("most", wanted["most"], "/search/most"),
+    )
+
+
+def _fields(question: Any, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
+    fields = as_object(question, "", what="A request")
+    refuse_unknown(fields, known, "")
+    for name in needed:
+        if fields.get(name) is None:
+            raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")
+    return fields
+
+
+def _counts(fields: Mapping[str, Any]) -> tuple[int, ...]:
+    counts = fields.get("counts")
+    if counts is None:
+        return tuple(doubling_counts(_count(fields, "most", _MOST_OF_A_CURVE)))
+    if not isinstance(counts, list):
+        raise InvalidInputError(f"counts must be a list; got {shown(counts)}.", pointer="/counts")
+    return tuple(as_count("counts", count, f"/counts/{i}") for i, count in enumerate(counts))
+
+
+def _count(fields: Mapping[str, Any], name: str, default: int) -> int:
+    value = fields.get(name)
+    return default if value is None else as_count(name, value, f"/{name}")
+
+
+def _stage(value: Any) -> int:
+    if value not in (None, 0, 1, 2, 3) or isinstance(value, bool):
+        raise InvalidInputError(
+            f"zero_stage must be 0, 1, 2 or 3; got {shown(value)}.", pointer="/zero_stage"
+        )
+    return value or 0
+
+
+def _network(value: Any) -> Network | None:
+    """Read a network as a placement would."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return named_network(value, pointer="/network")
+    try:
+        holder = {"nodes": [{"accelerator": "cpu", "repeat": 2}], "network": value}
+        return parse_placement(holder, pointer="").network
+    except InvalidInputError as error:
+        if not str(error.pointer).startswith("/network"):
+            error.pointer = "/network"
+        raise
+
+
+def _flag(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, bool):
+        raise InvalidInputError(
+            f"fits must be true or false; got {shown(value)}.", pointer="/constraints/fits"
+        )
+    return value
+
+
+def _limit(limits: Mapping[str, Any], name: str) -> float | None:
+    value = limits.get(name)
+    return None if value is None else as_number(name, value, f"/constraints/{name}")
+
+
+def _prices(value: Any) -> dict[str, float]:
+    prices = as_object(value or {}, "/prices", what="prices")
+    return {name: as_number(name, price, f"/prices/{name}") for name, price in prices.items()}
+
+
+def _attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelError:
+    try:
+        return read(value, pointer=pointer)
+    except PerfModelError as error:
+        return error
