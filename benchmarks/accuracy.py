@@ -21,6 +21,7 @@ from typing import Any
 
 from perfmodel.training.arena.data import load_data
 from perfmodel.training.arena.others import run_others
+from perfmodel.training.arena.placement.run import PARTS, run_placements
 from perfmodel.training.arena.report import write_report
 from perfmodel.training.arena.run import load_answers, run_arena
 from perfmodel.training.arena.splits import SPLITS
@@ -33,7 +34,16 @@ def main() -> None:
     arguments = _arguments()
     started = time.perf_counter()
     if not arguments.report_only:
-        _run(arguments)
+        if not arguments.only_placements:
+            _run(arguments)
+        if arguments.data is not None:
+            run_placements(
+                arguments.data,
+                arguments.folder,
+                fast=arguments.fast,
+                parts=arguments.part or PARTS,
+                progress=_tell,
+            )
     write_report(
         arguments.folder,
         arguments.out,
@@ -91,6 +101,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fast", action="store_true", help="fewer folds on fewer samples")
     parser.add_argument("--learner", default=LEARNER, metavar="MODULE:CLASS")
     parser.add_argument("--split", action="append", choices=SPLITS, help="only this; repeatable")
+    parser.add_argument("--part", action="append", choices=PARTS, help="of placements; repeatable")
+    parser.add_argument("--only-placements", action="store_true", help="leave the steps alone")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, default=Path("build/accuracy"))

@@ -70,7 +70,7 @@ def _answer_one(
     from perfmodel.cli.subjects import parse_json, read_subject
     from perfmodel.errors import InvalidInputError
     from perfmodel.placement.parse import parse_placement
-    from perfmodel.requests import parse_request
+    from perfmodel.requests import parse_query
 
     request: Any = None
     if subject == "-":
@@ -81,8 +81,8 @@ def _answer_one(
     if request is not None:
         if placement is not None:
             raise InvalidInputError("The request names its placement; leave --on out.")
-        job, where = parse_request(request)
-        return job, estimator.estimate(job, where)
+        query = parse_query(request)
+        return query.job, estimator.estimate(query.job, query.placement, query.observations)
     if placement is None:
         raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
     job, estimator = prepare_question(estimator, read, settings, dims)
@@ -111,20 +111,32 @@ def _answers(estimator: Estimator, lines: Iterable[bytes]) -> Iterable[tuple[dic
     from perfmodel.cli.failures import problem
     from perfmodel.cli.subjects import parse_json
     from perfmodel.errors import PerfModelError
-    from perfmodel.requests import parse_request
+    from perfmodel.requests import parse_query
 
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            job, placement = parse_request(parse_json(line, source=f"Line {number}"))
-            yield estimator.estimate(job, placement).to_dict(), True
+            query = parse_query(parse_json(line, source=f"Line {number}"))
+            found = estimator.estimate(query.job, query.placement, query.observations)
+            yield found.to_dict(), True
         except PerfModelError as error:
             yield {**problem(error), "line": number}, False
 
 
+def _memory(found: Estimate) -> str:
+    from perfmodel.cli.numbers import memory, percent
+
+    room = memory(found.memory.capacity_bytes)
+    if found.memory.peak_bytes is None:
+        return f"not known, of {room}"
+    need, risk = memory(found.memory.peak_bytes), found.memory.oom_probability
+    doubt = f" (runs out in {percent(risk)} of cases)" if risk and 0.01 < risk < 0.99 else ""
+    return f"{need} of {room}: {'fits' if found.memory.fits else 'DOES NOT FIT'}{doubt}"
+
+
 def _print(job: Job, found: Estimate, problems: Iterable[str]) -> None:
-    from perfmodel.cli.numbers import count, duration, memory, percent
+    from perfmodel.cli.numbers import count, duration, percent
     from perfmodel.cli.output import print_facts
     from perfmodel.cli.subjects import describe_job
 
@@ -146,10 +158,9 @@ def _print(job: Job, found: Estimate, problems: Iterable[str]) -> None:
         "overhead": found.breakdown.overhead_s,
     }
     spent = ", ".join(f"{name} {duration(time)}" for name, time in parts.items() if time > 0)
-    need, room = memory(found.memory.peak_bytes), memory(found.memory.capacity_bytes)
     facts += [
         ("step time", f"{duration(found.step_time_s)}: {spent}"),
-        ("memory", f"{need} of {room}: {'fits' if found.memory.fits else 'DOES NOT FIT'}"),
+        ("memory", _memory(found)),
         ("basis", found.basis.value + (", unlike anything measured" * found.out_of_distribution)),
         ("model", found.model_version),
     ]

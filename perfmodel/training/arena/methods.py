@@ -70,7 +70,7 @@ class MethodTable:
         return float(inside[stated].mean())
 
     def errors(self, method: str) -> FloatArray:
-        """Return ``|T^ / T - 1|`` of each row."""
+        """Return ``|T^ / T - 1|`` of each row; NaN where a method has no answer."""
         return np.abs(self.predicted_s[method] / self.measured_s - 1.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,12 +82,12 @@ class MethodTable:
             "coverage": self.coverage,
             "methods": {
                 name: {
-                    "mape": float(error.mean()),
-                    "median": float(np.median(error)),
-                    "p90": float(np.quantile(error, 0.9)),
+                    "mape": float(np.nanmean(error)),
+                    "median": float(np.nanmedian(error)),
+                    "p90": float(np.nanquantile(error, 0.9)),
                 }
                 for name in self.predicted_s
-                if len(error := self.errors(name))
+                if np.isfinite(error := self.errors(name)).any()
             },
         }
 
@@ -147,6 +147,9 @@ def method_lines(tables: Sequence[MethodTable]) -> Iterator[str]:
         rows = []
         for number, method in enumerate(one.predicted_s):
             error = one.errors(method)
+            error = error[np.isfinite(error)]
+            if not len(error):
+                continue
             mape = percent(float(error.mean()))
             rows.append(
                 [
@@ -169,9 +172,14 @@ def _by_group(one: MethodTable) -> Iterator[str]:
     rows = []
     for group in sorted(set(one.groups.tolist())):
         chosen = one.groups == group
-        cells = [percent(float(error[chosen].mean())) for error in errors.values()]
+        cells = [_mean(error[chosen]) for error in errors.values()]
         rows.append([group, str(int(chosen.sum())), *cells])
     yield from table(["left out", "rows", *errors], rows)
+
+
+def _mean(error: FloatArray) -> str:
+    known = error[np.isfinite(error)]
+    return percent(float(known.mean()) if len(known) else None)
 
 
 def _pyarrow() -> tuple[Any, Any]:
