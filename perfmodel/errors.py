@@ -8,6 +8,7 @@
     |   |   +-- UnknownAcceleratorError
     |   |   +-- UnknownModelError
     |   |   +-- UnknownGraphError
+    |   |   +-- UnknownJobError
     |   |   +-- UnknownPredictorError
     |   |   +-- UnknownFieldError    a field that a request does not have
     |   |   +-- UnknownWordError     a word outside the closed vocabulary of a field
@@ -113,6 +114,12 @@ class UnknownGraphError(UnknownNameError):
     """No graph of that hash has been registered."""
 
     kind = "graph"
+
+
+class UnknownJobError(UnknownNameError):
+    """No job was registered under that reference."""
+
+    kind = "job"
 
 
 class UnknownPredictorError(UnknownNameError):

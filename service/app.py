@@ -17,7 +17,17 @@ from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
 from service.desk import Desk
 from service.metrics import install as metrics
-from service.routes import accelerators, graphs, health, models, placements, predict
+from service.observation_desk import ObservationDesk
+from service.routes import (
+    accelerators,
+    graphs,
+    health,
+    jobs,
+    models,
+    observations,
+    placements,
+    predict,
+)
 from service.settings import Settings
 
 
@@ -60,8 +70,20 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.desk = desk
+    app.state.job_lookup = desk.state.references
+    app.state.observation_desk = ObservationDesk(desk, estimator, desk.state)
     app.state.settings = settings
-    for routes in (predict, placements, graphs, accelerators, models, health, kserve):
+    for routes in (
+        predict,
+        placements,
+        graphs,
+        accelerators,
+        models,
+        health,
+        kserve,
+        jobs,
+        observations,
+    ):
         app.include_router(routes.router)
     install_kubernetes(app, desk, settings)
     app.add_middleware(

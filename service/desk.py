@@ -15,14 +15,17 @@ from perfmodel.estimator.curve import Curve
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.ranking import Ranking
 from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.observation import Observation
 from perfmodel.placement.parse import parse_placement
 from perfmodel.placement.plan_search import PlanRanking
 from perfmodel.requests import parse_job, parse_observations, parse_query
 from service.errors import MalformedBodyError, OverloadedError
+from service.job_references import resolve_job_reference
 from service.questions import AskedPlans, read_curve, read_rank
 from service.settings import Settings
+from service.state import State
 
 T = TypeVar("T")
 
@@ -43,6 +46,7 @@ class Desk:
 
     def __init__(self, estimator: Estimator, settings: Settings) -> None:
         self.estimator = estimator
+        self.state = State.beside(estimator)
         self._settings = settings
         self._jobs: LruCache[bytes, PreparedJob] = LruCache(4_096)
         self._placements: LruCache[bytes, ResolvedPlacement] = LruCache(16_384)
@@ -102,6 +106,19 @@ class Desk:
     def close(self) -> None:
         """Let the threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self.state.close()
+
+    def resolved(self, question: Any) -> Any:
+        """Return a question with its job in place of a reference to it.
+
+        Raises
+        ------
+        UnknownJobError
+            A reference that nobody registered.
+        """
+        if not isinstance(question, dict) or "job" not in question:
+            return question
+        return {**question, "job": resolve_job_reference(question["job"], self.state.references)}
 
     def _from_memory(self, question: Any) -> Estimate | None:
         """Answer a question whose job, placement and prediction are all known, else None."""
@@ -118,7 +135,7 @@ class Desk:
         return self.estimator.known_answer(prepared, placement)
 
     def _predict(self, question: Any) -> Estimate:
-        query = parse_query(question)
+        query = parse_query(self.resolved(question))
         resolved = self._resolve(question["placement"])
         if query.job.job_type is not None:
             return self.estimator.estimate(query.job, query.placement, query.observations)
@@ -128,16 +145,20 @@ class Desk:
         return self.estimator.answer(prepared, resolved, observed)
 
     def _curve(self, question: Any) -> Curve:
-        asked = read_curve(question)
+        asked = read_curve(self.resolved(question))
         return self.estimator.curve(asked.job, asked.question, asked.observations)
 
     def _rank(self, question: Any) -> Ranking | PlanRanking:
-        asked = read_rank(question)
+        asked = read_rank(self.resolved(question))
         if isinstance(asked, AskedPlans):
             return self.estimator.search(
                 asked.job, asked.placement, global_batch=asked.global_batch, most=asked.most
             )
         return self.estimator.rank(asked.job, asked.placements, asked.question, asked.observations)
+
+    def _read_job(self, written: Any, *, pointer: str) -> Job:
+        found = resolve_job_reference(written, self.state.references, pointer=pointer)
+        return parse_job(found, pointer=pointer)
 
     def _resolve(self, written: Any) -> ResolvedPlacement:
         try:
@@ -156,7 +177,7 @@ class Desk:
                 f"{self._settings.max_cells} are answered at a time. Send fewer."
             )
         answer = self.estimator.matrix(
-            [_attempt(parse_job, job, f"/jobs/{i}") for i, job in enumerate(jobs)],
+            [_attempt(self._read_job, job, f"/jobs/{i}") for i, job in enumerate(jobs)],
             [_attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(placements)],
             observations,
         )

@@ -8,11 +8,17 @@ from fastapi import Request
 
 from service.desk import Desk
 from service.errors import UnsupportedMediaError
+from service.state import State
 
 
 def desk_of(request: Request) -> Desk:
     """Return the desk of the app that got a request."""
     return cast(Desk, request.app.state.desk)
+
+
+def state_of(request: Request) -> State:
+    """Return what the app that got a request remembers."""
+    return desk_of(request).state
 
 
 def media_type(request: Request) -> str:

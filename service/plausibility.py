@@ -1,0 +1,96 @@
+"""Tell observations that can be true from mistakes of unit, of job or of placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.opaque import opaque_estimates
+from perfmodel.estimator.plausible import least_step_s
+from perfmodel.graph.job import Job
+from perfmodel.placement.observation import Observation
+from perfmodel.placement.topology import Placement
+
+#: A step that takes this many times as long as predicted is a mistake; milliseconds that are sent
+#: as seconds are a thousand times as long.
+_TOO_SLOW = 200.0
+
+_Cell = tuple[str, int, int, Placement]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Bounds:
+    """What the step time of a cell may be, seconds; ``doubt`` says why no time is believed."""
+
+    least_s: float = 0.0
+    most_s: float = float("inf")
+    doubt: str | None = None
+
+
+class Plausibility:
+    """Judges observations; each cell is looked at in full once.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    """
+
+    def __init__(self, estimator: Estimator) -> None:
+        self._estimator = estimator
+        self._cells: LruCache[_Cell, _Bounds] = LruCache(50_000)
+
+    def doubt(self, job: Job, ref: str, seen: Observation) -> str | None:
+        """Return why an observation is not believed, or None.
+
+        Parameters
+        ----------
+        job : Job
+        ref : str
+            Its reference.
+        seen : Observation
+
+        Raises
+        ------
+        InvalidInputError
+            The job or the placement cannot be answered at all.
+        PerfModelError
+            The job cannot be captured here.
+        """
+        cell = (ref, seen.batch_size, seen.accumulation_steps, seen.placement)
+        bounds = self._cells.get(cell)
+        if bounds is None:
+            bounds = self._bounds(job, seen)
+            self._cells.put(cell, bounds)
+        if bounds.doubt is not None:
+            return bounds.doubt
+        if seen.step_time_s < bounds.least_s:
+            return (
+                f"step_time_s is {seen.step_time_s:g} s, but the arithmetic of the step alone "
+                f"takes {bounds.least_s:.3g} s at the peak of the accelerator. Is it in seconds, "
+                "of a whole step, and of this job?"
+            )
+        if seen.step_time_s > bounds.most_s:
+            return (
+                f"step_time_s is {seen.step_time_s:g} s, more than {_TOO_SLOW:g} times what is "
+                "predicted. Is it in seconds, and of one step?"
+            )
+        return None
+
+    def _bounds(self, job: Job, seen: Observation) -> _Bounds:
+        asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
+        placement = self._estimator.resolve(seen.placement)
+        if job.job_type is not None:
+            catalog = self._estimator.accelerators
+            opaque_estimates(asked, [placement], [seen], catalog)
+            return _Bounds()
+        prepared = self._estimator.prepare(asked)
+        predicted_s = self._estimator.answer(prepared, placement).step_time_s
+        try:
+            # Whether an answer can rest on this cell is tried now, at a time that is beyond doubt.
+            likely = replace(seen, step_time_s=predicted_s, sync_time_s=None)
+            self._estimator.observed(prepared, [likely])
+        except InvalidInputError as error:
+            return _Bounds(doubt=error.message)
+        return _Bounds(least_s=least_step_s(prepared, placement), most_s=_TOO_SLOW * predicted_s)

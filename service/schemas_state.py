@@ -1,0 +1,76 @@
+"""The answers about what the service remembers, as OpenAPI describes them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.schemas import Problem
+
+
+class _Exact(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class JobEntry(_Exact):
+    """A registered job."""
+
+    ref: str = Field(description='Stands for the job in every question: `{"job": "<ref>"}`.')
+    job: dict[str, Any] = Field(description="As it is kept: without what has its default.")
+    created_at: str = Field(description="UTC, ISO 8601.")
+
+
+class JobRegistered(JobEntry):
+    """A job, and whether it was registered now."""
+
+    created: bool
+
+
+class JobsAnswer(_Exact):
+    """Some jobs, newest first."""
+
+    jobs: list[JobEntry]
+    next_cursor: str | None = Field(description="Asks for the jobs after these.")
+
+
+class ObservationTaken(_Exact):
+    """What became of one observation."""
+
+    status: Literal["accepted", "quarantined", "known", "refused"]
+    job: str | None = Field(description="Reference of its job.")
+    key: str | None = Field(description="As sent, or the hash of its content.")
+    reason: str | None = Field(description="Why it is quarantined.")
+    problem: Problem | None = Field(description="Why it is refused.")
+
+
+class ObservationsTaken(_Exact):
+    """What became of the observations of a request."""
+
+    accepted: int = Field(description="On disk; they count for the answers about their jobs.")
+    quarantined: int = Field(description="On disk, but not believed.")
+    known: int = Field(description="Sent again: nothing is done.")
+    refused: int = Field(description="Not read; nothing is kept.")
+    observations: list[ObservationTaken]
+
+
+class ObservationEntry(_Exact):
+    """A stored observation."""
+
+    job: str = Field(description="Reference of its job.")
+    key: str
+    placement: str | dict[str, Any]
+    batch_size: int
+    accumulation_steps: int
+    step_time_s: float
+    sync_time_s: float | None
+    state: Literal["accepted", "quarantined"]
+    reason: str | None = Field(description="Why it is quarantined.")
+    received_at: str = Field(description="UTC, ISO 8601.")
+
+
+class ObservationsAnswer(_Exact):
+    """Some observations, newest first."""
+
+    observations: list[ObservationEntry]
+    next_cursor: str | None = Field(description="Asks for the observations after these.")
