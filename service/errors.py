@@ -150,6 +150,16 @@ def body_too_large(limit_bytes: int) -> dict[str, Any]:
     )
 
 
+def defect_problem() -> dict[str, Any]:
+    """Return the problem of an error of the service itself."""
+    return problem(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        kind="internal-error",
+        title="Internal error",
+        detail="The service failed on this request; its log says why.",
+    )
+
+
 async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PerfModelError)
     # An error that a child process described comes with its problem.
@@ -200,13 +210,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 async def _on_defect(request: Request, error: Exception) -> Response:
     # What went wrong inside is for the log, not for the caller.
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    content = problem(
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        kind="internal-error",
-        title="Internal error",
-        detail="The service failed on this request; its log says why.",
-    )
-    return problem_response(content)
+    return problem_response(defect_problem())
 
 
 def _dashed(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.capture import CaptureChild
 from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.store.database import Database
+from service import logs
 from service.access.binding import check_binding
 from service.access.install import keys_file
 from service.access.key_file import KeyFile
@@ -39,6 +41,18 @@ def app_from_settings(settings: Settings | None = None) -> FastAPI:
     graphs = GraphLibrary(capture=capture, database=Database(settings.database))
     estimator = Estimator.from_folder(settings.models, graphs=graphs)
     return create_app(estimator, settings, on_close=capture.close)
+
+
+def app_of_worker() -> FastAPI:
+    """Build the application of a process that does nothing else: the logs are its own too.
+
+    Returns
+    -------
+    FastAPI
+    """
+    settings = Settings()
+    logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
+    return app_from_settings(settings)
 
 
 def serve(
@@ -87,7 +101,7 @@ def serve(
     settings = Settings()
     check_binding(host, KeyFile(keys_file(settings)), insecure=settings.insecure)
     config = uvicorn.Config(
-        "service.serve:app_from_settings",
+        "service.serve:app_of_worker",
         factory=True,
         host=host,
         port=port,
@@ -100,20 +114,27 @@ def serve(
         http="auto",
     )
     if workers > 1:
-        uvicorn.run(
-            config.app,
-            factory=True,
-            host=host,
-            port=port,
-            workers=workers,
-            log_level="info",
-            access_log=False,
-            server_header=False,
-        )
+        _serve_with_workers(config)
     else:
         # Ctrl-C is how it is meant to end; the server has shut down by the time this is raised.
         with contextlib.suppress(KeyboardInterrupt):
             _Server(config, on_ready or _announce).run()
+
+
+def _serve_with_workers(config: uvicorn.Config) -> None:
+    with tempfile.TemporaryDirectory(prefix="perfmodel-metrics-") as folder:
+        # Before the workers start: each counts into files of its own, any of them adds them up.
+        os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)
+        uvicorn.run(
+            config.app,
+            factory=True,
+            host=config.host,
+            port=config.port,
+            workers=config.workers,
+            log_level="info",
+            access_log=False,
+            server_header=False,
+        )
 
 
 class _Server(uvicorn.Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -51,6 +52,12 @@ class Settings(BaseSettings):
     rate_per_s, burst_s : float
         Requests a second of a key without a rate of its own, 0: no limit; seconds of its rate
         that it may use at once.
+    log_requests : str
+        Which requests the log names: ``all``, ``none``, or ``problems``: those that were refused,
+        failed, or took longer than ``slow_request_s``.
+    slow_request_s : float
+    log_level, log_format : str
+        ``debug`` to ``error``; ``json``, an object a line, or ``text``.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERFMODEL_", extra="ignore", frozen=True)
@@ -75,3 +82,7 @@ class Settings(BaseSettings):
     open_paths: tuple[str, ...] = ()
     rate_per_s: float = Field(default=0.0, ge=0)
     burst_s: float = Field(default=2.0, gt=0)
+    log_requests: Literal["all", "problems", "none"] = "problems"
+    slow_request_s: float = Field(default=1.0, gt=0)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "text"] = "json"

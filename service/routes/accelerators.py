@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from perfmodel.devices.codec import spec_to_dict
-from service.answers import json_response
+from service.etag import etagged_response
 from service.routes.requests import desk_of
 from service.schemas import AcceleratorsAnswer
 
@@ -24,4 +24,4 @@ async def accelerators(request: Request) -> Response:
     for alias, name in sorted(catalog.aliases().items()):
         aliases.setdefault(name, []).append(alias)
     listed = [{**spec_to_dict(spec), "aliases": aliases.get(spec.name, [])} for spec in catalog]
-    return json_response({"accelerators": listed})
+    return etagged_response(request, {"accelerators": listed})

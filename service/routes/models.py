@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from service.answers import json_response
+from service.etag import etagged_response
 from service.routes.requests import desk_of
 from service.schemas import ModelsAnswer
 
@@ -19,10 +19,11 @@ router = APIRouter(tags=["catalogue"])
 async def models(request: Request) -> Response:
     """List the trained models that were found, which of them answers, and the damaged ones."""
     estimator = desk_of(request).estimator
-    return json_response(
+    return etagged_response(
+        request,
         {
             "serving": estimator.model_version,
             "models": list(estimator.models),
             "problems": list(estimator.problems),
-        }
+        },
     )

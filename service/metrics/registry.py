@@ -1,0 +1,193 @@
+"""What is counted, under which names; Prometheus reads it at ``/metrics``."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from perfmodel.estimator import basis_names
+
+#: Upper edges of request latencies, in seconds; a known question takes less than a millisecond.
+LATENCY_EDGES_S = (
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+)  # fmt: skip
+
+#: Upper edges of relative errors ``|predicted - observed| / observed``.
+ERROR_EDGES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+
+_MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+
+class Metrics:
+    """Counts for one application.
+
+    With several workers each writes to a file of its own in the folder that
+    ``PROMETHEUS_MULTIPROC_DIR`` names, and any of them answers with the sum.
+
+    Examples
+    --------
+    >>> metrics = Metrics()
+    >>> metrics.request("/v1/predict", "POST", 200, 0.0004)
+    >>> b'route="/v1/predict",status="200"} 1.0' in metrics.exposition()
+    True
+    """
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "perfmodel_requests",
+            "Requests by route, method and status.",
+            ("method", "route", "status"),
+            registry=registry,
+        )
+        self._latency = Histogram(
+            "perfmodel_request_seconds",
+            "Seconds from a request to the start of its answer.",
+            ("route",),
+            buckets=LATENCY_EDGES_S,
+            registry=registry,
+        )
+        self._answers = Counter(
+            "perfmodel_answers",
+            "Answered cells by route and by what they rest on.",
+            ("route", "basis"),
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "perfmodel_refused_requests",
+            "Requests that were not let in, by status.",
+            ("status",),
+            registry=registry,
+        )
+        self._error = Histogram(
+            "perfmodel_prediction_error_ratio",
+            "Relative error of predicted against observed throughput.",
+            ("accelerator",),
+            buckets=ERROR_EDGES,
+            registry=registry,
+        )
+        self._observed = Counter(
+            "perfmodel_observed_predictions",
+            "Predictions that an observation followed, by whether their interval held it.",
+            ("accelerator", "covered"),
+            registry=registry,
+        )
+        self._queue = Gauge(
+            "perfmodel_queue_depth",
+            "What waits in a queue.",
+            ("queue",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._model = Gauge(
+            "perfmodel_model_created_timestamp_seconds",
+            "When the model that answers was trained; 0: it was not trained.",
+            ("model",),
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self._by_request: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._by_basis: dict[tuple[str, str], Any] = {}
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request.
+
+        Parameters
+        ----------
+        route : str
+            The pattern that it matched, never its path: that would be without bound.
+        method : str
+        status : int
+        seconds : float
+            Until the answer started.
+        """
+        # What belongs to the labels is looked up once: that is most of what counting costs.
+        counted = self._by_request.get((route, method, status))
+        if counted is None:
+            counted = self._by_request[route, method, status] = (
+                self._requests.labels(method, route, str(status)).inc,
+                self._latency.labels(route).observe,
+            )
+        counted[0]()
+        counted[1](seconds)
+        if status in (401, 403, 429):
+            self._refusals.labels(str(status)).inc()
+
+    def answer(self, route: str, basis: str, cells: int = 1) -> None:
+        """Count answered cells.
+
+        Parameters
+        ----------
+        route, basis : str
+        cells : int
+        """
+        add = self._by_basis.get((route, basis))
+        if add is None:
+            add = self._by_basis[route, basis] = self._answers.labels(route, basis).inc
+        add(cells)
+
+    def answers(self, route: str, basis: npt.NDArray[Any]) -> None:
+        """Count the cells of a table of codes of bases; what has no name was not answered."""
+        codes, counts = np.unique(basis, return_counts=True)
+        for name, count in zip(basis_names(codes[np.newaxis])[0], counts, strict=True):
+            if name is not None:
+                self.answer(route, name, int(count))
+
+    def observation(
+        self, accelerator: str, observed: float, *, predicted: float, low: float, high: float
+    ) -> None:
+        """Compare a prediction with what was then observed.
+
+        Parameters
+        ----------
+        accelerator : str
+            Name in the catalogue.
+        observed, predicted, low, high : float
+            Throughput, samples/s; the prediction that was, or would have been, answered without
+            this observation, with its interval. What is not above 0 or not finite is left out.
+        """
+        if not (0 < observed < math.inf and 0 < predicted < math.inf):
+            return
+        self._error.labels(accelerator).observe(abs(predicted - observed) / observed)
+        covered = "yes" if low <= observed <= high else "no"
+        self._observed.labels(accelerator, covered).inc()
+
+    def queue(self, name: str) -> Gauge:
+        """Return the gauge of a queue: ``inc`` when something enters it, ``dec`` when it leaves."""
+        return self._queue.labels(name)
+
+    def serve_model(self, version: str, models: Iterable[Mapping[str, Any]]) -> None:
+        """Note which model answers and when it was trained.
+
+        Parameters
+        ----------
+        version : str
+        models : iterable of mapping
+            Facts of the models that were found.
+        """
+        serving = next((facts for facts in models if facts.get("serving")), {})
+        self._model.clear()
+        self._model.labels(version).set(_timestamp(serving.get("created_at")))
+
+    def exposition(self) -> bytes:
+        """Return everything in the text format of Prometheus."""
+        if os.environ.get(_MULTIPROCESS_FOLDER):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+            return generate_latest(registry)
+        return generate_latest(self._registry)
+
+
+def _timestamp(written: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(written)).timestamp()
+    except ValueError:
+        return 0.0
