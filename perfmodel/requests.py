@@ -1,4 +1,4 @@
-"""Read a whole query as decoded from JSON: the same schema for the command line, Python and HTTP."""
+"""Read a whole query as decoded from JSON: one schema for command line, Python and HTTP."""
 
 from __future__ import annotations
 
