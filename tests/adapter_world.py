@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from synthetic_workloads import mlp
 from perfmodel.errors import UnknownModelError
 from perfmodel.estimator import CapturedStep
 from perfmodel.graph.job import Job
-from perfmodel.types import Mode
+from perfmodel.types import Mode, Role
 
 #: Widths of the layers of each model: 17, 4 and 1074 million parameters.
 MODELS = {
@@ -28,7 +29,14 @@ MODELS = {
 @lru_cache(maxsize=256)
 def _step(model: str, batch_size: int, training: bool) -> CapturedStep:
     graph = mlp(batch_size, list(MODELS[model]), "relu", training=training)
-    return CapturedStep(graph=graph)
+    # Only the gradients of weights are exchanged; those of activations have a row a sample.
+    tensors = tuple(
+        replace(tensor, role=Role.ACTIVATION)
+        if tensor.role is Role.GRADIENT and tensor.shape[0] == batch_size
+        else tensor
+        for tensor in graph.tensors
+    )
+    return CapturedStep(graph=replace(graph, tensors=tensors))
 
 
 def capture(job: Job) -> CapturedStep:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
-import socket
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from perfmodel.adapters.cells import Cell, read_matrix
-from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.adapters.exchange import FAILED, exchange, split_url
+from perfmodel.errors import PerfModelError
 
 #: A job as JSON, and a placement in either form.
 JobForm = Mapping[str, Any]
 PlacementForm = str | Mapping[str, Any]
-
-#: Longest answer that is read; a matrix of 100,000 cells takes less.
-MAX_BYTES = 64 * 1024 * 1024
 
 
 class NoAnswerError(PerfModelError):
@@ -68,12 +61,7 @@ class Service:
     def __init__(
         self, url: str, *, timeout_s: float = 5.0, key: str | None = None, rest_s: float = 10.0
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInputError(
-                f"A service has a URL such as http://127.0.0.1:8000; got {url!r}."
-            )
-        self._parts = parts
+        self._base = split_url(url)
         self._timeout_s = timeout_s
         self._headers = {"Accept": "application/json"}
         if key is not None:
@@ -139,64 +127,26 @@ class Service:
                 f"{self._silent_until - now:.0f} s."
             )
         try:
-            return self._exchange(method, path, body, now + self._timeout_s)
+            return self._exchange(method, path, body)
         except _RefusedError as error:
             raise NoAnswerError(str(error)) from None  # it works, only not for this question
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except FAILED as error:
             self._silent_until = time.monotonic() + self._rest_s
             raise NoAnswerError(
-                f"No answer from {self._parts.netloc}{path} within {self._timeout_s:g} s: {error!r}"
+                f"No answer from {self._base.netloc}{path} within {self._timeout_s:g} s: {error!r}"
             ) from error
 
-    def _exchange(self, method: str, path: str, body: bytes | None, deadline: float) -> Any:
-        secure = self._parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
-        headers = dict(self._headers)
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        with contextlib.closing(connection):
-            connection.connect()
-            with _hung_up_at(deadline, connection.sock):
-                connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
-                response = connection.getresponse()
-                content = _read(response)
-        if 400 <= response.status < 500:
-            raise _RefusedError(f"{path} answered {response.status}: {content[:500]!r}")
-        if response.status != 200:
-            raise ValueError(f"status {response.status}")
+    def _exchange(self, method: str, path: str, body: bytes | None) -> Any:
+        headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
+        status, content = exchange(
+            method, self._base, path, body, timeout_s=self._timeout_s, headers=headers
+        )
+        if 400 <= status < 500:
+            raise _RefusedError(f"{path} answered {status}: {content[:500]!r}")
+        if status != 200:
+            raise ValueError(f"status {status}")
         return json.loads(content)
 
 
 class _RefusedError(Exception):
     """The service answered that the question is wrong."""
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    content = response.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"the answer is longer than {MAX_BYTES} bytes")
-    return content
-
-
-@contextlib.contextmanager
-def _hung_up_at(deadline: float, connected: socket.socket) -> Iterator[None]:
-    """Hang up at a time: the socket's own timeout starts again with each byte that drips in."""
-    over = threading.Event()
-
-    def hang_up() -> None:
-        over.set()
-        with contextlib.suppress(OSError):
-            connected.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(max(0.0, deadline - time.monotonic()), hang_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except (OSError, http.client.HTTPException) as error:
-        raise (TimeoutError("the time is over") if over.is_set() else error) from error
-    finally:
-        timer.cancel()
-    if over.is_set():
-        raise TimeoutError("the time is over")
