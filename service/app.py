@@ -17,6 +17,7 @@ from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
 from service.desk import Desk
 from service.metrics import install as metrics
+from service.metrics.registry import Metrics
 from service.observation_desk import ObservationDesk
 from service.routes import (
     accelerators,
@@ -54,7 +55,8 @@ def create_app(
         An ASGI application.
     """
     settings = settings or Settings()
-    desk = Desk(estimator, settings)
+    counts = Metrics()
+    desk = Desk(estimator, settings, counts)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -93,7 +95,7 @@ def create_app(
     )
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     access.install(app, settings)
-    metrics.install(app, estimator, settings)
+    metrics.install(app, counts, estimator, settings)
     errors.install(app)
     documentation.install(app)
     return app

@@ -23,6 +23,7 @@ from perfmodel.placement.plan_search import PlanRanking
 from perfmodel.requests import parse_job, parse_observations, parse_query
 from service.errors import MalformedBodyError, OverloadedError
 from service.job_references import resolve_job_reference
+from service.metrics.registry import Metrics
 from service.questions import AskedPlans, read_curve, read_rank
 from service.settings import Settings
 from service.state import State
@@ -42,16 +43,22 @@ class Desk:
     ----------
     estimator : Estimator
     settings : Settings
+    metrics : Metrics or None
+        Where answers are counted; None: where nobody looks.
     """
 
-    def __init__(self, estimator: Estimator, settings: Settings) -> None:
+    def __init__(
+        self, estimator: Estimator, settings: Settings, metrics: Metrics | None = None
+    ) -> None:
         self.estimator = estimator
+        self.metrics = metrics or Metrics()
         self.state = State.beside(estimator)
         self._settings = settings
         self._jobs: LruCache[bytes, PreparedJob] = LruCache(4_096)
         self._placements: LruCache[bytes, ResolvedPlacement] = LruCache(16_384)
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="answer")
         self._waiting = 0
+        self._depth = self.metrics.queue("answer")
 
     async def predict(self, body: bytes) -> Estimate:
         """Answer one question.
@@ -67,18 +74,23 @@ class Desk:
             What is wrong with it.
         """
         question = read_json(body)
-        known = self._from_memory(question)
-        if known is not None:
-            return known
-        return await self.in_thread(self._predict, question)
+        answer = self._from_memory(question)
+        if answer is None:
+            answer = await self.in_thread(self._predict, question)
+        self.metrics.answer("/v1/predict", answer.basis)
+        return answer
 
     async def matrix(self, body: bytes) -> MatrixEstimate:
         """Answer every pair of ``jobs`` and ``placements``."""
-        return await self.in_thread(self._matrix, read_json(body))
+        answer = await self.in_thread(self._matrix, read_json(body))
+        self.metrics.table("/v1/matrix", answer.basis)
+        return answer
 
     async def curve(self, body: bytes) -> Curve:
         """Answer one job over the number of accelerators."""
-        return await self.in_thread(self._curve, read_json(body))
+        answer = await self.in_thread(self._curve, read_json(body))
+        self.metrics.answers("/v1/curve", answer.basis)
+        return answer
 
     async def rank(self, body: bytes) -> Ranking | PlanRanking:
         """Rank placements of one job, or search the plans of one placement."""
@@ -98,10 +110,12 @@ class Desk:
                 "later."
             )
         self._waiting += 1
+        self._depth.inc()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, action, *args)
         finally:
             self._waiting -= 1
+            self._depth.dec()
 
     def close(self) -> None:
         """Let the threads end."""

@@ -13,8 +13,10 @@ from fastapi.testclient import TestClient
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
+from perfmodel.store.database import Database
 from perfmodel.types import Phase, Role
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
@@ -52,10 +54,9 @@ class Guarded:
 
 def make_app(folder: Path, **settings: object) -> FastAPI:
     """Build an application whose state lies in a folder."""
-    estimator = Estimator(
-        accelerators=Catalog.default(), model=AnalyticalModel(), graphs=one_product
-    )
     database = f"sqlite:///{folder}/state.db"
+    graphs = GraphLibrary(capture=one_product, database=Database(database))
+    estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)
     return create_app(estimator, Settings(database=database, **settings))  # type: ignore[arg-type]
 
 

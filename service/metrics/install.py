@@ -11,24 +11,20 @@ from service.metrics.watch import Watch
 from service.settings import Settings
 
 
-def install(app: FastAPI, estimator: Estimator, settings: Settings) -> Metrics:
+def install(app: FastAPI, metrics: Metrics, estimator: Estimator, settings: Settings) -> None:
     """Add ``/metrics`` and what counts to an app; the last to be added sees every request.
 
     Parameters
     ----------
     app : FastAPI
-        ``app.state.metrics`` is where routes count.
+    metrics : Metrics
+        Where everything is counted; routes find it as ``app.state.metrics``.
     estimator : Estimator
     settings : Settings
-
-    Returns
-    -------
-    Metrics
     """
-    metrics = app.state.metrics = Metrics()
+    app.state.metrics = metrics
     metrics.serve_model(estimator.model_version, estimator.models)
     app.include_router(route.router)
     app.add_middleware(
         Watch, metrics=metrics, log=settings.log_requests, slow_s=settings.slow_request_s
     )
-    return metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -134,12 +135,17 @@ class Metrics:
             add = self._by_basis[route, basis] = self._answers.labels(route, basis).inc
         add(cells)
 
-    def answers(self, route: str, basis: npt.NDArray[Any]) -> None:
+    def answers(self, route: str, bases: Iterable[str]) -> None:
+        """Count answered cells by the names of their bases."""
+        for basis, cells in Tally(bases).items():
+            self.answer(route, basis, cells)
+
+    def table(self, route: str, basis: npt.NDArray[Any]) -> None:
         """Count the cells of a table of codes of bases; what has no name was not answered."""
         codes, counts = np.unique(basis, return_counts=True)
-        for name, count in zip(basis_names(codes[np.newaxis])[0], counts, strict=True):
+        for name, cells in zip(basis_names(codes[np.newaxis])[0], counts, strict=True):
             if name is not None:
-                self.answer(route, name, int(count))
+                self.answer(route, name, int(cells))
 
     def observation(
         self, accelerator: str, observed: float, *, predicted: float, low: float, high: float
