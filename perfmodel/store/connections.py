@@ -79,8 +79,10 @@ class Connections:
         except IntegrityError as error:
             raise ExistsError(str(error)) from error
         except (SQLAlchemyError, OSError, ImportError) as error:
+            # What the driver said, without the statement: that is nobody's business outside.
+            said = str(getattr(error, "orig", None) or error).strip()
             raise StoreError(
-                f"The database {shown_url(self.url)} cannot be used: {error}. Check the URL, the "
+                f"The database {shown_url(self.url)} cannot be used: {said}. Check the URL, the "
                 "permissions and the free space."
             ) from error
 

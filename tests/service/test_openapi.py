@@ -22,6 +22,7 @@ from service.schemas import (
     Problem,
     RankAnswer,
 )
+from service.schemas_state import JobRegistered, ObservationsTaken
 
 ANSWERS: dict[str, type[Any]] = {
     "/v1/predict": PredictAnswer,
@@ -29,6 +30,8 @@ ANSWERS: dict[str, type[Any]] = {
     "/v1/curve": CurveAnswer,
     "/v1/rank": RankAnswer,
     "/v1/graphs": GraphAnswer,
+    "/v1/jobs": JobRegistered,
+    "/v1/observations": ObservationsTaken,
 }
 
 

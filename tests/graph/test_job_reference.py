@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import parse_job
+from perfmodel.graph.job_reference import job_content, job_family, job_reference
+from perfmodel.types import Mode, Precision
+
+JOB = Job(model="timm/resnet50", mode=Mode.TRAINING, batch_size=64)
+JOBS = (
+    JOB,
+    replace(JOB, mode=Mode.INFERENCE, batch_size=1),
+    replace(JOB, model_kwargs={"img_size": 192}, precision=Precision.AMP_FP16),
+    replace(JOB, model=None, hf_config={"model_type": "bert", "hidden_size": 96}),
+    replace(JOB, model=None, graph="ab"),
+    replace(JOB, model=None, job_type="click-rates"),
+    replace(JOB, selective_checkpointing=True, accumulation_steps=4, software={"torch": "2.13"}),
+    replace(JOB, input={"stored_bytes": 1e5}),
+)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_what_is_written_is_read_back(job: Job) -> None:
+    assert parse_job(orjson.loads(job_content(job))) == job
+
+
+def test_each_job_has_a_reference_of_its_own() -> None:
+    assert len({job_reference(job) for job in JOBS}) == len(JOBS)
+
+
+def test_a_reference_stays_what_it_is() -> None:
+    # It stands in annotations of pods; a change would orphan them.
+    assert job_content(JOB) == b'{"batch_size":64,"mode":"training","model":"timm/resnet50"}'
+    assert job_reference(JOB) == "9217be2aaef243c6c8bbeb121aecddf5"
+
+
+def test_a_family_is_a_job_with_any_batch() -> None:
+    family = job_family(JOB)
+    assert job_family(replace(JOB, batch_size=8, accumulation_steps=2)) == family
+    assert job_family(replace(JOB, mode=Mode.INFERENCE)) != family
+    assert job_family(replace(JOB, precision=Precision.AMP_FP16)) != family
+    assert family not in {job_reference(job) for job in JOBS}
+
+
+def test_a_registered_graph_is_of_one_batch() -> None:
+    graph = replace(JOB, model=None, graph="ab")
+    assert job_family(graph) != job_family(replace(graph, batch_size=8))
+
+
+def test_what_progress_depends_on_changes_no_step() -> None:
+    adaptation = {
+        "gradient_noise_scale": 900.0, "initial_batch_size": 64, "batch_size_bounds": (64, 1024),
+    }  # fmt: skip
+    adapted = replace(JOB, adaptation=adaptation)
+    assert job_family(adapted) == job_family(JOB)
+    assert job_reference(adapted) != job_reference(JOB)
+    assert parse_job(orjson.loads(job_content(adapted))) == adapted

@@ -1,0 +1,32 @@
+"""A process of its own that stores observations, and says of each when it is on disk.
+
+python observation_child.py URL COUNT
+"""
+
+from __future__ import annotations
+
+import sys
+
+from made_up_observations import stored_observation
+
+from perfmodel.store.database import Database
+from perfmodel.store.observation_writer import ObservationWriter
+from perfmodel.store.observations import ObservationStore, Outcome
+
+
+def main(url: str, count: int) -> None:
+    """Store observations with the keys 0, 1, ..., some in each transaction."""
+    database = Database(url)
+    writer = ObservationWriter(ObservationStore(database.connections))
+    for begin in range(0, count, 3):
+        keys = [f"{i}" for i in range(begin, min(begin + 3, count))]
+        futures = [writer.submit([stored_observation(key)]) for key in keys]
+        for key, future in zip(keys, futures, strict=True):
+            assert future.result() == [Outcome.ADDED]
+            print(key, flush=True)
+    writer.close()
+    database.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
