@@ -12,6 +12,7 @@ from perfmodel.estimator import Estimator
 from perfmodel.store.observations import ObservationState, Outcome, StoredObservation
 from service.desk import Desk
 from service.errors import problem_of
+from service.metrics.observed import count_observation
 from service.observation_form import ObservationForm, SentObservation, read_list
 from service.plausibility import Plausibility
 from service.state import State
@@ -68,6 +69,7 @@ class ObservationDesk:
         self._state = state
         self._form = ObservationForm(state.references)
         self._plausibility = Plausibility(estimator)
+        self._catalog = estimator.accelerators
 
     async def take(self, body: Any) -> TakenObservations:
         """Keep the observations of a request; when this returns they are on disk.
@@ -94,7 +96,22 @@ class ObservationDesk:
         written = iter(outcomes_kept)
         self._state.feed.forget({seen.job.family for seen in kept})
         outcomes = [next(written) if isinstance(seen, SentObservation) else None for seen in sent]
+        self._count(sent, doubts, outcomes)
         return TakenObservations(sent=tuple(sent), doubts=tuple(doubts), outcomes=tuple(outcomes))
+
+    def _count(
+        self,
+        sent: Sequence[SentObservation | PerfModelError],
+        doubts: Sequence[str | None],
+        outcomes: Sequence[Outcome | None],
+    ) -> None:
+        """Hold what was predicted against each observation that is new and believed."""
+        for read, doubt, outcome in zip(sent, doubts, outcomes, strict=True):
+            if not isinstance(read, SentObservation) or doubt or outcome is not Outcome.ADDED:
+                continue
+            predicted = self._plausibility.predicted(read.stored.ref, read.seen)
+            if predicted is not None:
+                count_observation(self._desk.metrics, self._catalog, read.seen, *predicted)
 
     def _read(
         self, values: Sequence[Any]

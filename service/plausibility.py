@@ -10,6 +10,7 @@ from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.plausible import least_step_s
 from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import Throughput
 from perfmodel.placement.observation import Observation
 from perfmodel.placement.topology import Placement
 
@@ -22,11 +23,16 @@ _Cell = tuple[str, int, int, Placement]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Bounds:
-    """What the step time of a cell may be, seconds; ``doubt`` says why no time is believed."""
+    """What the step time of a cell may be, seconds; ``doubt`` says why no time is believed.
+
+    ``predicted`` and ``predicted_step_s`` are the answer without any observation of the job.
+    """
 
     least_s: float = 0.0
     most_s: float = float("inf")
     doubt: str | None = None
+    predicted: Throughput | None = None
+    predicted_step_s: float = 0.0
 
 
 class Plausibility:
@@ -58,7 +64,7 @@ class Plausibility:
         PerfModelError
             The job cannot be captured here.
         """
-        cell = (ref, seen.batch_size, seen.accumulation_steps, seen.placement)
+        cell = _cell(ref, seen)
         bounds = self._cells.get(cell)
         if bounds is None:
             bounds = self._bounds(job, seen)
@@ -78,6 +84,26 @@ class Plausibility:
             )
         return None
 
+    def predicted(self, ref: str, seen: Observation) -> tuple[Throughput, float] | None:
+        """Return the throughput and step time (s) that were predicted without observations.
+
+        Parameters
+        ----------
+        ref : str
+            Reference of the job.
+        seen : Observation
+            One that :meth:`doubt` judged.
+
+        Returns
+        -------
+        tuple of Throughput and float, or None
+            None where nothing is predicted without observations, or it is forgotten.
+        """
+        bounds = self._cells.get(_cell(ref, seen))
+        if bounds is None or bounds.predicted is None:
+            return None
+        return bounds.predicted, bounds.predicted_step_s
+
     def _bounds(self, job: Job, seen: Observation) -> _Bounds:
         asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
         placement = self._estimator.resolve(seen.placement)
@@ -86,11 +112,21 @@ class Plausibility:
             opaque_estimates(asked, [placement], [seen], catalog)
             return _Bounds()
         prepared = self._estimator.prepare(asked)
-        predicted_s = self._estimator.answer(prepared, placement).step_time_s
+        predicted = self._estimator.answer(prepared, placement)
+        predicted_s = predicted.step_time_s
         try:
             # Whether an answer can rest on this cell is tried now, at a time that is beyond doubt.
             likely = replace(seen, step_time_s=predicted_s, sync_time_s=None)
             self._estimator.observed(prepared, [likely])
         except InvalidInputError as error:
             return _Bounds(doubt=error.message)
-        return _Bounds(least_s=least_step_s(prepared, placement), most_s=_TOO_SLOW * predicted_s)
+        return _Bounds(
+            least_s=least_step_s(prepared, placement),
+            most_s=_TOO_SLOW * predicted_s,
+            predicted=predicted.throughput,
+            predicted_step_s=predicted_s,
+        )
+
+
+def _cell(ref: str, seen: Observation) -> _Cell:
+    return ref, seen.batch_size, seen.accumulation_steps, seen.placement

@@ -187,7 +187,7 @@ class Metrics:
         """Return everything in the text format of Prometheus."""
         if os.environ.get(_MULTIPROCESS_FOLDER):
             registry = CollectorRegistry()
-            MultiProcessCollector(registry)
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
             return generate_latest(registry)
         return generate_latest(self._registry)
 

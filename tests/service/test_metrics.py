@@ -104,6 +104,22 @@ def test_predictions_are_held_against_observations() -> None:
     assert [found[covered.format(word)] for word in ("yes", "no")] == [1, 1]
 
 
+def test_observations_that_are_sent_are_held_against_predictions(client: TestClient) -> None:
+    answer = client.post("/v1/predict", json=QUESTION).json()
+    # A step that takes 1.25 times as long has 0.8 of the throughput:
+    # |p - 0.8 p| / (0.8 p) = 0.25.
+    seen = {**QUESTION, "step_time_s": 1.25 * answer["step_time_s"], "key": "a"}
+    # A millionth of the predicted time is beyond the peak of any accelerator: not believed.
+    doubtful = {**QUESTION, "step_time_s": 1e-6 * answer["step_time_s"], "key": "b"}
+    for _ in range(2):  # sent again, it counts once
+        sent = client.post("/v1/observations", json={"observations": [seen, doubtful]})
+        assert sent.status_code == 200, sent.text
+    found = scraped(client)
+    name = 'perfmodel_prediction_error_ratio_{}{{accelerator="A100-SXM4-80GB"}}'
+    assert found[name.format("count")] == 1
+    assert found[name.format("sum")] == pytest.approx(0.25)
+
+
 def test_queues_and_the_age_of_the_model_are_told() -> None:
     metrics = Metrics()
     metrics.queue("answer").inc()

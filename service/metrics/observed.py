@@ -1,0 +1,44 @@
+"""Hold a prediction against what was then observed."""
+
+from __future__ import annotations
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.placement.estimate import Throughput
+from perfmodel.placement.observation import Observation
+from service.metrics.registry import Metrics
+
+#: What stands for placements of several kinds; their combinations are too many to be told apart.
+MIXED = "mixed"
+
+
+def count_observation(
+    metrics: Metrics,
+    catalog: Catalog,
+    seen: Observation,
+    predicted: Throughput,
+    predicted_step_s: float,
+) -> None:
+    """Count the error of a prediction, and whether its interval held what was seen.
+
+    Both are of one step, so that their throughputs are inversely as its times:
+    ``observed = predicted * predicted_step_time / observed_step_time``.
+
+    Parameters
+    ----------
+    metrics : Metrics
+    catalog : Catalog
+        Knows the accelerators by all their names.
+    seen : Observation
+    predicted : Throughput
+        Of the same cell, made without observations of the job.
+    predicted_step_s : float
+        Its step time.
+    """
+    kinds = {catalog.canonical_name(node.accelerator) for node in seen.placement.nodes}
+    metrics.observation(
+        kinds.pop() if len(kinds) == 1 else MIXED,
+        predicted.samples_per_second * predicted_step_s / seen.step_time_s,
+        predicted=predicted.samples_per_second,
+        low=predicted.low,
+        high=predicted.high,
+    )
