@@ -1,0 +1,84 @@
+"""What the stored observations of a job say about it, worked out once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.observed import ObservedJob
+from perfmodel.graph.job_reference import job_family
+from perfmodel.placement.observation import Observation
+from service.state import State
+
+logger = logging.getLogger(__name__)
+
+
+class ObservedJobs:
+    """Calibrates jobs by their stored observations, again only where some were added.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    state : State
+    """
+
+    def __init__(self, estimator: Estimator, state: State) -> None:
+        self._estimator = estimator
+        self._state = state
+        self._families: LruCache[str, str] = LruCache(20_000)
+        self._observed: LruCache[str, tuple[tuple[Observation, ...], ObservedJob | None]] = (
+            LruCache(2_048)
+        )
+
+    def of(self, prepared: PreparedJob) -> ObservedJob | None:
+        """Return a job as its stored observations let it appear; None where there are none.
+
+        May wait for the database and for the calibration.
+
+        Parameters
+        ----------
+        prepared : PreparedJob
+        """
+        seen = self._state.observations_of(self._family(prepared))
+        if not seen:
+            return None
+        known = self._observed.get(prepared.key)
+        if known is None or known[0] is not seen:
+            known = (seen, self._weighed(prepared, seen))
+            self._observed.put(prepared.key, known)
+        return known[1]
+
+    def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
+        """Return whether :meth:`of` would answer from memory, and what; never waits."""
+        seen = self._state.known_observations_of(self._family(prepared))
+        if seen is None:
+            return False, None
+        if not seen:
+            return True, None
+        known = self._observed.get(prepared.key)
+        return (False, None) if known is None or known[0] is not seen else (True, known[1])
+
+    def _family(self, prepared: PreparedJob) -> str:
+        family = self._families.get(prepared.key)
+        if family is None:
+            family = job_family(prepared.job)
+            self._families.put(prepared.key, family)
+        return family
+
+    def _weighed(self, prepared: PreparedJob, seen: Sequence[Observation]) -> ObservedJob | None:
+        try:
+            return self._estimator.observed(prepared, seen)
+        except InvalidInputError as error:
+            # They were weighed when they came in; since then a model or a device has changed.
+            logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
+        return self._estimator.observed(prepared, [one for one in seen if self._ok(prepared, one)])
+
+    def _ok(self, prepared: PreparedJob, seen: Observation) -> bool:
+        try:
+            self._estimator.observed(prepared, [seen])
+        except InvalidInputError:
+            return False
+        return True
