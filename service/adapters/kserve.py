@@ -237,6 +237,8 @@ def _wanted(outputs: Any) -> list[str]:
     known = [name for name, _ in _OUTPUTS]
     if outputs is None or outputs == []:
         return known
+    if not isinstance(outputs, list):
+        raise InvalidInputError("outputs is a list of names.", pointer="/outputs")
     names = [o.get("name") if isinstance(o, dict) else None for o in outputs]
     for name in names:
         if name not in known:

@@ -20,6 +20,8 @@ from service.adapters.kubernetes.node_cache import NodeSource
 #: Where a pod finds the account that it runs under.
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE = 500
+#: Pages of one list; more is a server that repeats itself.
+_MOST_PAGES = 100
 _FLAVORS = ("v1beta2", "v1beta1")
 
 
@@ -43,7 +45,7 @@ class FileSource:
         OSError, ValueError
             No such file, or not JSON.
         """
-        return parts(orjson.loads(self._path.read_bytes()), "items")
+        return _items(orjson.loads(self._path.read_bytes()), str(self._path))
 
 
 class ClusterSource:
@@ -111,13 +113,14 @@ class ClusterSource:
     def _list(self, path: str) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
         token = ""
-        while True:
-            more = f"&continue={urllib.parse.quote(token)}" if token else ""
+        for _ in range(_MOST_PAGES):
+            more = f"&continue={urllib.parse.quote(token, safe='')}" if token else ""
             page = self._get(f"{path}?limit={_PAGE}{more}")
-            found += parts(page, "items")
+            found += _items(page, path)
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
                 return found
+        raise ValueError(f"{path} has no end")
 
     def _get(self, path: str) -> dict[str, Any]:
         headers = {"Accept": "application/json"}
@@ -128,9 +131,7 @@ class ClusterSource:
         with urllib.request.urlopen(
             request, timeout=self._timeout_s, context=self._context()
         ) as response:
-            page = json.load(response)
-        if not isinstance(page, dict):
-            raise ValueError(f"{path} is no list of objects")
+            page: dict[str, Any] = json.load(response)
         return page
 
     def _context(self) -> ssl.SSLContext | None:
@@ -138,6 +139,13 @@ class ClusterSource:
         if not self._url.startswith("https:"):
             return None
         return ssl.create_default_context(cafile=str(authority) if authority.is_file() else None)
+
+
+def _items(listed: Any, where: str) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; what is no list must not pass for an empty cluster."""
+    if not isinstance(listed, dict) or not isinstance(listed.get("items"), list):
+        raise ValueError(f"{where} is no list of objects")
+    return parts(listed, "items")
 
 
 def source_of(setting: str) -> NodeSource | None:

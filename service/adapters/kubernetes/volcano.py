@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -65,10 +65,12 @@ def task_pod(task: Any) -> Pod:
     return read_pod(part({"Pod": field(task, "Pod")}, "Pod") if isinstance(task, dict) else {})
 
 
-def _see(cluster: Cluster, infos: list[Mapping[str, Any]]) -> list[str]:
+def _see(cluster: Cluster, infos: Sequence[Any]) -> list[str]:
     """Remember the nodes of NodeInfos; returns their names."""
     names = []
     for info in infos:
+        if not isinstance(info, dict):
+            continue
         node = field(info, "Node")
         cluster.nodes.see([node] if isinstance(node, dict) else [])
         name = field(info, "Name") or part(node, "metadata").get("name")
