@@ -97,6 +97,8 @@ def load_joint(folder: Path) -> JointPredictor:
     facts = read_json(path)
     try:
         arrays = load_arrays((folder / ARRAYS).read_bytes())
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise ValueError("it holds numbers that are not finite")
         predictor = JointPredictor(**facts["settings"])
         predictor.members_ = [
             Member(

@@ -7,7 +7,10 @@ import shutil
 from pathlib import Path
 
 import joint_world as world
+import numpy as np
 import pytest
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.step import Step
@@ -121,3 +124,13 @@ def test_facts_of_another_kind_are_refused(copied: Path, content: str) -> None:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DamagedArtifactError, match="joint"):
         load_joint(tmp_path)
+
+
+def test_numbers_that_are_not_finite_are_refused(copied: Path) -> None:
+    path = copied / ARRAYS
+    arrays = load_arrays(path.read_bytes())
+    arrays["residuals"] = arrays["residuals"].copy()
+    arrays["residuals"][0] = np.nan
+    path.write_bytes(save_arrays(arrays))
+    with pytest.raises(DamagedArtifactError, match="not finite"):
+        load_joint(copied)
