@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -62,6 +63,8 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     StoreError
         The database is newer than this program.
     """
+    # It lists its plugins, which nobody has asked for.
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)
     # Deferred: it takes long to import and is needed once in the life of a database.
     from alembic import command
     from alembic.config import Config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -21,6 +21,8 @@ REVISION = "observations"
 
 #: Of so many newest observations of a family those are chosen that count for its answers.
 _NEWEST = 4_096
+#: Jobs that are known to be on disk.
+_MOST_REMEMBERED = 100_000
 
 
 class ObservationState(StrEnum):
@@ -94,6 +96,7 @@ class ObservationStore:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._kept_jobs: set[str] = set()
 
     def add(self, observations: Sequence[StoredObservation]) -> list[Outcome]:
         """Keep observations and their jobs in one transaction.
@@ -110,13 +113,21 @@ class ObservationStore:
         if not observations:
             return []
         jobs = {seen.job.ref: seen.job for seen in observations}
+        new_jobs = [job for ref, job in jobs.items() if ref not in self._kept_jobs]
         with self._connections.writing() as connection:
             # First: it is the lock that makes transactions of several hosts wait for each other.
             revision = raise_revision(connection, REVISION)
-            insert_jobs(connection, jobs.values())
+            insert_jobs(connection, new_jobs)
             added = _insert(connection, observations, revision)
             content = _content(connection, observations, added)
+        self._remember(new_jobs)
         return _outcomes(observations, added, content)
+
+    def _remember(self, jobs: Iterable[StoredJob]) -> None:
+        """Note jobs that are on disk: they are never removed, and need not be written again."""
+        if len(self._kept_jobs) > _MOST_REMEMBERED:
+            self._kept_jobs = set()
+        self._kept_jobs.update(job.ref for job in jobs)
 
     def page(
         self,
