@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from starlette.middleware.gzip import GZipMiddleware
 
 import perfmodel
 from perfmodel.estimator import Estimator
 from service import documentation, errors
 from service.access import install as access
-from service.adapters import kserve
+from service.adapters import kserve, slurm
 from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
+from service.compression import Compression
 from service.desk import Desk
 from service.metrics import install as metrics
 from service.metrics.registry import Metrics
@@ -83,6 +83,7 @@ def create_app(
         models,
         health,
         kserve,
+        slurm,
         jobs,
         observations,
     ):
@@ -93,7 +94,7 @@ def create_app(
         limit_bytes=settings.max_body_bytes,
         limits_bytes={"/v1/graphs": settings.max_upload_bytes},
     )
-    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
+    app.add_middleware(Compression)
     access.install(app, settings)
     metrics.install(app, counts, estimator, settings)
     errors.install(app)
