@@ -112,6 +112,8 @@ def serve(
         # The compiled loop and parser where they are installed (they are not on every platform).
         loop="auto",
         http="auto",
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
     )
     if workers > 1:
         _serve_with_workers(config)
@@ -134,6 +136,8 @@ def _serve_with_workers(config: uvicorn.Config) -> None:
             log_level="info",
             access_log=False,
             server_header=False,
+            ssl_certfile=config.ssl_certfile,
+            ssl_keyfile=config.ssl_keyfile,
         )
 
 
@@ -150,7 +154,8 @@ class _Server(uvicorn.Server):
         if self.started:
             bound = self.servers[0].sockets[0].getsockname()
             host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-            self._on_ready(f"http://{host}:{bound[1]}")
+            scheme = "https" if self.config.is_ssl else "http"
+            self._on_ready(f"{scheme}://{host}:{bound[1]}")
 
 
 def _announce(url: str) -> None:

@@ -32,6 +32,8 @@ class Settings(BaseSettings):
         What reading one uploaded ONNX file may take.
     capture_timeout_s : float
         What capturing one named model may take.
+    tls_certificate, tls_key : Path or None
+        PEM files; with a certificate the service answers over TLS alone. Read at the start.
     kubernetes_nodes : str
         Where the nodes of a cluster are read from: ``"cluster"`` for the one that this process
         runs in, the path of a file that ``kubectl get nodes -o json`` wrote, or nothing.
@@ -71,6 +73,8 @@ class Settings(BaseSettings):
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)
     capture_timeout_s: float = Field(default=60.0, gt=0)
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
     kubernetes_nodes: str = ""
     kubernetes_accelerators: dict[str, str] = Field(default_factory=dict)
     kubernetes_wait_s: float = Field(default=0.3, ge=0)
