@@ -10,6 +10,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.requests import parse_request
+from service.adapters.kserve import InferAnswer
+from service.adapters.kubernetes.wire import (
+    AdmissionAnswer,
+    ExtenderFilterResult,
+    HostPriorityList,
+    JobEnqueueableResponse,
+    PredicateResponse,
+    PrioritizeResponse,
+    SessionResponse,
+)
 from service.schemas import (
     AcceleratorsAnswer,
     CurveAnswer,
@@ -32,6 +42,15 @@ ANSWERS: dict[str, type[Any]] = {
     "/v1/graphs": GraphAnswer,
     "/v1/jobs": JobRegistered,
     "/v1/observations": ObservationsTaken,
+    "/v2/models/{model}/infer": InferAnswer,
+    "/kubernetes/scheduler/prioritize": HostPriorityList,
+    "/kubernetes/scheduler/filter": ExtenderFilterResult,
+    "/kubernetes/volcano/prioritize": PrioritizeResponse,
+    "/kubernetes/volcano/predicate": PredicateResponse,
+    "/kubernetes/volcano/jobEnqueueable": JobEnqueueableResponse,
+    "/kubernetes/volcano/onSessionOpen": SessionResponse,
+    "/kubernetes/volcano/onSessionClose": SessionResponse,
+    "/kubernetes/admission/mutate": AdmissionAnswer,
 }
 
 
