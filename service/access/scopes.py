@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     # The dialects of schedulers; what they send besides questions is what a question is about.
     _rule(_ASK, "/v2", Scope.PREDICT),
     _rule(_ASK, "/kubernetes", Scope.PREDICT),
+    _rule(_ASK, "/v1/adapters", Scope.PREDICT),
     # The page and what describes the interface.
     _rule(_READ, "/", Scope.PREDICT, exact=True),
     _rule(_READ, "/static", Scope.PREDICT),

@@ -1,0 +1,155 @@
+"""``POST /v1/adapters/slurm``: which partition runs a job best, and how long it will take.
+
+The answer is plain text, a word and a value a line, so that a script inside Slurm's controller
+needs no parser of JSON::
+
+    partition=a100
+    time_limit_min=95
+
+Nothing but the partition and the limit is said; everything else about the answer is in
+``POST /v1/rank``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import MatrixEstimate
+from perfmodel.graph.job import Job
+from perfmodel.graph.json_values import as_count, as_number, as_object, as_text, refuse_unknown
+from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology import Placement
+from perfmodel.requests import parse_job
+from service.desk import Desk, read_json
+from service.documentation import problems
+from service.routes.requests import desk_of, json_body_of
+
+router = APIRouter(tags=["schedulers"])
+
+_FIELDS = ("job", "total_samples", "nodes", "gpus_per_node", "candidates")
+#: A limit is that much longer than the slow end of the prediction; Slurm ends a job at its limit.
+_MARGIN = 1.2
+#: What a job takes besides its steps: start, data, a last checkpoint.
+_BESIDES_S = 300.0
+
+EXAMPLE: dict[str, Any] = {
+    "job": {"model": "timm/resnet50", "mode": "training", "batch_size": 64},
+    "total_samples": 1e8,
+    "nodes": 1,
+    "gpus_per_node": 4,
+    "candidates": {"old": "V100-SXM2-16GB", "new": "A100-SXM4-80GB"},
+}
+
+
+class SlurmRequest(BaseModel):
+    """A job and the partitions that it may run in."""
+
+    job: dict[str, Any] | str = Field(description="A job, or the reference of a registered one.")
+    candidates: dict[str, str] = Field(description="Accelerator of each partition.")
+    total_samples: float | None = Field(default=None, description="Of the whole job; for a limit.")
+    nodes: int = Field(default=1, ge=1)
+    gpus_per_node: int = Field(default=1, ge=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    job: Job
+    total_samples: float | None
+    partitions: tuple[str, ...]
+    placements: tuple[Placement, ...]
+
+
+@router.post(
+    "/v1/adapters/slurm",
+    summary="Partition and time limit of a Slurm job, as plain text",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+            "description": "`partition=NAME`, and `time_limit_min=MINUTES` where the number of "
+            "samples is known. Empty where the job fits in none.",
+        },
+        **problems(400, 413, 415, 422, 501, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": SlurmRequest.model_json_schema(),
+                    "examples": {"two partitions": {"value": EXAMPLE}},
+                }
+            },
+        }
+    },
+)
+async def choose(request: Request) -> Response:
+    """Choose the partition with the highest throughput among those where the job fits."""
+    question = read_json(await json_body_of(request))
+    text = await desk_of(request).in_thread(_choose, desk_of(request), question)
+    return Response(text, media_type="text/plain")
+
+
+def _choose(desk: Desk, question: Any) -> str:
+    asked = _read(desk.resolved(question))
+    matrix = desk.estimator.matrix([asked.job], asked.placements)
+    best = _best(matrix)
+    if best is None:
+        return ""
+    lines = [f"partition={asked.partitions[best]}"]
+    if asked.total_samples is not None:
+        slowest_s = asked.total_samples / float(matrix.low[0, best])
+        lines.append(f"time_limit_min={math.ceil((slowest_s * _MARGIN + _BESIDES_S) / 60)}")
+    return "\n".join(lines) + "\n"
+
+
+def _best(matrix: MatrixEstimate) -> int | None:
+    rates = matrix.samples_per_second[0].tolist()
+    open_to_it = [
+        column
+        for column in range(len(rates))
+        if matrix.answered[0, column] and matrix.fits[0, column]
+    ]
+    # Of equals the first: the administrator lists what is to be preferred first.
+    return max(open_to_it, key=lambda column: rates[column], default=None)
+
+
+def _read(question: Any) -> _Asked:
+    fields = as_object(question, "", what="A request")
+    refuse_unknown(fields, _FIELDS, "")
+    for name in ("job", "candidates"):
+        if fields.get(name) is None:
+            raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")
+    candidates = as_object(fields["candidates"], "/candidates", what="candidates")
+    if not candidates:
+        raise InvalidInputError("candidates must not be empty.", pointer="/candidates")
+    nodes, gpus = (_count(fields, name) for name in ("nodes", "gpus_per_node"))
+    total = fields.get("total_samples")
+    return _Asked(
+        job=parse_job(fields["job"]),
+        total_samples=None
+        if total is None
+        else as_number("total_samples", total, "/total_samples"),
+        partitions=tuple(candidates),
+        placements=tuple(
+            parse_placement(_spread(name, value, nodes, gpus), pointer=f"/candidates/{name}")
+            for name, value in candidates.items()
+        ),
+    )
+
+
+def _spread(partition: str, accelerator: Any, nodes: int, gpus: int) -> dict[str, Any]:
+    name = as_text(partition, accelerator, f"/candidates/{partition}")
+    return {"nodes": [{"accelerator": name, "count": gpus, "repeat": nodes}]}
+
+
+def _count(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    return 1 if value is None else as_count(name, value, f"/{name}")

@@ -1,0 +1,142 @@
+"""A real Slurm controller from Debian's packages, unpacked beside the system and without root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+#: A folder with the unpacked packages; without it they are fetched.
+FOLDER = "PERFMODEL_SLURM_ROOT"
+
+PACKAGES = (
+    "slurmctld", "slurm-client", "slurm-wlm-basic-plugins", "libmunge2", "liblua5.1-0", "lua5.1",
+    "libhwloc15", "libjson-c5", "libyaml-0-2", "libdbus-1-3", "libnuma1", "liblz4-1",
+    "libreadline8", "munge",
+)  # fmt: skip
+
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_PLUGINS = f"{_LIBRARIES}/slurm-wlm"
+
+_CONF = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+AuthType=auth/none
+CredType=cred/none
+PluginDir={plugins}
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmctldPort={port}
+SlurmdSpoolDir={folder}/spool
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+AccountingStorageType=accounting_storage/none
+GresTypes=gpu
+NodeName=n[1-6] CPUs=4 Gres=gpu:4 NodeAddr=127.0.0.1 State=UNKNOWN
+PartitionName=cpu Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
+PartitionName=v100 Nodes=n[3-4] MaxTime=INFINITE State=UP
+PartitionName=a100 Nodes=n[5-6] MaxTime=INFINITE State=UP
+{plugin}
+"""
+
+
+def unpacked(folder: Path) -> Path:
+    """Return a folder with Slurm in it, or skip with the reason."""
+    given = os.environ.get(FOLDER)
+    if given:
+        return Path(given)
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        pytest.skip("Slurm comes from Debian's packages, and this is no Debian")
+    fetched, root = folder / "packages", folder / "root"
+    fetched.mkdir()
+    run = subprocess.run(
+        ["apt-get", "download", "-q", *PACKAGES],
+        cwd=fetched, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if run.returncode:
+        pytest.skip(f"Slurm's packages cannot be fetched here: {run.stderr.strip()[-200:]}")
+    for package in fetched.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", package, root], check=True, timeout=60)
+    return root
+
+
+@dataclass(kw_only=True)
+class Slurm:
+    """A controller and its commands.
+
+    Parameters
+    ----------
+    root, folder : Path
+        Packages; configuration and state.
+    """
+
+    root: Path
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of it needs."""
+        libraries = [self.root / _LIBRARIES, self.root / "lib/x86_64-linux-gnu", self.plugins]
+        return {
+            **os.environ,
+            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+            "SLURM_CONF": str(self.folder / "slurm.conf"),
+        }
+
+    @property
+    def plugins(self) -> Path:
+        """Folder of the plugins."""
+        return self.root / _PLUGINS
+
+    def configure(self, plugin: str) -> None:
+        """Write slurm.conf with one more line."""
+        (self.folder / "state").mkdir(parents=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True)
+        conf = _CONF.format(
+            host=socket.gethostname(), user=user.stdout.strip(), plugins=self.plugins,
+            folder=self.folder, port=port, plugin=plugin,
+        )  # fmt: skip
+        (self.folder / "slurm.conf").write_text(conf)
+
+    def start(self, **environment: str) -> subprocess.Popen[bytes]:
+        """Start the controller and wait until it answers."""
+        process = subprocess.Popen(
+            [self.root / "usr/sbin/slurmctld-wlm", "-D", "-f", self.folder / "slurm.conf"],
+            env=self.environment | environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        until = time.monotonic() + 20
+        while self.run("scontrol", "ping", check=False).returncode:
+            assert process.poll() is None, (self.folder / "slurmctld.log").read_text()
+            assert time.monotonic() < until, "the controller does not answer"
+            time.sleep(0.1)
+        return process
+
+    def run(
+        self, command: str, *arguments: str, check: bool = True, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of Slurm's commands."""
+        return subprocess.run(
+            [self.root / "usr/bin" / command, *arguments],
+            env=self.environment | environment,
+            cwd=self.folder, capture_output=True, text=True, check=check, timeout=60,
+        )  # fmt: skip
+
+    def submit(self, *options: str, **environment: str) -> dict[str, str]:
+        """Submit a job and return what the controller made of it."""
+        run = self.run("sbatch", "--parsable", *options, "--wrap", "true", **environment)
+        shown = self.run("scontrol", "show", "job", "-o", run.stdout.strip().split(";")[0]).stdout
+        return dict(word.split("=", 1) for word in shown.split() if "=" in word)
