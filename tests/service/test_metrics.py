@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -278,3 +279,38 @@ def test_requests_are_traced_where_a_tracer_is_set_up(tmp_path: Path) -> None:
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == "[('GET /v1/models', '4bf92f3577b34da6a3ce929d0e0e4736')]"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"perfmodel_[a-z_]+[a-z]", text))
+
+
+@pytest.mark.parametrize("page", ["examples/grafana/perfmodel.json", "docs/monitoring.md"])
+def test_what_the_dashboard_and_the_page_speak_of_is_counted(page: str, client: TestClient) -> None:
+    client.post("/v1/predict", json=QUESTION)
+    counted = names_in(client.get("/metrics").text)
+    text = (ROOT / page).read_text()
+    families = {name.removesuffix("_bucket").removesuffix("_total") for name in counted}
+    asked = {name.removesuffix("_bucket").removesuffix("_total") for name in names_in(text)}
+    assert asked <= families, asked - families
+    assert len(asked) >= 8
+
+
+def test_the_dashboard_is_whole() -> None:
+    dashboard = json.loads((ROOT / "examples/grafana/perfmodel.json").read_text())
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert all(text.count("(") == text.count(")") for text in expressions)
+    assert all(text.count("{") == text.count("}") for text in expressions)
+    cells = [
+        (panel["gridPos"]["x"] + dx, panel["gridPos"]["y"] + dy)
+        for panel in panels
+        for dx in range(panel["gridPos"]["w"])
+        for dy in range(panel["gridPos"]["h"])
+    ]
+    assert len(set(cells)) == len(cells), "panels lie on one another"
+    assert max(x for x, _ in cells) < 24
