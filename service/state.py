@@ -79,9 +79,10 @@ class State:
         return self.feed.known(family)
 
     def close(self) -> None:
-        """Write what waits for the disk, and stop looking at the database."""
+        """Write what waits for the disk, and give back every connection."""
         self.writer.close()
         self.feed.close()
+        self.database.close()
 
 
 def stored_job(job: Job) -> StoredJob:

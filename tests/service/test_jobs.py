@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -9,8 +10,20 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.schemas_state import JobEntry, JobRegistered, JobsAnswer
+from service.settings import Settings
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+
+
+@pytest.fixture
+def settings(migrated_url: str, tmp_path: Path) -> Settings:
+    """Return those of a service on either database."""
+    return Settings(
+        models=tmp_path / "models",
+        database=migrated_url,
+        keys=tmp_path / "keys.json",
+        max_body_bytes=200_000,
+    )
 
 
 def _register(client: TestClient, job: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,22 @@ from fastapi.testclient import TestClient
 
 from perfmodel.requests import parse_job
 from service.schemas_state import ObservationsAnswer, ObservationsTaken
+from service.settings import Settings
 from service.state import State
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 A100 = "A100-SXM4-80GB"
+
+
+@pytest.fixture
+def settings(migrated_url: str, tmp_path: Path) -> Settings:
+    """Return those of a service on either database."""
+    return Settings(
+        models=tmp_path / "models",
+        database=migrated_url,
+        keys=tmp_path / "keys.json",
+        max_body_bytes=200_000,
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from made_up_observations import stored_observation
+from postgresql import PostgresqlServer
+from sqlalchemy import text
+
+from perfmodel.errors import StoreError
+from perfmodel.store.connections import Connections, shown_url
+from perfmodel.store.database import Database
+from perfmodel.store.observations import ObservationStore, Outcome
+
+
+def test_a_block_that_fails_leaves_nothing(migrated_url: str) -> None:
+    connections = Connections(migrated_url)
+    with pytest.raises(ZeroDivisionError), connections.writing() as connection:
+        connection.execute(text("INSERT INTO revisions VALUES ('a', 1)"))
+        _ = 1 / 0
+    with connections.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM revisions")).scalar_one() == 0
+    connections.close()
+
+
+def test_sqlite_syncs_each_commit_beside_its_readers(tmp_path: Path) -> None:
+    connections = Connections(f"sqlite:///{tmp_path}/a.db")
+    with connections.reading() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+        assert connection.execute(text("PRAGMA synchronous")).scalar_one() == 2  # FULL
+    connections.close()
+
+
+def test_a_reader_sees_one_state_while_others_write(migrated_url: str) -> None:
+    if not migrated_url.startswith("sqlite"):
+        pytest.skip("PostgreSQL shows each statement what is committed by then")
+    reader, writer = Connections(migrated_url), Connections(migrated_url)
+    count = text("SELECT count(*) FROM revisions")
+    with reader.reading() as connection:
+        assert connection.execute(count).scalar_one() == 0
+        with writer.writing() as other:
+            other.execute(text("INSERT INTO revisions VALUES ('a', 1)"))
+        assert connection.execute(count).scalar_one() == 0
+    reader.close()
+    writer.close()
+
+
+def test_lost_connections_are_made_again(postgresql: PostgresqlServer) -> None:
+    # As after a restart of the server.
+    import psycopg
+
+    url = postgresql.migrated_database()
+    database = Database(url)
+    store = ObservationStore(database.connections)
+    assert store.add([stored_observation("1")]) == [Outcome.ADDED]
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    assert store.add([stored_observation("2")]) == [Outcome.ADDED]
+    assert [seen.key for seen in store.recent("a")] == ["1", "2"]
+    database.close()
+
+
+def test_a_server_that_is_away_is_an_error_without_password_or_statement() -> None:
+    url = "postgresql://user:secret@/nowhere?host=/nowhere/at/all"
+    with pytest.raises(StoreError, match="cannot be used") as caught:
+        Database(url)
+    assert "secret" not in str(caught.value)
+    assert "SELECT" not in str(caught.value)
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(b"no database at all, but long enough to have a header" * 10)
+    with pytest.raises(StoreError, match="not a database"):
+        Database(f"sqlite:///{path}")
+
+
+def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    database = Database(f"sqlite:///{path}")
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+    release.start()
+    assert database.put_graph("ab", b"content")
+    release.join()
+    other.close()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://user:secret@host/name", "postgresql://user:***@host/name"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_urls_are_shown_without_passwords(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
