@@ -2,6 +2,10 @@
 #   docker build -t perfmodel .                              answers registered graphs; no torch
 #   docker build -t perfmodel --build-arg EXTRAS=serve,train,onnx .   also captures named models
 #
+# It listens for everybody and so does not start without a key; make one where the state is kept:
+#   docker run --rm -v perfmodel:/var/lib/perfmodel perfmodel keys create me --scope predict
+#   docker run -p 8000:8000 -v perfmodel:/var/lib/perfmodel perfmodel
+#
 # torch is pinned in constraints.txt; give an index with its CPU build as PIP_EXTRA_INDEX_URL when
 # EXTRAS holds `train`, or the plain wheel with its GPU libraries is taken.
 FROM python:3.11-slim AS build
@@ -23,7 +27,8 @@ LABEL org.opencontainers.image.title="perfmodel" org.opencontainers.image.licens
 RUN useradd --system --uid 10001 --home-dir /var/lib/perfmodel --create-home perfmodel
 COPY --from=build /opt/perfmodel /opt/perfmodel
 COPY models /opt/perfmodel/models
-ENV PATH=/opt/perfmodel/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/perfmodel/bin:$PATH PYTHONUNBUFFERED=1 \
+    PERFMODEL_KEYS=/var/lib/perfmodel/keys.json
 USER perfmodel
 WORKDIR /var/lib/perfmodel
 VOLUME /var/lib/perfmodel

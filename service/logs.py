@@ -49,7 +49,8 @@ class JsonLines(logging.Formatter):
 def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | None = None) -> None:
     """Send everything that is logged in this process to a stream.
 
-    Replaces the handlers of the root logger and of the server, so that each line appears once.
+    Replaces the handlers of the root logger and of the server, so that each line appears once. The
+    server's own line for each request stays off: :class:`service.metrics.watch.Watch` writes it.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+    for name in ("uvicorn", "uvicorn.error"):
         server = logging.getLogger(name)
         server.handlers.clear()
         server.propagate = True

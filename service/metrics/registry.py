@@ -95,6 +95,7 @@ class Metrics:
             registry=registry,
             multiprocess_mode="mostrecent",
         )
+        self._serving: str | None = None
         self._by_request: dict[tuple[str, str, int], tuple[Any, Any]] = {}
         self._by_basis: dict[tuple[str, str], Any] = {}
 
@@ -180,7 +181,10 @@ class Metrics:
             Facts of the models that were found.
         """
         serving = next((facts for facts in models if facts.get("serving")), {})
-        self._model.clear()
+        if self._serving not in (None, version) and not os.environ.get(_MULTIPROCESS_FOLDER):
+            # Files of several workers cannot forget a label; there the newest is what counts.
+            self._model.remove(self._serving)
+        self._serving = version
         self._model.labels(version).set(_timestamp(serving.get("created_at")))
 
     def exposition(self) -> bytes:
