@@ -1,29 +1,23 @@
-"""Run the arenas of parallel plans and of kernels on the tables of a folder."""
+"""Run the arena of kernels on the tables of a folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
-from perfmodel.importers.base import PublishedPlacement
 from perfmodel.training.arena.contract import Progress
 from perfmodel.training.arena.data import read_formats
 from perfmodel.training.arena.kernels import TARGET, KernelEvaluation, evaluate_kernels
 from perfmodel.training.arena.methods import MethodTable
-from perfmodel.training.arena.plans import evaluate_plans
 
 #: Formats whose kernels are judged.
 KERNEL_FORMATS = ("neusight", "aiconfigurator")
-#: Parts that model sizes are dealt into in the fast form; the full one leaves each out alone.
-_FAST_FOLDS = 5
 
 
 def run_others(
     data: Path, folder: Path, *, seed: int = 0, fast: bool = False, progress: Progress | None = None
 ) -> list[MethodTable]:
-    """Judge the predictors of plans and of kernels on held-out tables and keep the answers.
+    """Judge the predictor of kernels on held-out tables and keep the answers.
 
     Parameters
     ----------
@@ -52,8 +46,6 @@ def run_others(
 
 
 def _tables(data: Path, *, seed: int, fast: bool) -> Iterator[MethodTable]:
-    for imported in read_formats(data, ("vtrain",)).values():
-        yield plan_table(imported.placements, seed=seed, folds=_FAST_FOLDS if fast else None)
     found = read_formats(data, KERNEL_FORMATS)
     kernels = [kernel for imported in found.values() for kernel in imported.kernels]
     if kernels:
@@ -71,27 +63,3 @@ def kernel_tables(found: KernelEvaluation) -> Iterator[MethodTable]:
         groups=found.device,
     )
     yield from found.tables()
-
-
-def plan_table(
-    placements: tuple[PublishedPlacement, ...], *, seed: int, folds: int | None
-) -> MethodTable:
-    """Return the held-out answers for GPT training on one node.
-
-    Parameters
-    ----------
-    placements : tuple of PublishedPlacement
-    seed, folds
-        As in :func:`~perfmodel.training.arena.plans.evaluate_plans`.
-    """
-    found = evaluate_plans(placements, seed=seed, folds=folds)
-    return MethodTable(
-        name="vtrain-unseen-size",
-        title="GPT training on one node (vTrain), unseen model size",
-        target=0.08,
-        measured_s=found.measured_s,
-        predicted_s=found.predicted_s,
-        low_s=found.low_s,
-        high_s=found.high_s,
-        groups=np.array(found.groups, dtype=np.str_),
-    )
