@@ -15,8 +15,8 @@ from perfmodel.errors import StoreError
 
 #: Seconds that SQLite waits for another writer.
 _LOCK_TIMEOUT_S = 10
-#: Seconds after which PostgreSQL is taken to be out of reach.
-_CONNECT_TIMEOUT_S = 5
+#: Seconds after which PostgreSQL is taken to be out of reach; libpq knows no shorter time.
+_CONNECT_TIMEOUT_S = 2
 
 
 class ExistsError(Exception):

@@ -15,6 +15,7 @@ from perfmodel.store.pages import MOST_ITEMS
 from service.answers import json_response
 from service.desk import Desk, read_json
 from service.documentation import problems
+from service.job_references import resolve_job_reference
 from service.routes.requests import desk_of, json_body_of, state_of
 from service.schemas_state import JobEntry, JobRegistered, JobsAnswer
 from service.state import State, stored_job
@@ -110,7 +111,7 @@ def _register(desk: Desk, state: State, body: Any) -> tuple[StoredJob, bool]:
     refuse_unknown(fields, ("job",), "")
     if fields.get("job") is None:
         raise InvalidInputError("A request needs the field 'job'.", pointer="/job")
-    job = parse_job(fields["job"])
+    job = parse_job(resolve_job_reference(fields["job"], state.references))
     if job.job_type is None:
         # A job that nothing can be said of is not kept; of all others the graph is known now.
         desk.estimator.prepare(job)

@@ -26,7 +26,7 @@ def settings(migrated_url: str, tmp_path: Path) -> Settings:
     )
 
 
-def _register(client: TestClient, job: dict[str, Any]) -> str:
+def _register(client: TestClient, job: dict[str, Any] | str) -> str:
     response = client.post("/v1/jobs", json={"job": job})
     assert response.status_code in (200, 201), response.text
     ref: str = response.json()["ref"]
@@ -44,6 +44,11 @@ def test_a_job_is_registered_once(client: TestClient) -> None:
     )
     assert again.status_code == 200
     assert again.json() == {**first.json(), "created": False}
+
+
+def test_a_reference_registers_what_it_refers_to(client: TestClient) -> None:
+    ref = _register(client, JOB)
+    assert _register(client, ref) == ref
 
 
 def test_another_job_has_another_reference(client: TestClient) -> None:
