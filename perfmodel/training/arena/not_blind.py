@@ -7,28 +7,31 @@ from __future__ import annotations
 
 NOT_BLIND: tuple[str, ...] = (
     "How far a training step trusts the member that learned from cells of its job "
-    "(`_CELLS_TO_TRUST` in `perfmodel/predictors/joint.py`): after a look at five of the Lambda "
-    "devices.",
-    "The width of intervals of new jobs (`_ALL_TOGETHER`) and of jobs on devices without training "
-    "records (`_JOB_ON_NEW_DEVICE_VARIANCE`): after a look at the coverage of the timm lines; one "
-    "number each, for all groups.",
-    "The noise of a probe in `perfmodel probe-plan`: after a look at residuals of RTX 3090 and "
-    "RTX 4090.",
-    "Sorts of rows with settings of their own (`perfmodel/features/row_sorts.py`): after a look "
-    "at which families of timm were off in training; nothing was fitted on them.",
+    "(`_CELLS_TO_TRUST` in `perfmodel/predictors/joint.py`): after a look at five of the "
+    "Lambda devices.",
+    "The width of intervals of new jobs (`_ALL_TOGETHER`) and of jobs on devices without "
+    "training records (`_JOB_ON_NEW_DEVICE_VARIANCE`): after a look at the coverage of the "
+    "timm lines; one number each, for all groups.",
+    "The noise of a probe in `perfmodel probe-plan`: after a look at residuals of RTX 3090 "
+    "and RTX 4090.",
+    "Sorts of rows with settings of their own (`perfmodel/features/row_sorts.py`): after a "
+    "look at which families of timm were off in training; nothing was fitted on them.",
     "Limits and grids of the kernel and plan predictors: on the folds that are reported.",
-    "Data-parallel steps: the structure of the equations was chosen with all published rows in sight; "
-    "their constants are fitted without the device that is left out. The prior of machines whose "
-    "links were observed was changed twice after a look at the rows it is judged on.",
-    "Plans: the form of the equations for sharded training (power limit, cycles per score, backward "
-    "of scores) was developed with the held-out errors of MPT in view.",
-    "Collectives: rows under 4 MiB of one source and sends of one card are kept out of the fit and of "
-    "the first line, after a look at them; they have a line of their own.",
-    "Memory: the weights of the fit and its margin were set by hand while watching the lines with a "
-    "device left out.",
-    "Shared accelerators: how alike two jobs count was set by hand among about ten settings, all "
-    "between 6.5 and 7.4 % on pairs left out; a quantile was changed after a look at both transfers.",
-    "Opaque jobs: the width of the prior was halved after a look at new jobs and at the other kind.",
-    "Calibration: shapes of the prior, planned placements, and the choice not to count on links inside "
-    "a host in Sia's clusters came after a look at all of its tables.",
+    "Data-parallel steps: the structure of the equations was chosen with all published rows "
+    "in sight; their constants are fitted without the device that is left out. The prior of "
+    "machines whose links were observed was changed twice after a look at the rows it is "
+    "judged on.",
+    "Plans: the form of the equations for sharded training (power limit, cycles per score, "
+    "backward of scores) was developed with the held-out errors of MPT in view.",
+    "Collectives: rows under 4 MiB of one source and sends of one card are kept out of the "
+    "fit and of the first line, after a look at them; they have a line of their own.",
+    "Memory: the weights of the fit and its margin were set by hand while watching the lines "
+    "with a device left out.",
+    "Shared accelerators: how alike two jobs count was set by hand among about ten settings, "
+    "all between 6.5 and 7.4 % on pairs left out; a quantile was changed after a look at both"
+    " transfers.",
+    "Opaque jobs: the width of the prior was halved after a look at new jobs and at the other"
+    " kind.",
+    "Calibration: shapes of the prior, planned placements, and the choice not to count on "
+    "links inside a host in Sia"s clusters came after a look at all of its tables.",
 )
