@@ -11,7 +11,7 @@ import perfmodel
 from perfmodel.estimator import Estimator
 from service import documentation, errors
 from service.access import install as access
-from service.adapters import kserve, slurm
+from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
 from service.compression import Compression
@@ -84,6 +84,7 @@ def create_app(
         health,
         kserve,
         slurm,
+        dstack,
         jobs,
         observations,
     ):

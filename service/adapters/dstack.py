@@ -1,0 +1,182 @@
+"""dstack's REST plugin: runs keep to the accelerators that their job fits on.
+
+``DSTACK_PLUGIN_SERVICE_URI`` is the address of the service and ``/v1/adapters/dstack``, optionally
+with the accelerators to choose from behind it: ``/v1/adapters/dstack/H100,A100,L4``. A run says
+what it is in its environment: ``PERFMODEL_JOB`` is the reference of a registered job, or its JSON.
+
+``resources.gpu.name`` becomes the list of those accelerators that the job fits on, fastest first;
+the price decides among them, as dstack has it. What was named by the user is narrowed down and
+never widened. Everything else of a run, and every run that cannot be judged, is returned as it
+came: dstack refuses a run whose plugin does not answer, so that this one always does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.placement.parse import parse_placement
+from perfmodel.requests import parse_job
+from service.answers import json_response
+from service.desk import Desk, read_json
+from service.documentation import problems
+from service.routes.requests import desk_of, json_body_of
+
+logger = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/v1/adapters/dstack", tags=["schedulers"])
+
+#: Variable of a run's environment that says what the job is.
+JOB = "PERFMODEL_JOB"
+_MOST_CANDIDATES = 64
+
+
+class SpecAnswer(BaseModel):
+    """The specification to apply."""
+
+    spec: dict[str, Any]
+    error: str | None = Field(default=None, description="Always null: no run is refused.")
+
+
+class SpecRequest(BaseModel):
+    """What a user wants to apply."""
+
+    user: str
+    project: str
+    spec: dict[str, Any]
+
+
+EXAMPLE: dict[str, Any] = {
+    "user": "me",
+    "project": "main",
+    "spec": {
+        "configuration": {
+            "type": "task",
+            "env": {JOB: '{"model": "timm/resnet50", "mode": "training", "batch_size": 64}'},
+            "resources": {"gpu": {"name": ["V100", "A100"], "count": {"min": 4, "max": 4}}},
+        }
+    },
+}
+
+_DOCUMENTED: dict[str, Any] = {
+    "responses": {200: {"model": SpecAnswer}, **problems(400, 413, 415, 422)},
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": SpecRequest.model_json_schema(),
+                    "examples": {"a task": {"value": EXAMPLE}},
+                }
+            },
+        }
+    },
+}
+
+
+@router.post("/apply_policies/on_run_apply", summary="Narrow a dstack run down", **_DOCUMENTED)
+async def on_run_apply(request: Request) -> Response:
+    """Return the specification of a run with the accelerators that its job fits on."""
+    return await _answer(request, ())
+
+
+@router.post(
+    "/{accelerators}/apply_policies/on_run_apply",
+    summary="Narrow a dstack run down to some of the named accelerators",
+    **_DOCUMENTED,
+)
+async def on_run_apply_among(request: Request, accelerators: str) -> Response:
+    """As without names; they are what a run chooses from that names none itself."""
+    return await _answer(request, tuple(name for name in accelerators.split(",") if name))
+
+
+@router.post("/apply_policies/on_fleet_apply", summary="Return a dstack fleet", **_DOCUMENTED)
+@router.post("/apply_policies/on_volume_apply", summary="Return a dstack volume", **_DOCUMENTED)
+@router.post("/apply_policies/on_gateway_apply", summary="Return a dstack gateway", **_DOCUMENTED)
+async def on_other_apply(request: Request) -> Response:
+    """Return a specification as it came."""
+    return json_response({"spec": _spec(read_json(await json_body_of(request))), "error": None})
+
+
+async def _answer(request: Request, candidates: Sequence[str]) -> Response:
+    spec = _spec(read_json(await json_body_of(request)))
+    desk = desk_of(request)
+    try:
+        spec = await desk.in_thread(_narrowed, desk, spec, candidates)
+    except PerfModelError as problem:
+        logger.info("a run of dstack is left as it is: %s", problem)
+    except Exception:
+        logger.exception("a run of dstack is left as it is")
+    return json_response({"spec": spec, "error": None})
+
+
+def _spec(body: Any) -> Mapping[str, Any]:
+    spec = body.get("spec") if isinstance(body, dict) else None
+    if not isinstance(spec, dict):
+        raise InvalidInputError("A request of dstack's plugin has a spec.", pointer="/spec")
+    return spec
+
+
+def _narrowed(desk: Desk, spec: Mapping[str, Any], candidates: Sequence[str]) -> Mapping[str, Any]:
+    """Return the specification with the names that fit, or as it is where nothing is to be said.
+
+    Raises
+    ------
+    PerfModelError
+        A job that cannot be read.
+    """
+    configuration = _object(spec.get("configuration"))
+    resources = _object(configuration.get("resources"))
+    gpu = _object(resources.get("gpu"))
+    written = _object(configuration.get("env")).get(JOB)
+    names = [name for name in (gpu.get("name") or candidates) if isinstance(name, str)]
+    if not isinstance(written, str) or not names or len(names) > _MOST_CANDIDATES:
+        return spec
+    fitting = _fitting(desk, written, names, _placement(configuration, gpu))
+    if not fitting:
+        return spec
+    gpu = {**gpu, "name": fitting}
+    return {
+        **spec,
+        "configuration": {**configuration, "resources": {**resources, "gpu": gpu}},
+    }
+
+
+def _fitting(desk: Desk, written: str, names: Sequence[str], spread: dict[str, int]) -> list[str]:
+    text = written.strip()
+    asked = desk.resolved({"job": orjson.loads(text) if text.startswith("{") else text})
+    known = [name for name in names if name in desk.estimator.accelerators]
+    placements = [parse_placement({"nodes": [{"accelerator": n, **spread}]}) for n in known]
+    if not known:
+        return []
+    matrix = desk.estimator.matrix([parse_job(asked["job"])], placements)
+    judged = {
+        name: (float(matrix.samples_per_second[0, column]), bool(matrix.fits[0, column]))
+        for column, name in enumerate(known)
+        if matrix.answered[0, column]
+    }
+    if not any(fits for _, fits in judged.values()):
+        return []
+    fitting = [name for name, (_, fits) in judged.items() if fits]
+    fitting.sort(key=lambda name: -judged[name][0])
+    # What cannot be judged is neither praised nor taken away.
+    return [*fitting, *(name for name in names if name not in judged)]
+
+
+def _placement(configuration: Mapping[str, Any], gpu: Mapping[str, Any]) -> dict[str, int]:
+    least = _object(gpu.get("count")).get("min")
+    nodes = configuration.get("nodes")
+    return {
+        "count": least if isinstance(least, int) and least >= 1 else 1,
+        "repeat": nodes if isinstance(nodes, int) and nodes >= 1 else 1,
+    }
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,157 @@
+"""dstack's REST plugin: the wire, and dstack's own client in a venv of its own."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adapter_world import training
+
+from perfmodel.adapters.exchange import exchange, split_url
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = Path(__file__).with_name("dstack_child.py")
+
+#: An interpreter that has dstack; without it a venv is made.
+INTERPRETER = "PERFMODEL_DSTACK_PYTHON"
+
+RUN = {
+    "user": "me",
+    "project": "main",
+    "spec": {
+        "run_name": "x",
+        "configuration": {
+            "type": "task",
+            "commands": ["true"],
+            "nodes": None,
+            "env": {"PERFMODEL_JOB": json.dumps(training("timm/huge"))},
+            "resources": {
+                "cpu": {"count": {"min": 2, "max": None}},
+                "gpu": {
+                    "vendor": None,
+                    "name": ["P4", "V100-32GB", "A100", "Mystery"],
+                    "count": {"min": 1, "max": 1},
+                    "memory": None,
+                },
+            },
+        },
+    },
+}
+
+
+def apply(url: str, body: Any, kind: str = "run", prefix: str = "") -> tuple[int, Any]:
+    status, content = exchange(
+        "POST", split_url(url), f"/v1/adapters/dstack{prefix}/apply_policies/on_{kind}_apply",
+        body if isinstance(body, bytes) else json.dumps(body).encode(),
+        timeout_s=20.0, headers={"Content-Type": "application/json"},
+    )  # fmt: skip
+    return status, json.loads(content)
+
+
+def changed(**gpu: Any) -> dict[str, Any]:
+    run = copy.deepcopy(RUN)
+    run["spec"]["configuration"]["resources"]["gpu"].update(gpu)  # type: ignore[index]
+    return run
+
+
+def test_names_that_do_not_fit_go_and_the_fastest_comes_first(service_url: str) -> None:
+    status, answer = apply(service_url, RUN)
+    assert status == 200 and answer["error"] is None
+    # The job fits neither on 8 GB; what nobody knows stays, for it cannot be judged.
+    expected = changed(name=["A100", "V100-32GB", "Mystery"])["spec"]
+    assert answer["spec"] == expected
+
+
+def test_candidates_stand_in_for_names(service_url: str) -> None:
+    status, answer = apply(service_url, changed(name=None), prefix="/P4,A100")
+    assert status == 200
+    assert answer["spec"] == changed(name=["A100"])["spec"]
+    # What a user names is never widened.
+    assert (
+        apply(service_url, changed(name=["P4"]), prefix="/A100")[1]["spec"]
+        == (changed(name=["P4"])["spec"])
+    )
+
+
+def unjudged() -> list[dict[str, Any]]:
+    runs = [changed(name=None), changed(name=["Mystery"]), changed(name=[3])]
+    for env in ({}, [], {"PERFMODEL_JOB": "not registered"}, {"PERFMODEL_JOB": "{"}):
+        run = copy.deepcopy(RUN)
+        run["spec"]["configuration"]["env"] = env  # type: ignore[index]
+        runs.append(run)
+    bare: dict[str, Any] = {"user": "me", "project": "main", "spec": {}}
+    strange: dict[str, Any] = {"user": "me", "project": "main", "spec": {"configuration": 3}}
+    return [*runs, bare, strange]
+
+
+def test_a_run_that_cannot_be_judged_comes_back_as_it_was(service_url: str) -> None:
+    for run in unjudged():
+        assert apply(service_url, run) == (200, {"spec": run["spec"], "error": None})
+
+
+@pytest.mark.parametrize("kind", ["fleet", "volume", "gateway"])
+def test_everything_but_runs_comes_back_as_it_was(service_url: str, kind: str) -> None:
+    assert apply(service_url, RUN, kind) == (200, {"spec": RUN["spec"], "error": None})
+
+
+def test_what_is_no_request_of_the_plugin_is_refused(service_url: str) -> None:
+    assert apply(service_url, {"user": "me"})[0] == 422
+    assert apply(service_url, b"{")[0] == 400
+
+
+@pytest.fixture(scope="module")
+def dstack_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    given = os.environ.get(INTERPRETER)
+    if given:
+        return Path(given)
+    folder = tmp_path_factory.mktemp("dstack")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    run = subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "dstack==0.22.0"],
+        capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    if run.returncode:
+        pytest.skip(f"dstack cannot be installed here: {run.stderr.strip()[-300:]}")
+    return python
+
+
+def _own_client(python: Path, uri: str) -> dict[str, Any]:
+    run = subprocess.run(
+        [python, "-W", "ignore", CHILD],
+        capture_output=True, text=True, check=False, timeout=120,
+        env={
+            **os.environ,
+            "DSTACK_PLUGIN_SERVICE_URI": uri,
+            "PYTHONPATH": str(ROOT / "examples" / "dstack"),
+        },
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+def test_dstacks_own_client_takes_the_changed_run(dstack_python: Path, service_url: str) -> None:
+    found = _own_client(dstack_python, f"{service_url}/v1/adapters/dstack")
+    assert found == {
+        "their plugin": ["A100", "V100"],
+        "our plugin": ["A100", "V100"],
+        "fleet": "unchanged",
+    }
+
+
+@pytest.mark.slow
+def test_dstack_goes_on_with_our_plugin_only(dstack_python: Path) -> None:
+    found = _own_client(dstack_python, "http://127.0.0.1:9/v1/adapters/dstack")
+    assert found == {
+        "their plugin": "refused",
+        "our plugin": ["P4", "V100", "A100"],
+        "fleet": "refused",
+    }

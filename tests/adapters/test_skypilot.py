@@ -1,0 +1,50 @@
+"""SkyPilot's time estimator and the order of accelerators in YAML."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from adapter_world import training
+
+from perfmodel.adapters.ask import Service
+from perfmodel.adapters.skypilot import DEFAULT_S, NEVER_S, TimeEstimator, resources_yaml
+
+
+def resources(**accelerators: int) -> SimpleNamespace:
+    """What SkyPilot hands over, as far as the estimator looks at it."""
+    return SimpleNamespace(accelerators=accelerators or None)
+
+
+def test_time_is_samples_over_throughput(service: Service) -> None:
+    estimate = TimeEstimator(service, training("timm/small"), total_samples=1e8, num_nodes=2)
+    [[cell]] = service.cells([training("timm/small")], ["2x(4xA100)"])
+    assert cell is not None
+    assert estimate(resources(A100=4)) == pytest.approx(1e8 / cell.samples_per_second)
+    assert estimate(resources(A100=4)) < estimate(resources(K80=4))
+
+
+def test_what_cannot_run_takes_ten_years(service: Service) -> None:
+    estimate = TimeEstimator(service, training("timm/huge"), total_samples=1e3)
+    assert estimate(resources(P4=1)) == NEVER_S  # does not fit
+    assert estimate(resources(NoSuchThing=1)) == NEVER_S
+    assert estimate(resources()) == NEVER_S
+
+
+def test_skypilot_goes_on_without_the_service(failing: Service) -> None:
+    estimate = TimeEstimator(failing, training("timm/small"), total_samples=1e8)
+    assert estimate(resources(A100=4)) == estimate(resources()) == DEFAULT_S
+
+
+def test_accelerators_are_ordered(service: Service) -> None:
+    named = {"K80": 1, "A100": 1, "P4": 1, "V100-32GB": 1}
+    assert resources_yaml(service, training("timm/huge"), named) == (
+        "resources:\n  ordered:\n    - accelerators: A100:1\n    - accelerators: V100-32GB:1\n"
+    )
+
+
+def test_without_the_service_any_will_do(failing: Service) -> None:
+    text = resources_yaml(failing, training("timm/small"), {"K80": 1, "A100": 2})
+    assert text == (
+        "resources:\n  any_of:\n    - accelerators: K80:1\n    - accelerators: A100:2\n"
+    )
