@@ -33,5 +33,5 @@ NOT_BLIND: tuple[str, ...] = (
     "Opaque jobs: the width of the prior was halved after a look at new jobs and at the other"
     " kind.",
     "Calibration: shapes of the prior, planned placements, and the choice not to count on "
-    "links inside a host in Sia"s clusters came after a look at all of its tables.",
+    "links inside a host in clusters of Sia came after a look at all of its tables.",
 )
