@@ -24,6 +24,11 @@ LATENCY_EDGES_S = (
 #: Upper edges of relative errors ``|predicted - observed| / observed``.
 ERROR_EDGES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 
+#: Requests that are counted in one go.
+_BATCH = 128
+
+_REFUSED = (401, 403, 429)
+
 _MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -95,6 +100,9 @@ class Metrics:
             registry=registry,
             multiprocess_mode="mostrecent",
         )
+        self._pending: list[tuple[str, str, int, float]] = []
+        # Another worker may be asked, and cannot see what waits here.
+        self._batch = 1 if os.environ.get(_MULTIPROCESS_FOLDER) else _BATCH
         self._serving: str | None = None
         self._by_request: dict[tuple[str, str, int], tuple[Any, Any]] = {}
         self._by_basis: dict[tuple[str, str], Any] = {}
@@ -111,17 +119,26 @@ class Metrics:
         seconds : float
             Until the answer started.
         """
-        # What belongs to the labels is looked up once: that is most of what counting costs.
-        counted = self._by_request.get((route, method, status))
-        if counted is None:
-            counted = self._by_request[route, method, status] = (
-                self._requests.labels(method, route, str(status)).inc,
-                self._latency.labels(route).observe,
-            )
-        counted[0]()
-        counted[1](seconds)
-        if status in (401, 403, 429):
-            self._refusals.labels(str(status)).inc()
+        # Counted in batches: code that runs once in a while runs from cold caches and takes several
+        # times as long.
+        self._pending.append((route, method, status, seconds))
+        if len(self._pending) >= self._batch:
+            self._count_pending()
+
+    def _count_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        for route, method, status, seconds in pending:
+            # What belongs to the labels is looked up once: that is most of what counting costs.
+            counted = self._by_request.get((route, method, status))
+            if counted is None:
+                counted = self._by_request[route, method, status] = (
+                    self._requests.labels(method, route, str(status)).inc,
+                    self._latency.labels(route).observe,
+                )
+            counted[0]()
+            counted[1](seconds)
+            if status in _REFUSED:
+                self._refusals.labels(str(status)).inc()
 
     def answer(self, route: str, basis: str, cells: int = 1) -> None:
         """Count answered cells.
@@ -189,6 +206,7 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""
+        self._count_pending()
         if os.environ.get(_MULTIPROCESS_FOLDER):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
