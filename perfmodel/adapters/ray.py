@@ -19,6 +19,7 @@ Left out: version 2 of the autoscaler, which has no such hook.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -172,9 +173,8 @@ def utilization_scorer(
 
 @lru_cache(maxsize=1)
 def _rays_own() -> Scorer:
-    from ray.autoscaler._private import resource_demand_scheduler
-
-    own: Scorer = resource_demand_scheduler._default_utilization_scorer
+    module = importlib.import_module("ray.autoscaler._private.resource_demand_scheduler")
+    own: Scorer = module._default_utilization_scorer
     return own
 
 

@@ -69,7 +69,7 @@ def test_every_example_is_answered_as_described(client: TestClient) -> None:
             response = client.post(address, json=example["value"])
             assert response.status_code in (200, 201), f"{path} {name}: {response.text}"
             # Dialects of other protocols are held to those by tests of their own.
-            if path.startswith("/v1/"):
+            if path.startswith("/v1/") and not path.startswith("/v1/adapters/"):
                 TypeAdapter(ANSWERS[path]).validate_json(response.content, strict=True)
             answered += 1
     assert answered >= 4
