@@ -203,12 +203,23 @@ class Registered:
         return {"as-json": plain, "as-job": parse_job(plain)}.get(ref)
 
 
-def test_a_reference_scores_as_the_job_itself(client: TestClient, app: FastAPI) -> None:
-    app.state.job_lookup = Registered()
+def test_a_reference_scores_as_the_job_itself(
+    client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.state.kubernetes.rates, "_lookup", Registered)
     whole = _scores(client, extender_args(pod(job_text()), NODES))
     for ref in ("as-json", "as-job"):
         a_pod = pod(annotations={"perfmodel/job-ref": ref})
         assert _scores(client, extender_args(a_pod, NODES)) == whole
+
+
+def test_a_registered_job_is_found_by_its_reference(client: TestClient) -> None:
+    registered = client.post("/v1/jobs", json={"job": json.loads(job_text(batch_size=31))})
+    assert registered.status_code in (200, 201), registered.text
+    a_pod = pod(annotations={"perfmodel/job-ref": registered.json()["ref"]})
+    expected = _scores(client, extender_args(pod(job_text(batch_size=31)), NODES))
+    assert _scores(client, extender_args(a_pod, NODES)) == expected
+    assert expected["n1"] == 10
 
 
 def test_pods_of_one_group_share_the_job_of_the_one_that_says_it(client: TestClient) -> None:
