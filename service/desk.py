@@ -24,6 +24,7 @@ from perfmodel.requests import parse_job, parse_observations, parse_query
 from service.errors import MalformedBodyError, OverloadedError
 from service.job_references import resolve_job_reference
 from service.metrics.registry import Metrics
+from service.observed_jobs import ObservedJobs
 from service.questions import AskedPlans, read_curve, read_rank
 from service.settings import Settings
 from service.state import State
@@ -53,6 +54,7 @@ class Desk:
         self.estimator = estimator
         self.metrics = metrics or Metrics()
         self.state = State.beside(estimator)
+        self._observed_jobs = ObservedJobs(estimator, self.state)
         self._settings = settings
         self._jobs: LruCache[bytes, PreparedJob] = LruCache(4_096)
         self._placements: LruCache[bytes, ResolvedPlacement] = LruCache(16_384)
@@ -146,21 +148,32 @@ class Desk:
         if placement is None:
             placement = self._resolve(question["placement"])
             self._placements.put(key, placement)
-        return self.estimator.known_answer(prepared, placement)
+        in_memory, observed = self._observed_jobs.known(prepared)
+        return self.estimator.known_answer(prepared, placement, observed) if in_memory else None
 
     def _predict(self, question: Any) -> Estimate:
         query = parse_query(self.resolved(question))
         resolved = self._resolve(question["placement"])
         if query.job.job_type is not None:
-            return self.estimator.estimate(query.job, query.placement, query.observations)
+            seen = self._seen(query.job, query.observations)
+            return self.estimator.estimate(query.job, query.placement, seen)
         prepared = self.estimator.prepare(query.job)
         self._jobs.put(_key(question["job"]), prepared)
-        observed = self.estimator.observed(prepared, query.observations)
+        if query.observations:
+            seen = self._seen(query.job, query.observations)
+            observed = self.estimator.observed(prepared, seen)
+        else:
+            observed = self._observed_jobs.of(prepared)
         return self.estimator.answer(prepared, resolved, observed)
+
+    def _seen(self, job: Job, stated: tuple[Observation, ...] = ()) -> tuple[Observation, ...]:
+        """Return what was observed of a job: with the question first, then what is stored."""
+        return (*stated, *self.state.observations_of(job))
 
     def _curve(self, question: Any) -> Curve:
         asked = read_curve(self.resolved(question))
-        return self.estimator.curve(asked.job, asked.question, asked.observations)
+        seen = self._seen(asked.job, asked.observations)
+        return self.estimator.curve(asked.job, asked.question, seen)
 
     def _rank(self, question: Any) -> Ranking | PlanRanking:
         asked = read_rank(self.resolved(question))
@@ -168,7 +181,8 @@ class Desk:
             return self.estimator.search(
                 asked.job, asked.placement, global_batch=asked.global_batch, most=asked.most
             )
-        return self.estimator.rank(asked.job, asked.placements, asked.question, asked.observations)
+        seen = self._seen(asked.job, asked.observations)
+        return self.estimator.rank(asked.job, asked.placements, asked.question, seen)
 
     def _read_job(self, written: Any, *, pointer: str) -> Job:
         found = resolve_job_reference(written, self.state.references, pointer=pointer)
@@ -190,10 +204,16 @@ class Desk:
                 f"{len(jobs)} jobs x {len(placements)} placements are {cells} cells; at most "
                 f"{self._settings.max_cells} are answered at a time. Send fewer."
             )
+        read = [_attempt(self._read_job, job, f"/jobs/{i}") for i, job in enumerate(jobs)]
+        seen = {
+            row: found
+            for row, job in enumerate(read)
+            if isinstance(job, Job) and (found := self._seen(job, observations.get(row, ())))
+        }
         answer = self.estimator.matrix(
-            [_attempt(self._read_job, job, f"/jobs/{i}") for i, job in enumerate(jobs)],
+            read,
             [_attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(placements)],
-            observations,
+            seen,
         )
         for cell in answer.errors:
             if cell.placement is not None and isinstance(cell.error, InvalidInputError):

@@ -37,6 +37,12 @@ class GraphReference(_Strict):
     graph: Text
 
 
+class JobReference(_Strict):
+    """A job registered with ``POST /v1/jobs``."""
+
+    ref: Text
+
+
 class AdaptationBody(_Strict):
     """What the progress of a job depends on, for its goodput."""
 
@@ -73,6 +79,10 @@ class JobBody(_Strict):
         None, description="What a sample costs the host: `stored_bytes`, `cpu_s`, `files`."
     )
     adaptation: AdaptationBody | None = None
+
+
+#: A job, or the reference that its registration gave.
+AnyJob = JobBody | Text | JobReference
 
 
 class NodeBody(_Strict):
@@ -158,7 +168,7 @@ Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIO
 class PredictRequest(_Strict):
     """One question."""
 
-    job: JobBody
+    job: AnyJob
     placement: ShortPlacement | PlacementBody
     observations: Observations | None = None
 
@@ -166,7 +176,7 @@ class PredictRequest(_Strict):
 class MatrixRequest(_Strict):
     """Every pair of some jobs and some placements."""
 
-    jobs: Annotated[list[JobBody], Field(min_length=1)]
+    jobs: Annotated[list[AnyJob], Field(min_length=1)]
     placements: Annotated[list[ShortPlacement | PlacementBody], Field(min_length=1)]
     observations: list[MatrixObservationBody] | None = None
 
@@ -174,7 +184,7 @@ class MatrixRequest(_Strict):
 class CurveRequest(_Strict):
     """One job over the number of accelerators, data parallel."""
 
-    job: JobBody
+    job: AnyJob
     accelerator: Text
     counts: list[Count] | None = Field(None, description="Default: 1, 2, 4, ... up to `most`.")
     most: Count | None = 64
@@ -204,7 +214,7 @@ class SearchBody(_Strict):
 class RankRequest(_Strict):
     """Placements of one job; or, with `placement` and `search`, the plans of one placement."""
 
-    job: JobBody
+    job: AnyJob
     placements: list[ShortPlacement | PlacementBody] | None = None
     by: Literal[tuple(Criterion)] | None = "throughput"  # type: ignore[valid-type]
     most: Count | None = 10

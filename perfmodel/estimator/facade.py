@@ -313,7 +313,12 @@ class Estimator:
         predictions = self.predictions([(prepared, a) for a in placement.accelerators])
         return self._compose(prepared, placement, predictions, observed)
 
-    def known_answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Estimate | None:
+    def known_answer(
+        self,
+        prepared: PreparedJob,
+        placement: ResolvedPlacement,
+        observed: ObservedJob | None = None,
+    ) -> Estimate | None:
         """Answer from what is in memory, or return None; never runs the model."""
         if placement.placement.shared_with:
             return None
@@ -321,7 +326,7 @@ class Estimator:
         predictions = [prediction for prediction in found if prediction is not None]
         if len(predictions) < len(found):
             return None
-        return self._compose(prepared, placement, predictions)
+        return self._compose(prepared, placement, predictions, observed)
 
     def placed(
         self,

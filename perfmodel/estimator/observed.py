@@ -18,9 +18,9 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.placed import PlacedStep
+from perfmodel.estimator.plausible import least_step_s
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.features.roofline import node_roofline
 from perfmodel.placement.calibration import CalibratedSteps, Calibration, calibrate
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.groups import LinkClass
@@ -44,10 +44,6 @@ _HOST_S_PER_OPERATOR = 1e-5
 OBSERVED_JOB = "observed"
 #: Half width of a 90 % interval in standard deviations.
 _DEVIATIONS = 1.645
-#: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
-_BEYOND_THE_PEAK = 1.05
-#: Algorithms for convolutions multiply less than the formulas count, at best a quarter (Winograd).
-_FEWER_MULTIPLICATIONS = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,13 +262,7 @@ def _check_plausible(
     prepared: PreparedJob, placement: ResolvedPlacement, seen: Observation, pointer: str
 ) -> None:
     """Refuse a step that is faster than its arithmetic at the peaks allows."""
-    fastest = min(
-        float(node_roofline(prepared.on(kind.accelerator)).compute_s.sum())
-        for kind in placement.kinds
-    )
-    plan = placement.fabric.plan
-    split = plan.tensor * plan.pipeline * plan.context
-    least_s = fastest / (split * _FEWER_MULTIPLICATIONS * _BEYOND_THE_PEAK)
+    least_s = least_step_s(prepared, placement)
     if seen.step_time_s < least_s:
         raise InvalidInputError(
             f"step_time_s is {seen.step_time_s:g} s, but the arithmetic of the step alone takes "

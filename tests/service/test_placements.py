@@ -133,3 +133,19 @@ def test_a_matrix_may_share_accelerators(client: TestClient) -> None:
     matrix = client.post("/v1/matrix", json=body).json()
     alone, shared = matrix["step_time_s"][0]
     assert shared > alone
+
+
+def test_stored_observations_count_like_those_that_come_along(client: TestClient) -> None:
+    ask = {"job": JOB, "placement": "2xA10"}
+    plain = client.post("/v1/predict", json=ask).json()
+    seen = {"placement": "A10", "batch_size": 64, "step_time_s": 1.5 * plain["step_time_s"]}
+    along = client.post("/v1/predict", json={**ask, "observations": [seen]}).json()
+    stored = client.post("/v1/observations", json=[{"job": JOB, **seen}])
+    assert stored.status_code in (200, 201), stored.text
+    # Twice: the second answer comes from memory.
+    for _ in range(2):
+        answer = client.post("/v1/predict", json=ask).json()
+        assert answer["step_time_s"] == pytest.approx(along["step_time_s"])
+        assert answer["throughput"] == pytest.approx(along["throughput"])
+    matrix = client.post("/v1/matrix", json={"jobs": [JOB], "placements": ["2xA10"]}).json()
+    assert matrix["step_time_s"][0][0] == pytest.approx(along["step_time_s"])
