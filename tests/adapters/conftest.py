@@ -19,6 +19,9 @@ from perfmodel.estimator.graphs import GraphLibrary
 from service.app import create_app
 from service.settings import Settings
 
+#: Run by interpreters of other venvs, never imported here.
+collect_ignore = ["dstack_child.py", "pollux_policy_child.py"]
+
 
 @pytest.fixture(scope="session")
 def estimator() -> Estimator:
