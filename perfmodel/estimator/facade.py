@@ -93,6 +93,7 @@ class Estimator:
         self._jobs: LruCache[str, PreparedJob] = LruCache(job_capacity)
         self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
         self._predictions: LruCache[tuple[str, str], StepPrediction] = LruCache(prediction_capacity)
+        self._answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(50_000)
 
     @classmethod
     def from_folder(
@@ -310,6 +311,9 @@ class Estimator:
         observed: ObservedJob | None = None,
     ) -> Estimate:
         """Answer one question about a prepared job."""
+        known = self._known(prepared, placement, observed)
+        if known is not None:
+            return known
         predictions = self.predictions([(prepared, a) for a in placement.accelerators])
         return self._compose(prepared, placement, predictions, observed)
 
@@ -320,6 +324,9 @@ class Estimator:
         observed: ObservedJob | None = None,
     ) -> Estimate | None:
         """Answer from what is in memory, or return None; never runs the model."""
+        known = self._known(prepared, placement, observed)
+        if known is not None:
+            return known
         if placement.placement.shared_with:
             return None
         found = [self._predictions.get((prepared.key, a.name)) for a in placement.accelerators]
@@ -349,7 +356,16 @@ class Estimator:
         placed = self.placed(prepared, placement, predictions)
         if observed is not None and not observed.is_alone:
             placed = observed.correct(prepared, placement, placed)
-        return compose(prepared, placement, predictions, placed)
+        answer = compose(prepared, placement, predictions, placed)
+        if observed is None:
+            self._answers.put((prepared.key, placement), answer)
+        return answer
+
+    def _known(
+        self, prepared: PreparedJob, placement: ResolvedPlacement, observed: ObservedJob | None
+    ) -> Estimate | None:
+        """Return an answer that was given before; placements are told apart by identity."""
+        return None if observed is not None else self._answers.get((prepared.key, placement))
 
     def _neighbours(self, placement: ResolvedPlacement) -> list[list[JobLoad]]:
         """Return the loads of the jobs that share each kind of accelerator of a placement."""
