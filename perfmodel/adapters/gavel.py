@@ -121,7 +121,7 @@ def throughput_table(
         The service answers nothing at all.
     """
     places = _places(jobs, worker_types, per_host, network, pairs, unconsolidated)
-    cells = answers.cells([one.job for one in jobs], [place.form for place in places])
+    cells = _cells(answers, jobs, [place.form for place in places])
     memory = {name: answers.memory_bytes(name) for name in set(worker_types.values())}
     sheet = _Sheet(jobs=jobs, places=places, cells=cells, memory_bytes=memory)
     rates: Table = {place.worker: {} for place in places}
@@ -129,6 +129,17 @@ def throughput_table(
         for row in place.members:
             sheet.fill(rates[place.worker], row, column)
     return GavelTable(rates=rates, unanswered=tuple(sheet.unanswered))
+
+
+def _cells(
+    answers: Answers, jobs: Sequence[GavelJob], forms: Sequence[dict[str, Any]]
+) -> list[list[Cell | None]]:
+    """Ask for each placement once: one accelerator is the same spread out or not."""
+    texts = [json.dumps(form, sort_keys=True) for form in forms]
+    distinct = dict(zip(texts, forms, strict=True))
+    position = {text: column for column, text in enumerate(distinct)}
+    answered = answers.cells([one.job for one in jobs], list(distinct.values()))
+    return [[row[position[text]] for text in texts] for row in answered]
 
 
 @dataclass(frozen=True, kw_only=True)

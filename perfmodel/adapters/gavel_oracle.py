@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -42,7 +43,7 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
     neutral_steps_per_s : float
         Rate of one worker of which nothing is known.
     refresh_s : float
-        How long a table is kept.
+        How long a table is kept; the next one is asked for in the background.
     **options
         As for :func:`throughput_table`.
 
@@ -50,7 +51,9 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
     --------
     In Gavel's scheduler, after its constructor::
 
-        scheduler._oracle_throughputs = OracleThroughputs(Service(url), jobs, workers)
+        scheduler._oracle_throughputs = OracleThroughputs(
+            Service(url, timeout_s=60), jobs, workers
+        )
     """
 
     def __init__(
@@ -89,7 +92,11 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
         now = time.monotonic()
         if self._asked_at is None or now - self._asked_at >= self._refresh_s:
             self._asked_at = now
-            self._refresh()
+            if self._table:
+                # A table takes seconds; meanwhile Gavel goes on with the one there is.
+                threading.Thread(target=self._refresh, daemon=True).start()
+            else:
+                self._refresh()
         return self._table
 
     def _refresh(self) -> None:

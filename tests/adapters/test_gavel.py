@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +199,27 @@ def test_types_without_a_workload_are_asked_by_name() -> None:
     [known, named] = gavel_jobs(["LM (batch size 20)", "A3C"])
     assert known.job["model"] == "zoo/lstm-lm" and known.job["sequence_length"] == 35
     assert named.job == {"job_type": "A3C", "mode": "training", "batch_size": 1}
+
+
+def test_the_next_table_is_asked_for_while_the_last_one_answers(service: Service) -> None:
+    asked, may_answer = [], threading.Event()
+
+    class Slow:
+        """Answers at once the first time, and later when it is told to."""
+
+        memory_bytes = staticmethod(service.memory_bytes)
+
+        def cells(self, *args: Any) -> Any:
+            asked.append(args)
+            if len(asked) > 1:
+                may_answer.wait(timeout=10)
+            return service.cells(*args)
+
+    oracle = OracleThroughputs(Slow(), jobs()[1:2], WORKERS, refresh_s=0.0)
+    first = oracle["v100"][WIDE, 1]["null"]
+    assert oracle["v100"][WIDE, 1]["null"] == first  # not held up by the second question
+    may_answer.set()
+    until = time.monotonic() + 5
+    while len(asked) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(asked) >= 2
