@@ -115,7 +115,7 @@ class Slurm:
         """Start the controller and wait until it answers."""
         process = subprocess.Popen(
             [self.root / "usr/sbin/slurmctld-wlm", "-D", "-f", self.folder / "slurm.conf"],
-            env=self.environment | environment,
+            env=self.environment | environment, cwd=self.folder,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         until = time.monotonic() + 20
