@@ -121,7 +121,9 @@ class Slurm:
         until = time.monotonic() + 20
         while self.run("scontrol", "ping", check=False).returncode:
             assert process.poll() is None, (self.folder / "slurmctld.log").read_text()
-            assert time.monotonic() < until, "the controller does not answer"
+            if time.monotonic() > until:
+                process.kill()
+                raise AssertionError("the controller does not answer")
             time.sleep(0.1)
         return process
 
