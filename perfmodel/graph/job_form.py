@@ -210,8 +210,7 @@ def _sample_costs(value: object, pointer: str) -> dict[str, float]:
     fields = as_object(value, pointer, what="input")
     refuse_unknown(fields, INPUT_FIELDS, pointer)
     return {
-        name: as_number(name, item, f"{pointer}/{name}", least=0.0)
-        for name, item in fields.items()
+        name: as_number(name, item, f"{pointer}/{name}", least=0.0) for name, item in fields.items()
     }
 
 

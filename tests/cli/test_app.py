@@ -49,9 +49,11 @@ def test_every_option_is_in_the_manual(name: str) -> None:
 def test_every_command_can_be_debugged_and_prints_json(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    options = {option for parameter in command.params for option in parameter.opts}
-    assert "--debug" in options
-    assert "--json" in options or name == "serve"
+    parts = command.commands.values() if isinstance(command, click.Group) else [command]
+    for part in parts:
+        options = {option for parameter in part.params for option in parameter.opts}
+        assert "--debug" in options
+        assert "--json" in options or name == "serve"
 
 
 def test_a_misspelt_command_is_answered_with_the_nearest() -> None:
