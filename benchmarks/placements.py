@@ -21,7 +21,7 @@ from perfmodel.estimator.capture import capture_in_process
 from perfmodel.estimator.curve import CurveQuestion
 from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.graph.job import Job
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 
 JOBS, PLACEMENTS, COUNTS = 300, 67, 1024

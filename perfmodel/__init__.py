@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perfmodel.graph.job import Job
     from perfmodel.graph.workload import Workload
     from perfmodel.placement.estimate import Estimate
-    from perfmodel.placement.topology import Network, Node, Placement, Plan
+    from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
     from perfmodel.requests import parse_request
 
 _HOME = {
@@ -30,11 +30,11 @@ _HOME = {
     "Estimator": "perfmodel.estimator",
     "Graph": "perfmodel.graph.ir",
     "Job": "perfmodel.graph.job",
-    "Network": "perfmodel.placement.topology",
-    "Node": "perfmodel.placement.topology",
+    "Network": "perfmodel.placement.topology.topology",
+    "Node": "perfmodel.placement.topology.topology",
     "PerfModelError": "perfmodel.errors",
-    "Placement": "perfmodel.placement.topology",
-    "Plan": "perfmodel.placement.topology",
+    "Placement": "perfmodel.placement.topology.topology",
+    "Plan": "perfmodel.placement.topology.topology",
     "Workload": "perfmodel.graph.workload",
     "parse_request": "perfmodel.requests",
 }

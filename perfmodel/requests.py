@@ -17,9 +17,9 @@ from perfmodel.graph.json_values import (
     refuse_unknown,
     shown,
 )
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.parse import parse_placement
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Placement
 
 __all__ = [
     "CHECKPOINTING",

@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from perfmodel.estimator import CellError, MatrixEstimate, basis_names
 from perfmodel.estimator.curve import Curve
 from perfmodel.estimator.ranking import Ranked, Ranking
-from perfmodel.placement.plan_search import PlanRanking, RankedPlan
+from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from service.errors import problem_of
 
 

@@ -16,10 +16,10 @@ from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.ranking import Ranking
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.parse import parse_placement
-from perfmodel.placement.plan_search import PlanRanking
+from perfmodel.placement.plans.plan_search import PlanRanking
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job, parse_observations, parse_query
 from service.errors import MalformedBodyError, OverloadedError
 from service.job_references import resolve_job_reference

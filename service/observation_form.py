@@ -13,9 +13,9 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.lru import LruCache
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_object, as_text, refuse_unknown, shown
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.parse import format_placement
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.parse import format_placement
+from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job, parse_observations
 from perfmodel.store.jobs import StoredJob
 from service.job_references import JobFinder, resolve_job_reference

@@ -10,7 +10,7 @@ from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.graph.job_reference import job_family
-from perfmodel.placement.observation import Observation
+from perfmodel.placement.calibration.observation import Observation
 from service.state import State
 
 logger = logging.getLogger(__name__)

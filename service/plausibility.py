@@ -10,9 +10,9 @@ from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.plausible import least_step_s
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Throughput
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.topology.topology import Placement
 
 #: A step that takes this many times as long as predicted is a mistake; milliseconds that are sent
 #: as seconds are a thousand times as long.

@@ -19,10 +19,10 @@ from perfmodel.graph.json_values import (
     refuse_unknown,
     shown,
 )
-from perfmodel.placement.networks import named_network
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.parse import parse_placement
-from perfmodel.placement.topology import Network, Placement
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.networks import named_network
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Network, Placement
 from perfmodel.requests import parse_job, parse_observations
 
 T = TypeVar("T")

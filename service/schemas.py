@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from perfmodel.estimator.ranking import Criterion
-from perfmodel.placement.topology import BatchSplit, Locality, Schedule, Sharing
+from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import Basis, Compiler, MemoryFormat, Mode, Precision
 

@@ -12,8 +12,8 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_content, job_family, job_reference
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.database import Database
 from perfmodel.store.jobs import JobStore, StoredJob
 from perfmodel.store.observation_feed import ObservationFeed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfmodel.placement.observed_steps import ObservedSteps
-from perfmodel.placement.residual_prior import Noise, ResidualPrior
-from perfmodel.placement.step_cells import StepCells
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.step_response import Field, Response
 
 #: Ranks, hosts, fullest host.
 PLACEMENTS = ((1, 1, 1), (2, 1, 2), (4, 1, 4), (8, 1, 8), (2, 2, 1), (8, 2, 4), (16, 2, 8))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.placement.groups import CommGroups, LinkClass
-from perfmodel.placement.plan_cells import (
+from perfmodel.placement.plans.plan_cells import (
     DeviceColumns,
     NumberBytes,
     PlanCells,
@@ -17,8 +16,9 @@ from perfmodel.placement.plan_cells import (
     PlanGroups,
     ShapeColumns,
 )
-from perfmodel.placement.topology import Plan
-from perfmodel.placement.transformer_shape import TransformerShape
+from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Precision
 
 SHAPE: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfmodel.placement.step_profile import StepProfile
+from perfmodel.placement.data_parallel.step_profile import StepProfile
 
 
 def made_up_profile(

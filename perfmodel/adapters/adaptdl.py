@@ -1,7 +1,7 @@
 """AdaptDL / Pollux: the hints that its supervisor takes, before the job has run a step.
 
 Steps are predicted on a small grid of hosts, replicas and batch sizes, Pollux's seven parameters
-are fitted to them (:mod:`perfmodel.placement.pollux`), and the hints say that the whole grid was
+are fitted to them (:mod:`.pollux`), and the hints say that the whole grid was
 seen (``maxProfiledReplicas``), so that no job has to be doubled replica by replica to be known.
 
 A replica's computing (``accum_step_time``) is the step of one accelerator alone; a step with its
@@ -27,7 +27,7 @@ from perfmodel.adapters.cells import Cell
 from perfmodel.adapters.exchange import FAILED, exchange, split_url
 from perfmodel.adapters.spread import balanced
 from perfmodel.errors import InvalidInputError
-from perfmodel.placement.pollux import PolluxParameters, fit_pollux
+from perfmodel.placement.calibration.pollux import PolluxParameters, fit_pollux
 
 LOG = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
 from perfmodel.adapters.cells import Cell
 from perfmodel.adapters.spread import balanced
-from perfmodel.placement.goodput import statistical_efficiency
+from perfmodel.placement.feeding.goodput import statistical_efficiency
 
 LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.adapters.gavel import GavelJob
 from perfmodel.importers.gavel import JOBS
-from perfmodel.placement.opaque_cells import split_label
+from perfmodel.placement.opaque.opaque_cells import split_label
 
 
 def gavel_jobs(

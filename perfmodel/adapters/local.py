@@ -10,7 +10,7 @@ from perfmodel.adapters.ask import JobForm, PlacementForm
 from perfmodel.adapters.cells import Cell
 from perfmodel.errors import PerfModelError, UnknownAcceleratorError
 from perfmodel.graph.job_form import parse_job
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 
 if TYPE_CHECKING:
     from perfmodel.estimator import Estimator

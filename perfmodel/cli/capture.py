@@ -82,7 +82,7 @@ def _noted(graph: Graph, job: Job, tokens_per_sample: int | None) -> Graph:
 def _totals(graph: Graph) -> dict[str, Any]:
     """Return the totals of a graph as plain JSON values."""
     from perfmodel.graph.cost import cost_table
-    from perfmodel.placement.memory import peak_tensor_bytes
+    from perfmodel.placement.memory.memory import peak_tensor_bytes
     from perfmodel.types import Phase, Role
 
     table = cost_table(graph)

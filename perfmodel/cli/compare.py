@@ -76,7 +76,7 @@ def _rank(estimator: Estimator, job: Job, candidates: tuple[str, ...]) -> list[d
     """Return one row a candidate: fitting ones by throughput, then the others, then errors."""
     from perfmodel.cli.failures import problem
     from perfmodel.errors import PerfModelError
-    from perfmodel.placement.parse import parse_placement
+    from perfmodel.placement.topology.parse import parse_placement
 
     prepared = estimator.prepare(job)
     rows: list[dict[str, Any]] = []

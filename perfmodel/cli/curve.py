@@ -46,7 +46,7 @@ def command(
     from perfmodel.errors import InvalidInputError
     from perfmodel.estimator import Estimator
     from perfmodel.estimator.curve import CurveQuestion, doubling_counts
-    from perfmodel.placement.networks import named_network
+    from perfmodel.placement.topology.networks import named_network
 
     question = CurveQuestion(
         accelerator=accelerator,

@@ -11,7 +11,7 @@ import click
 from perfmodel.cli.options import dims_option, job_options, models_option, output_options
 
 if TYPE_CHECKING:
-    from perfmodel.placement.plan_search import PlanRanking, RankedPlan
+    from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 
 
 @click.command()
@@ -44,7 +44,7 @@ def command(
     from perfmodel.cli.subjects import read_subject
     from perfmodel.errors import InvalidInputError
     from perfmodel.estimator import Estimator
-    from perfmodel.placement.parse import parse_placement
+    from perfmodel.placement.topology.parse import parse_placement
 
     read = read_subject(subject, settings["model_kwargs"])
     if read.request is not None:
@@ -66,7 +66,7 @@ def _plain(plan: RankedPlan) -> dict[str, Any]:
 def _print(found: PlanRanking) -> None:
     from perfmodel.cli.numbers import count, duration, memory
     from perfmodel.cli.output import print_facts
-    from perfmodel.placement.plan_words import plan_words
+    from perfmodel.placement.plans.plan_words import plan_words
 
     for rank, plan in enumerate(found.plans, start=1):
         print_facts(

@@ -69,7 +69,7 @@ def _answer_one(
     from perfmodel.cli.questions import prepare_question
     from perfmodel.cli.subjects import parse_json, read_subject
     from perfmodel.errors import InvalidInputError
-    from perfmodel.placement.parse import parse_placement
+    from perfmodel.placement.topology.parse import parse_placement
     from perfmodel.requests import parse_query
 
     request: Any = None

@@ -13,9 +13,15 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.replicas import replica_parts
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.placement.batch_split import AffineSteps
-from perfmodel.placement.goodput import BatchAdaptation, BestBatch, FloatArray, IntArray, best_batch
-from perfmodel.placement.memory import memory_estimate
+from perfmodel.placement.feeding.batch_split import AffineSteps
+from perfmodel.placement.feeding.goodput import (
+    BatchAdaptation,
+    BestBatch,
+    FloatArray,
+    IntArray,
+    best_batch,
+)
+from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.types import Mode
 
 if TYPE_CHECKING:

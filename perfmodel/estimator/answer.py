@@ -12,7 +12,7 @@ from perfmodel.estimator.placed import PlacedStep
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
-from perfmodel.placement.memory import memory_estimate
+from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.types import Basis
 
 FloatArray = npt.NDArray[np.float64]

@@ -20,14 +20,14 @@ from perfmodel.estimator.observed import (
 )
 from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import Kind
-from perfmodel.placement.data_groups import scaling_groups
-from perfmodel.placement.default_network import default_network
-from perfmodel.placement.groups import CommGroups, LinkClass
-from perfmodel.placement.memory import memory_columns
-from perfmodel.placement.memory_parts import MemoryPlan
-from perfmodel.placement.step_cells import StepCells
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.memory.memory import memory_columns
+from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology import Network
+from perfmodel.placement.topology.data_groups import scaling_groups
+from perfmodel.placement.topology.default_network import default_network
+from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.topology import Network
 from perfmodel.types import Basis, Mode
 
 if TYPE_CHECKING:

@@ -28,13 +28,13 @@ from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.workload import Workload
-from perfmodel.placement.colocation import load_of_type
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.job_load import JobLoad
-from perfmodel.placement.long_form import is_job
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.plan_search import PlanRanking
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.plans.plan_search import PlanRanking
+from perfmodel.placement.sharing.colocation import load_of_type
+from perfmodel.placement.sharing.job_load import JobLoad
+from perfmodel.placement.topology.long_form import is_job
+from perfmodel.placement.topology.topology import Placement
 
 #: Step time of a neighbour known by its type alone; of its step only the share counts that it
 #: keeps the accelerator busy.

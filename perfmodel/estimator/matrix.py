@@ -19,8 +19,8 @@ from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.graph.job import Job
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.topology import Placement
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec

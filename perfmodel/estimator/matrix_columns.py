@@ -18,11 +18,11 @@ from perfmodel.estimator.placed import PlacedStep, scaling_basis
 from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.gradient_buckets import gradient_buckets
-from perfmodel.placement.groups import join_groups
-from perfmodel.placement.memory import memory_columns
-from perfmodel.placement.memory_parts import MemoryPlan
+from perfmodel.placement.memory.memory import memory_columns
+from perfmodel.placement.memory.memory_parts import MemoryPlan
+from perfmodel.placement.topology.groups import join_groups
 from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]

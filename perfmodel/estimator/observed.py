@@ -21,15 +21,15 @@ from perfmodel.estimator.placed import PlacedStep
 from perfmodel.estimator.plausible import least_step_s
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.placement.calibration import CalibratedSteps, Calibration, calibrate
+from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.fitted import fitted
-from perfmodel.placement.groups import LinkClass
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.observed_steps import ObservedSteps
-from perfmodel.placement.residual_prior import ResidualPrior
-from perfmodel.placement.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology import Network
+from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.topology import Network
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis
 

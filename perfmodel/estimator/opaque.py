@@ -9,10 +9,10 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.graph.job import Job
-from perfmodel.placement.completion import COVERAGE, OpaqueTable, nearest_labels
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.opaque_cells import opaque_cells
+from perfmodel.placement.opaque.completion import COVERAGE, OpaqueTable, nearest_labels
+from perfmodel.placement.opaque.opaque_cells import opaque_cells
 from perfmodel.types import Basis
 
 #: ``model_version`` of such answers.

@@ -15,12 +15,12 @@ from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.slowdowns import Slowdown, load_alone, slowdown_on
 from perfmodel.estimator.splits import split_parts
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.placement.batch_split import AffineSteps, proportional_split
-from perfmodel.placement.input_pipeline import InputPipeline, input_stall
-from perfmodel.placement.input_samples import SampleCost, cost_of_graph
-from perfmodel.placement.job_load import JobLoad
+from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
+from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
+from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
+from perfmodel.placement.sharing.job_load import JobLoad
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology import BatchSplit
+from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]

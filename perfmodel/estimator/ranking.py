@@ -15,10 +15,10 @@ from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.splits import transformer_training
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.goodput import BestBatch
-from perfmodel.placement.plan_answer import job_choice
-from perfmodel.placement.plan_search import PlanRanking, search_plans, single_scale
-from perfmodel.placement.topology import Plan
+from perfmodel.placement.feeding.goodput import BestBatch
+from perfmodel.placement.plans.plan_answer import job_choice
+from perfmodel.placement.plans.plan_search import PlanRanking, search_plans, single_scale
+from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Mode
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.data_parallel import data_parallel_parts
-from perfmodel.placement.gradient_buckets import GradientBuckets
-from perfmodel.placement.groups import CommGroups
+from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.topology.groups import CommGroups
 from perfmodel.types import Mode
 
 FloatArray = npt.NDArray[np.float64]

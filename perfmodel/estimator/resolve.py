@@ -8,11 +8,16 @@ from functools import cached_property
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
-from perfmodel.placement.fabric import Fabric
-from perfmodel.placement.groups import CommGroups
-from perfmodel.placement.mig import AcceleratorPart, part_accelerator, share_part, split_name
-from perfmodel.placement.rank_groups import Dimension
-from perfmodel.placement.topology import BatchSplit, Placement
+from perfmodel.placement.sharing.mig import (
+    AcceleratorPart,
+    part_accelerator,
+    share_part,
+    split_name,
+)
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.groups import CommGroups
+from perfmodel.placement.topology.rank_groups import Dimension
+from perfmodel.placement.topology.topology import BatchSplit, Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,16 +11,16 @@ import numpy as np
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.placement.colocation import (
+from perfmodel.placement.sharing.colocation import (
     basis_of_pair,
     family_of,
     interval_factors,
     known_device_share,
     slowdown_beside,
 )
-from perfmodel.placement.job_load import JobLoad, load_of
-from perfmodel.placement.mig import part_slowdown
-from perfmodel.placement.power import power_slowdown
+from perfmodel.placement.sharing.job_load import JobLoad, load_of
+from perfmodel.placement.sharing.mig import part_slowdown
+from perfmodel.placement.sharing.power import power_slowdown
 from perfmodel.types import Basis
 
 

@@ -15,14 +15,14 @@ from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.replicas import replica_parts
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.placement.fabric import Fabric
-from perfmodel.placement.plan_answer import TransformerTraining, job_choice, plan_answer
-from perfmodel.placement.plan_constants import Stack
-from perfmodel.placement.rank_groups import Dimension
-from perfmodel.placement.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
+from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
+from perfmodel.placement.plans.plan_constants import Stack
+from perfmodel.placement.plans.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
+from perfmodel.placement.plans.transformer_graph import graph_shape
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology import Node, Placement, Plan
-from perfmodel.placement.transformer_graph import graph_shape
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.rank_groups import Dimension
+from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Mode
 

@@ -16,11 +16,11 @@ from perfmodel.estimator.language_models import has_plan_engine
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
-from perfmodel.placement.data_parallel_constants import fitted_constants
-from perfmodel.placement.gradient_buckets import GradientBuckets, gradient_buckets
-from perfmodel.placement.memory_profile import MemoryProfile, memory_profile
-from perfmodel.placement.profile_graph import step_profile
-from perfmodel.placement.step_profile import StepProfile
+from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.profile_graph import step_profile
+from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 
 
 @dataclass(frozen=True, kw_only=True)

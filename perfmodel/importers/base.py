@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from perfmodel.graph.job import Job
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.topology.topology import Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

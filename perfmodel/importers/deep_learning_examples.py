@@ -29,7 +29,7 @@ from perfmodel.importers.base import (
 from perfmodel.importers.deep_learning_recipes import Recipe, recipe_of
 from perfmodel.importers.ngc import ngc_software
 from perfmodel.importers.tables import Row, count, positive, read_rows, text
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import MemoryFormat, Mode, Precision
 
 SOURCE = "NVIDIA/DeepLearningExamples model pages"

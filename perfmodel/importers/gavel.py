@@ -38,7 +38,7 @@ from perfmodel.importers.base import (
     RejectedRow,
 )
 from perfmodel.importers.tables import find_table
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode, Precision
 
 SOURCE = "stanford-futuredata/gavel scheduler/simulation_throughputs.json"

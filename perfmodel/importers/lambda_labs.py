@@ -35,7 +35,7 @@ from perfmodel.importers.base import (
 )
 from perfmodel.importers.ngc import ngc_software, plain_version
 from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode, Precision
 
 SOURCE = "lambdal/deeplearning-benchmark pytorch/results*"

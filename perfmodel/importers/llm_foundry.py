@@ -24,7 +24,7 @@ from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import Imported, Origin, PublishedPlacement, RejectedRow
 from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
-from perfmodel.placement.topology import Network, Node, Placement, Plan
+from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 
 Meaning = TypeVar("Meaning")

@@ -20,7 +20,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.importers.base import Imported, Origin, PublishedPlacement, RejectedRow
 from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
-from perfmodel.placement.topology import Network, Node, Placement
+from perfmodel.placement.topology.topology import Network, Node, Placement
 
 LICENCE = "Apache-2.0"
 FILES = ("mlperf_training.parquet", "mlperf_training.csv")

@@ -23,7 +23,7 @@ from perfmodel.importers.base import (
     Record,
     RejectedRow,
 )
-from perfmodel.placement.parse import placement_to_dict
+from perfmodel.placement.topology.parse import placement_to_dict
 from perfmodel.requests import job_to_dict
 from perfmodel.store.durable import whole_file
 

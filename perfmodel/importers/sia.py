@@ -32,8 +32,8 @@ from perfmodel.importers.base import (
     RejectedRow,
 )
 from perfmodel.importers.tables import Row, count, positive, read_rows, text
-from perfmodel.placement.networks import named_network
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.topology.networks import named_network
+from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode, Precision
 
 SOURCE = "siasosp23/artifacts sia-simulator/traces/"

@@ -25,7 +25,7 @@ from perfmodel.importers.base import (
     RejectedRow,
 )
 from perfmodel.importers.tables import Row, count, find_table, positive
-from perfmodel.placement.topology import Node, Placement, Plan
+from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 
 SOURCE = "VIA-Research/vTrain data/"

@@ -17,7 +17,7 @@ import orjson
 
 from perfmodel.features.sketch import step_sketch
 from perfmodel.graph.job import Job
-from perfmodel.placement.memory import peak_tensor_bytes
+from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.profilers.wire import job_from_dict
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.zoo.resolve import capture_job

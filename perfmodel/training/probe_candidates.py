@@ -13,7 +13,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.features.sketch import StepSketch
 from perfmodel.features.step import Step
 from perfmodel.graph.job import Job
-from perfmodel.placement.memory import memory_estimate
+from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.training.arena.contract import ProbeChooser, Progress
 from perfmodel.training.capture_key import capture_key
 from perfmodel.training.captures import KeptSketch, kept_sketches

@@ -14,7 +14,7 @@ from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.sketch import SKETCH_VERSION, StepSketch, step_sketch
 from perfmodel.features.step import Step, StepSample
-from perfmodel.placement.memory import peak_tensor_bytes
+from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import StepRecord
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles

@@ -21,7 +21,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from perfmodel.errors import InvalidInputError, PerfModelError
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
 from service.answers import json_response
 from service.desk import Desk, read_json

@@ -24,8 +24,8 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import MatrixEstimate
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_count, as_number, as_object, as_text, refuse_unknown
-from perfmodel.placement.parse import parse_placement
-from perfmodel.placement.topology import Placement
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
 from service.desk import Desk, read_json
 from service.documentation import problems

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Throughput
-from perfmodel.placement.observation import Observation
 from service.metrics.registry import Metrics
 
 #: What stands for placements of several kinds; their combinations are too many to be told apart.

@@ -13,7 +13,7 @@ from adapter_world import training
 
 from perfmodel.adapters.ask import Service
 from perfmodel.adapters.ray import VARIABLE, NodeSpeeds
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -17,7 +17,7 @@ from slurm_packages import Slurm, unpacked
 
 from perfmodel.adapters.exchange import exchange, split_url
 from perfmodel.estimator import Estimator
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "slurm"

@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.adapters.spread import balanced, of_counts, packed
 from perfmodel.errors import InvalidInputError
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 
 
 def test_spreads_are_placements() -> None:

@@ -9,8 +9,8 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.curve import CurveQuestion, doubling_counts
 from perfmodel.graph.job import Job
-from perfmodel.placement.networks import named_network
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.networks import named_network
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)

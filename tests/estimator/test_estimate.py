@@ -9,7 +9,7 @@ from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError, Unk
 from perfmodel.estimator import Estimator, job_key
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Basis, Mode
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, basis_names
 from perfmodel.graph.job import Job
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode
 
 JOBS = [

@@ -11,9 +11,9 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.curve import CurveQuestion
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.observation import Observation
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Basis, Mode
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)

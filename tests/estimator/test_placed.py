@@ -11,7 +11,7 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Basis, Mode
 
 #: 1 us a sample: 2,000 samples take 2 ms, and 67 MB of gradients several ms over PCIe.

@@ -8,7 +8,7 @@ import pytest
 from perfmodel.errors import StoreError
 from perfmodel.importers.base import Imported
 from perfmodel.importers.gavel import read_gavel
-from perfmodel.placement.topology import Node
+from perfmodel.placement.topology.topology import Node
 
 
 def _read(folder: Path, table: object) -> Imported:

@@ -24,7 +24,7 @@ from perfmodel.importers.record_tables import (
     write_records,
     write_rejected,
 )
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode
 
 ORIGIN = Origin(source="made up", licence="none", file="a.csv", line=7)

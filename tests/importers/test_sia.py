@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import StoreError
 from perfmodel.importers.sia import read_sia
-from perfmodel.placement.topology import Node
+from perfmodel.placement.topology.topology import Node
 from perfmodel.types import Precision
 from perfmodel.zoo.reference import build_reference
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import StoreError
 from perfmodel.importers.vtrain import read_vtrain
-from perfmodel.placement.topology import Plan
+from perfmodel.placement.topology.topology import Plan
 
 HEADER = (
     "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,"

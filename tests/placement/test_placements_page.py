@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.fabric import Fabric
-from perfmodel.placement.links import LINKS, check_link_name
-from perfmodel.placement.networks import NETWORKS
-from perfmodel.placement.parse import format_placement, parse_placement
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.links import LINKS, check_link_name
+from perfmodel.placement.topology.networks import NETWORKS
+from perfmodel.placement.topology.parse import format_placement, parse_placement
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "placements.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.placement.parse import parse_placement
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
 from perfmodel.store.observations import StoredObservation
 from perfmodel.types import Basis

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from perfmodel.errors import MissingExtraError, TrainingError
 from perfmodel.importers.base import PublishedPlacement
-from perfmodel.placement.plan_cells import PlanCells
-from perfmodel.placement.plan_constants import Stack
-from perfmodel.placement.plan_efficiency import PlanPredictor
-from perfmodel.placement.plan_step import plan_step
+from perfmodel.placement.plans.plan_cells import PlanCells
+from perfmodel.placement.plans.plan_constants import Stack
+from perfmodel.placement.plans.plan_efficiency import PlanPredictor
+from perfmodel.placement.plans.plan_step import plan_step
 from perfmodel.training.placement.plan_rows import plan_rows
 
 FloatArray = npt.NDArray[np.float64]

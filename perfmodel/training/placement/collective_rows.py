@@ -23,11 +23,11 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
 from perfmodel.importers.base import PublishedCollective
 from perfmodel.importers.registry import FORMATS
-from perfmodel.placement.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.collectives import collective_time_s
-from perfmodel.placement.data_groups import scaling_groups
-from perfmodel.placement.groups import CommGroups, join_groups
-from perfmodel.placement.host_link import link_of
+from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
+from perfmodel.placement.collectives.collectives import collective_time_s
+from perfmodel.placement.topology.data_groups import scaling_groups
+from perfmodel.placement.topology.groups import CommGroups, join_groups
+from perfmodel.placement.topology.host_link import link_of
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -56,7 +56,7 @@ class CollectiveCells:
     accelerators : ndarray of str
         Catalogue names as the source has them.
     links : ndarray of str
-        Names of :data:`perfmodel.placement.links.LINKS`.
+        Names of :data:`.links.LINKS`.
     groups : CommGroups
         With the latencies that the link table states.
     size_bytes, time_s : ndarray

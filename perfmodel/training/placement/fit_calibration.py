@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perfmodel.placement.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.training.placement.residual_fit import fit_prior
 from perfmodel.training.placement.sia_cells import sia_groups
 

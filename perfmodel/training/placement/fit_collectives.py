@@ -19,14 +19,14 @@ import numpy.typing as npt
 
 from perfmodel.importers.aiconfigurator import SOURCE as AICONFIGURATOR
 from perfmodel.importers.vidur import SOURCE as VIDUR
-from perfmodel.placement.collective_constants import CollectiveConstants
-from perfmodel.placement.collective_operations import (
+from perfmodel.placement.collectives.collective_constants import CollectiveConstants
+from perfmodel.placement.collectives.collective_operations import (
     Collective,
     InSwitchConstants,
     OperationConstants,
 )
-from perfmodel.placement.groups import LinkClass
 from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.topology.groups import LinkClass
 from perfmodel.training.placement.collective_rows import CollectiveCells, read_cells
 
 FloatArray = npt.NDArray[np.float64]

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.importers.gavel import JOBS, SOURCE
-from perfmodel.placement.job_load import (
+from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.sharing.job_load import (
     job_type_parts,
 )
-from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.pair_model import Likeness, PairLaw, PairModel
+from perfmodel.placement.sharing.pair_model import Likeness, PairLaw, PairModel
 from perfmodel.training.placement.pair_table import TYPICAL_SHARE, Pairs, read_pairs
 
 FloatArray = npt.NDArray[np.float64]
@@ -68,7 +68,7 @@ def fit_pairs(pairs: Pairs) -> PairModel:
 
 
 def fit(data: Path) -> dict[str, Any]:
-    """Return the constants of :mod:`perfmodel.placement.colocation`.
+    """Return the constants of :mod:`.colocation`.
 
     Parameters
     ----------

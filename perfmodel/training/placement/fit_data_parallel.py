@@ -27,17 +27,17 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
-from perfmodel.placement.data_parallel import DataParallelCells
-from perfmodel.placement.data_parallel_constants import DataParallelConstants
-from perfmodel.placement.groups import LinkClass
-from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.observed_links import (
+from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
+from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
+from perfmodel.placement.data_parallel.observed_links import (
     EXPECTED_EFFECT,
     EXPECTED_ERROR,
     SMALL_EFFECT,
     SMALL_ERROR,
     dampened,
 )
+from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.topology.groups import LinkClass
 from perfmodel.training.placement.data_parallel_rows import (
     DataParallelRow,
     columns,

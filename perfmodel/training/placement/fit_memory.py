@@ -1,6 +1,6 @@
 """Fit what framework and allocator hold around the tensors of a step, on published memory.
 
-Unknowns are those of :mod:`perfmodel.placement.memory_demand`. A monitor shows the demand, or what
+Unknowns are those of :mod:`.memory_demand`. A monitor shows the demand, or what
 a full device has; so for a run with demand ``D`` on a capacity ``M``, of which a full device shows
 the share ``u``, the residuals are
 
@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.memory import oom_probability
-from perfmodel.placement.memory_demand import (
+from perfmodel.placement.memory.memory import oom_probability
+from perfmodel.placement.memory.memory_demand import (
     Overhead,
     demand_bytes,
     generation,
@@ -38,7 +38,7 @@ from perfmodel.placement.memory_demand import (
     is_modern,
     is_older,
 )
-from perfmodel.placement.memory_parts import MemoryParts, MemoryPlan, memory_parts, stacked
+from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts, stacked
 from perfmodel.training.placement.memory_rows import MemoryRow, Progress, memory_rows
 
 FloatArray = npt.NDArray[np.float64]

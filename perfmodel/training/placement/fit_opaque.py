@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.completion import COVERAGE, RUNGS, OpaquePrior, complete
-from perfmodel.placement.opaque_covariance import cell_keys, covariance, variance_names
-from perfmodel.placement.opaque_likeness import FEATURES, features
+from perfmodel.placement.opaque.completion import COVERAGE, RUNGS, OpaquePrior, complete
+from perfmodel.placement.opaque.opaque_covariance import cell_keys, covariance, variance_names
+from perfmodel.placement.opaque.opaque_likeness import FEATURES, features
 from perfmodel.training.placement.opaque_rows import (
     MeasuredCells,
     gavel_cells,

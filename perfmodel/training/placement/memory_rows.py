@@ -17,7 +17,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import Imported
 from perfmodel.importers.registry import import_format
-from perfmodel.placement.memory_profile import PROFILE_VERSION, MemoryProfile, memory_profile
+from perfmodel.placement.memory.memory_profile import PROFILE_VERSION, MemoryProfile, memory_profile
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.capture_key import capture_key, capture_view
 

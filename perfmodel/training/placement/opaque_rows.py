@@ -12,7 +12,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.importers.registry import import_format
-from perfmodel.placement.opaque_cells import OpaqueCells, opaque_cells
+from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from perfmodel.errors import TrainingError
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.importers.gavel import ACCELERATORS, read_gavel
-from perfmodel.placement.job_load import (
+from perfmodel.placement.sharing.job_load import (
     Loads,
     job_type_parts,
     share_from_batches,

@@ -12,8 +12,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import PublishedPlacement
-from perfmodel.placement.fabric import Fabric
-from perfmodel.placement.plan_cells import (
+from perfmodel.placement.plans.plan_cells import (
     Checkpointing,
     DeviceColumns,
     NumberBytes,
@@ -23,11 +22,12 @@ from perfmodel.placement.plan_cells import (
     PlanGroups,
     ShapeColumns,
 )
-from perfmodel.placement.plan_constants import Stack
-from perfmodel.placement.plan_exchanges import Exchanges, exchanges
-from perfmodel.placement.topology import Placement
-from perfmodel.placement.transformer_jobs import transformer_shape
-from perfmodel.placement.transformer_shape import TransformerShape
+from perfmodel.placement.plans.plan_constants import Stack
+from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.plans.transformer_jobs import transformer_shape
+from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.topology import Placement
 
 FloatArray = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]

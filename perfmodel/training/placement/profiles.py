@@ -16,8 +16,8 @@ import numpy as np
 from perfmodel.devices.local import cache_folder
 from perfmodel.errors import PerfModelError
 from perfmodel.graph.job import Job
-from perfmodel.placement.profile_graph import step_profile
-from perfmodel.placement.step_profile import StepProfile
+from perfmodel.placement.data_parallel.profile_graph import step_profile
+from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.capture_key import capture_key, capture_view
 

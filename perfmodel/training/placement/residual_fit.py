@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.calibration import calibrate, most_probable
-from perfmodel.placement.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.residual_prior import ResidualPrior, Term, basis, weighted
-from perfmodel.placement.step_response import Field, Response
+from perfmodel.placement.calibration.calibration import calibrate, most_probable
+from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, Term, basis, weighted
+from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.training.placement.residual_start import START
 from perfmodel.training.placement.sia_cells import Group, Measured
 

@@ -5,7 +5,7 @@ Laid down by hand after looking at Sia's tables, all of them: round numbers, no 
 
 from __future__ import annotations
 
-from perfmodel.placement.residual_prior import Noise, ResidualPrior
+from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 
 START = ResidualPrior(
     means={

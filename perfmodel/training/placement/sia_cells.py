@@ -19,13 +19,13 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.importers.registry import import_format
-from perfmodel.placement.data_groups import data_groups
-from perfmodel.placement.data_parallel import data_parallel_parts
-from perfmodel.placement.fabric import Fabric
-from perfmodel.placement.observed_steps import ObservedSteps
-from perfmodel.placement.profile_graph import step_profile
-from perfmodel.placement.step_cells import StepCells
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.profile_graph import step_profile
+from perfmodel.placement.topology.data_groups import data_groups
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.topology import Node, Placement
 
 if TYPE_CHECKING:
     from perfmodel.estimator import Estimator

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.lru import LruCache
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.topology.topology import Node, Placement
 from service.adapters.kubernetes.job_lookup import JobLookup, find_job
 from service.adapters.kubernetes.pods import JobName
 from service.desk import Desk

@@ -5,9 +5,9 @@ import pytest
 
 from perfmodel.errors import TrainingError
 from perfmodel.importers.base import Origin, PublishedCollective
-from perfmodel.placement.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.groups import LinkClass
-from perfmodel.placement.links import LINKS
+from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
+from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.links import LINKS
 from perfmodel.training.placement.collective_rows import cells_of
 
 

@@ -10,8 +10,8 @@ import calibration_world as world
 import numpy as np
 import pytest
 
-from perfmodel.placement.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.residual_prior import ResidualPrior, basis
+from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, basis
 from perfmodel.training.placement.fit_calibration import described, fit
 from perfmodel.training.placement.residual_fit import Sample, fit_prior, gradient
 from perfmodel.training.placement.residual_start import START

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import TrainingError
-from perfmodel.placement.pair_model import PairModel
+from perfmodel.placement.sharing.pair_model import PairModel
 from perfmodel.training.placement.fit_colocation import fit, fit_pairs
 from perfmodel.training.placement.pair_table import read_pairs
 

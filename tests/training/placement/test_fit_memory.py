@@ -8,8 +8,8 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
-from perfmodel.placement.memory import memory_columns
-from perfmodel.placement.memory_profile import MemoryProfile
+from perfmodel.placement.memory.memory import memory_columns
+from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.training.arena.placement.memory import held_out
 from perfmodel.training.placement.fit_memory import fit_rows
 from perfmodel.training.placement.memory_rows import MemoryRow

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.placement.completion import OpaquePrior
-from perfmodel.placement.opaque_cells import opaque_cells
-from perfmodel.placement.topology import Node, Placement
+from perfmodel.placement.opaque.completion import OpaquePrior
+from perfmodel.placement.opaque.opaque_cells import opaque_cells
+from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.training.placement.fit_opaque import (
     calibrated,
     constants,

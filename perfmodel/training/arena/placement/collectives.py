@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.collective_constants import Collective
+from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.placement.collective_rows import CollectiveCells, read_cells

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.memory import memory_columns
-from perfmodel.placement.memory_parts import MemoryPlan
+from perfmodel.placement.memory.memory import memory_columns
+from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.arena.placement.memory_cpu import evaluate_cpu
 from perfmodel.training.placement.fit_memory import fit_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfmodel.graph.job import Job
-from perfmodel.placement.memory_profile import memory_profile
+from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.types import Mode
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.completion import OpaquePrior, complete
-from perfmodel.placement.opaque_cells import OpaqueCells
+from perfmodel.placement.opaque.completion import OpaquePrior, complete
+from perfmodel.placement.opaque.opaque_cells import OpaqueCells
 from perfmodel.training.arena.placement import opaque_baselines as baselines
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.placement.fit_opaque import calibrated, fit_prior, repeat_variance

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plan_step import plan_step
+from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plans.plan_step import plan_step
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.arena.plans import METHODS, Split, evaluate_plans
 from perfmodel.training.placement.fit_plans import FORMATS, constants_of, published, shared_start

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.calibration import CalibratedSteps, calibrate
-from perfmodel.placement.observed_steps import ObservedSteps
-from perfmodel.placement.pollux import fit_pollux
-from perfmodel.placement.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.calibration import CalibratedSteps, calibrate
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.pollux import fit_pollux
+from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.placement.residual_fit import fit_prior
 from perfmodel.training.placement.sia_cells import Group, Measured, sia_groups

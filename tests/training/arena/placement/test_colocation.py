@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.placement.job_load import Loads
+from perfmodel.placement.sharing.job_load import Loads
 from perfmodel.training.arena.placement.colocation import _factors, evaluate
 from perfmodel.training.placement.fit_colocation import pair_folds
 from perfmodel.training.placement.pair_table import Pairs

@@ -1,0 +1,1 @@
+"""What observed steps of a job say about its others."""

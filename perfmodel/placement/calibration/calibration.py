@@ -1,0 +1,314 @@
+r"""Calibrate a job by its observed steps, which sharpens every other placement of it.
+
+What a job does differently from its prediction is the residual :math:`z` of
+:mod:`.step_response`, a Gaussian process over steps
+(:mod:`.residual_prior`). Observations :math:`y = h(z) + e` are the logarithm of
+the step without its exposed communication and of the factor by which that lengthens it, where both
+times are known; else the logarithm of the whole step. The residual is the most probable one, found
+by Gauss and Newton's method in the space of observations (an iterated extended Kalman filter),
+
+.. math::
+
+    z \leftarrow m + K H^T (H K H^T + R)^{-1} (y - h(z) + H (z - m)), \qquad H = dh/dz,
+
+with shorter steps where a whole one does not help. Errors are Student's: R grows with what an
+observation is off, so that an outlier hardly counts. Part of each error belongs to its cell for
+good: a cell that was observed is answered near its measurement, and repeats near their mean.
+
+A pure function of the set of observations; their order does not matter, to the bit.
+
+Reference: Bell and Cathey, The Iterated Kalman Filter Update as a Gauss-Newton Method, 1993.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
+from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior, fitted_prior
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.step_response import Response
+from perfmodel.placement.step_parts import StepParts
+
+FloatArray = npt.NDArray[np.float64]
+
+_ITERATIONS = 12
+#: The last iteration is one that moves no compared logarithm by more.
+_ENOUGH = 5e-3
+_SHORTEST_STEP = 0.05
+_SHORTEN = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedSteps:
+    """Steps after calibration.
+
+    Parameters
+    ----------
+    parts : StepParts
+    log_sd : ndarray, shape (rows,)
+        Standard deviation of the logarithm of a measured step; smaller near observed ones.
+    learned : ndarray, shape (rows,)
+        Share of the variance that the observations took away, in [0, 1].
+    """
+
+    parts: StepParts
+    log_sd: FloatArray
+    learned: FloatArray
+
+    def interval(self, deviations: float = 1.645) -> tuple[FloatArray, FloatArray]:
+        """Return both ends of the interval of the step time, by default of 90 %."""
+        factor = np.exp(deviations * self.log_sd)
+        return self.parts.step_time_s / factor, self.parts.step_time_s * factor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibration:
+    """What the observations of a job say about all of its steps.
+
+    Parameters
+    ----------
+    observed : ObservedSteps
+        In the order of their content.
+    prior : ResidualPrior
+    coefficients : ndarray, shape (fields, rows)
+        The residual is the prior mean plus the covariance with the observed rows times these.
+    trust : ndarray, shape (comparisons,)
+        Factor of the precision of each comparison, small for outliers.
+    within : ndarray or None
+        Prior covariance of the observed rows, where it is at hand; no information of its own.
+    """
+
+    observed: ObservedSteps
+    prior: ResidualPrior
+    coefficients: FloatArray
+    trust: FloatArray
+    within: FloatArray | None = field(default=None, repr=False)
+
+    def residual(self, cells: StepCells) -> FloatArray:
+        """Return the most probable residual of steps, shape (fields, rows)."""
+        return self._residual(cells, self.prior.covariance(cells, self.observed.cells))
+
+    def apply(self, cells: StepCells) -> CalibratedSteps:
+        """Correct predicted steps.
+
+        Parameters
+        ----------
+        cells : StepCells
+            Of the same job, or of others that share its machine or fabric.
+
+        Returns
+        -------
+        CalibratedSteps
+        """
+        covariance = self.prior.covariance(cells, self.observed.cells)
+        residual = self._residual(cells, covariance)
+        response = Response.of(cells)
+        comparisons, noise = self._comparisons, self.prior.noise
+        own = comparisons.effects(cells, self.observed.cells, noise.cell)
+        at, by_channel = response.linear(residual)
+        slopes = by_channel.sum(axis=1)
+        shared = own + np.einsum(
+            "fi,fij,fj->ij", slopes, covariance[:, :, comparisons.rows], self._slopes
+        )
+        error = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
+        before = np.sum(slopes**2 * self.prior.variance(cells), axis=0) + error
+        taken = np.einsum("ij,ij->i", shared @ self._precision, shared)
+        after = np.maximum(before - taken, (1 - noise.cell) * error)
+        return CalibratedSteps(
+            parts=_with_effects(response.parts(residual), self._effects(own)),
+            log_sd=noise.inflation * np.sqrt(after),
+            learned=np.clip(1 - after / before, 0.0, 1.0),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "observed": self.observed.to_dict(),
+            "prior": self.prior.to_dict(),
+            "coefficients": self.coefficients.tolist(),
+            "trust": self.trust.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Read back what :meth:`to_dict` gave."""
+        return cls(
+            observed=ObservedSteps.from_dict(plain["observed"]),
+            prior=ResidualPrior.from_dict(plain["prior"]),
+            coefficients=np.asarray(plain["coefficients"], dtype=np.float64),
+            trust=np.asarray(plain["trust"], dtype=np.float64),
+        )
+
+    def _residual(self, cells: StepCells, covariance: FloatArray) -> FloatArray:
+        moved = np.einsum("fij,fj->fi", covariance, self.coefficients)
+        return np.asarray(self.prior.mean(cells) + moved)
+
+    def _effects(self, own: FloatArray) -> FloatArray:
+        """Return what cells keep of their errors: in the step alone, and in its growth."""
+        each = own * self._weights
+        growth = self._comparisons.mix[0] == 0
+        return np.stack([each[:, ~growth].sum(axis=1), each[:, growth].sum(axis=1)])
+
+    @cached_property
+    def _comparisons(self) -> Comparisons:
+        return Comparisons.of(self.observed, self.prior.noise)
+
+    @cached_property
+    def _covariance(self) -> FloatArray:
+        cells = self.observed.cells
+        return self.prior.covariance(cells, cells) if self.within is None else self.within
+
+    @cached_property
+    def _at(self) -> tuple[FloatArray, FloatArray]:
+        """Channels of the observed rows, and their derivatives by the fields."""
+        cells = self.observed.cells
+        return Response.of(cells).linear(self._residual(cells, self._covariance))
+
+    @cached_property
+    def _slopes(self) -> FloatArray:
+        return self._comparisons.of_channels(self._at[1])
+
+    @cached_property
+    def _precision(self) -> FloatArray:
+        rows = self._comparisons.rows
+        paired = self._covariance[:, rows[:, None], rows]
+        errors = self._comparisons.errors(self.trust, self.prior.noise.cell)
+        return np.asarray(np.linalg.inv(_spread(paired, self._slopes) + errors))
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        errors = self._comparisons.errors(self.trust, self.prior.noise.cell)
+        missing = self._comparisons.values - self._comparisons.of_channels(self._at[0])
+        return np.asarray(np.linalg.solve(errors, missing))
+
+
+def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Calibration:
+    """Calibrate a job by its observed steps.
+
+    Parameters
+    ----------
+    observed : ObservedSteps
+        Of the job; steps of other jobs on the same machine or fabric, and of the job elsewhere,
+        may be among them and count by what they share.
+    prior : ResidualPrior or None
+        The fitted one by default.
+
+    Returns
+    -------
+    Calibration
+    """
+    known = prior or fitted_prior()
+    rows = observed.ordered()
+    comparisons = Comparisons.of(rows, known.noise)
+    covariance = known.covariance(rows.cells, rows.cells)
+    coefficients, trust = most_probable(rows.cells, comparisons, known, covariance)
+    return Calibration(
+        observed=rows, prior=known, coefficients=coefficients, trust=trust, within=covariance
+    )
+
+
+def most_probable(
+    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the coefficients of the most probable residual and the trust in each comparison.
+
+    Parameters
+    ----------
+    cells : StepCells
+        Observed.
+    comparisons : Comparisons
+    prior : ResidualPrior
+    covariance : ndarray, shape (fields, rows, rows)
+        Of the residuals of the cells under the prior.
+    """
+    response, mean = Response.of(cells), prior.mean(cells)
+    paired = covariance[:, comparisons.rows[:, None], comparisons.rows]
+    coefficients, residual = np.zeros(mean.shape), mean
+    channels, by_channel = response.linear(residual)
+    trust = _trust(comparisons, channels, prior.noise)
+    for _ in range(_ITERATIONS):
+        errors = comparisons.errors(trust, prior.noise.cell)
+        slopes = comparisons.of_channels(by_channel)
+        missing = comparisons.values - comparisons.of_channels(channels)
+        target = missing + np.einsum("fj,fj->j", slopes, (residual - mean)[:, comparisons.rows])
+        weights = np.linalg.solve(_spread(paired, slopes) + errors, target)
+        step = _by_row(slopes * weights, comparisons, mean.shape[1]) - coefficients
+        moved = np.einsum("fij,fj->fi", covariance, step)
+        length = _length(response, comparisons, errors, (mean, residual, coefficients), step, moved)
+        coefficients, residual = coefficients + length * step, residual + length * moved
+        before = channels
+        channels, by_channel = response.linear(residual)
+        trust = _trust(comparisons, channels, prior.noise)
+        if np.abs(channels - before).max() < _ENOUGH:
+            break
+    return coefficients, trust
+
+
+def _length(
+    response: Response,
+    comparisons: Comparisons,
+    errors: FloatArray,
+    here: tuple[FloatArray, FloatArray, FloatArray],
+    step: FloatArray,
+    moved: FloatArray,
+) -> float:
+    """Return the share of a step that lowers the negative log probability."""
+    mean, residual, coefficients = here
+    diagonal = np.diag(errors)
+    is_diagonal = np.count_nonzero(errors) == len(errors)
+    inverse = None if is_diagonal else np.linalg.inv(errors)
+
+    def cost(length: float) -> float:
+        z, c = residual + length * moved, coefficients + length * step
+        off = comparisons.values - comparisons.of_channels(response.channels(z))
+        fit = off @ (off / diagonal) if inverse is None else off @ inverse @ off
+        return float(np.sum(c * (z - mean)) + fit)
+
+    now, length = cost(0.0), 1.0
+    while length > _SHORTEST_STEP and cost(length) > now:
+        length *= _SHORTEN
+    return length
+
+
+def _trust(comparisons: Comparisons, channels: FloatArray, noise: Noise) -> FloatArray:
+    """Return the weights of Student's distribution; nobody is trusted more than a Gaussian."""
+    off = comparisons.values - comparisons.of_channels(channels)
+    odd = off**2 / comparisons.variance
+    return np.asarray(np.minimum((noise.freedom + 1) / (noise.freedom + odd), 1.0))
+
+
+def _spread(paired: FloatArray, slopes: FloatArray) -> FloatArray:
+    """Return how the prior spreads the comparisons: H K H^T."""
+    total = np.zeros(paired.shape[1:])
+    for one, slope in zip(paired, slopes, strict=True):
+        total += slope[:, None] * one * slope
+    return total
+
+
+def _by_row(values: FloatArray, comparisons: Comparisons, rows: int) -> FloatArray:
+    total = np.zeros((len(values), rows))
+    for one, value in enumerate(values):
+        total[one] = np.bincount(comparisons.rows, weights=value, minlength=rows)
+    return total
+
+
+def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
+    """Scale steps by what their cells keep: the step alone, and how communication lengthens it."""
+    factor = np.exp(effects[0])
+    alone = parts.compute_s + parts.input_stall_s + parts.overhead_s
+    growth = (1 + parts.exposed_communication_s / alone) * np.exp(effects[1]) - 1
+    exposed = np.where(parts.communication_s > 0, np.maximum(growth, 0.0) * alone, 0.0)
+    return StepParts(
+        compute_s=parts.compute_s * factor,
+        exposed_communication_s=exposed * factor,
+        input_stall_s=parts.input_stall_s * factor,
+        overhead_s=parts.overhead_s * factor,
+        communication_s=np.maximum(parts.communication_s, exposed * factor),
+    )

@@ -1,0 +1,31 @@
+"""An observed step of a job: what a user, a scheduler or a profiler has seen it reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.placement.topology.topology import Placement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """One cell of a job that was measured.
+
+    Parameters
+    ----------
+    placement : Placement
+    batch_size : int
+        Samples per replica and micro-batch.
+    step_time_s : float
+        Whole step, all micro-batches.
+    sync_time_s : float or None
+        The part of it logged as synchronisation of gradients.
+    accumulation_steps : int
+        Micro-batches of the step.
+    """
+
+    placement: Placement
+    batch_size: int
+    step_time_s: float
+    sync_time_s: float | None = None
+    accumulation_steps: int = 1

@@ -1,0 +1,285 @@
+r"""How alike the residuals of two steps are before either is observed.
+
+Each field of the residual is a Gaussian process over steps. Its covariance is a sum of terms,
+
+.. math:: K_f(a, b) = \sum_t \sigma_t^2\ scope_t(a, b)\ shape_t(a, b),
+
+where the scope says for whom a term is common (the same machine or fabric, ``place``; the same
+``job``; both, ``own``) and the shape says how it runs over batches and placements. Standard
+deviations and means are learned from public tables; the shapes are laid down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import DamagedArtifactError
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.step_response import Field
+from perfmodel.placement.fitted import fitted
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Batch at which slopes over the batch turn, and lengths over which curves change, in logs.
+_BATCH_AT = 64.0
+_BATCH_LENGTH = 1.0
+_PLACEMENT_LENGTH = 0.7
+#: Two hosts differ from three more than three from four: hosts count as 2 / hosts.
+_HOST_LENGTH = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Columns:
+    """Columns of steps that shapes are made of."""
+
+    batch: FloatArray
+    ranks: FloatArray
+    share: FloatArray
+    hosts: FloatArray
+    spread: FloatArray
+    alone: FloatArray
+
+    @classmethod
+    def of(cls, cells: StepCells) -> _Columns:
+        return cls(
+            batch=np.log(cells.batch_size / _BATCH_AT),
+            ranks=np.log(cells.ranks),
+            share=np.log(cells.largest_share),
+            hosts=np.log(cells.hosts),
+            spread=2.0 / cells.hosts,
+            alone=(cells.ranks == 1).astype(np.float64),
+        )
+
+
+def _product(a: FloatArray, b: FloatArray) -> FloatArray:
+    return a[:, None] * b[None, :]
+
+
+def _near(a: FloatArray, b: FloatArray, length: float) -> FloatArray:
+    return np.asarray(np.exp(-0.5 * ((a[:, None] - b[None, :]) / length) ** 2))
+
+
+def _batch_curve(a: _Columns, b: _Columns) -> FloatArray:
+    return _near(a.batch, b.batch, _BATCH_LENGTH)
+
+
+def _same_kind_of_hosts(a: _Columns, b: _Columns) -> FloatArray:
+    return _near(a.spread, b.spread, _HOST_LENGTH)
+
+
+def _placement_curve(a: _Columns, b: _Columns) -> FloatArray:
+    shares = _near(a.share, b.share, _PLACEMENT_LENGTH)
+    ranks = _near(a.ranks, b.ranks, _PLACEMENT_LENGTH)
+    return shares * ranks * _near(a.spread, b.spread, _PLACEMENT_LENGTH)
+
+
+Shape = Callable[[_Columns, _Columns], FloatArray]
+
+#: How a term runs over batches and placements, by name.
+SHAPES: Mapping[str, Shape] = MappingProxyType(
+    {
+        "level": lambda a, b: np.ones((len(a.batch), len(b.batch))),
+        "batch_slope": lambda a, b: _product(a.batch, b.batch),
+        "batch_curve": _batch_curve,
+        "alone": lambda a, b: _product(a.alone, b.alone),
+        "one_host": lambda a, b: _product(a.hosts == 0, b.hosts == 0) * 1.0,
+        "share_slope": lambda a, b: _product(a.share, b.share),
+        "host_slope": lambda a, b: _product(a.hosts, b.hosts),
+        "share_slope_of_batch": lambda a, b: _product(a.share, b.share) * _batch_curve(a, b),
+        "hosts": _same_kind_of_hosts,
+        "rank_slope": lambda a, b: _product(a.ranks, b.ranks) * _same_kind_of_hosts(a, b),
+        "placement": _placement_curve,
+        "placement_of_batch": lambda a, b: _placement_curve(a, b) * _batch_curve(a, b),
+    }
+)
+
+#: Fields that belong to the machine; the others belong to the fabric.
+_OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.SPREAD, Field.FIXED})
+
+
+@dataclass(frozen=True, order=True)
+class Term:
+    """One term of a covariance: field, shape and scope, written ``"device.level.own"``."""
+
+    field: Field
+    shape: str
+    scope: str
+
+    @classmethod
+    @cache
+    def parse(cls, name: str) -> Self:
+        """Read a term from its name.
+
+        Raises
+        ------
+        DamagedArtifactError
+            No such field, shape or scope.
+        """
+        field, _, rest = name.partition(".")
+        shape, _, scope = rest.partition(".")
+        if shape not in SHAPES or scope not in ("place", "job", "own"):
+            raise DamagedArtifactError(f"The prior of residuals has an unknown term {name!r}.")
+        return cls(field=Field[field.upper()], shape=shape, scope=scope)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """How far single steps are off what their cells would say for ever.
+
+    Parameters
+    ----------
+    compute : float
+        Standard deviation of the logarithm of a step without exposed communication.
+    sync, sync_share : float
+        Of the factor by which communication lengthens it: a floor, and a multiple of the exposed
+        share of the step.
+    cell : float
+        Part of these variances that a cell keeps when it is measured again, in (0, 1).
+    freedom : float
+        Degrees of freedom of Student's distribution: how often something else went wrong.
+    inflation : float
+        Factor of all standard deviations that are given out, learned on held-out steps.
+    """
+
+    compute: float
+    sync: float
+    sync_share: float
+    cell: float = 0.75
+    freedom: float = 4.0
+    inflation: float = 1.0
+
+    def variances(self, exposed_share: FloatArray) -> FloatArray:
+        """Return the variance of both channels, shape (2, rows)."""
+        compute = np.full(exposed_share.shape, self.compute**2)
+        return np.stack([compute, self.sync**2 + (self.sync_share * exposed_share) ** 2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualPrior:
+    """What is known of residuals before a job is observed.
+
+    Parameters
+    ----------
+    means : mapping of str to float
+        Of each field by its lower-case name; ``"alone"`` is added to ``spread`` of one rank,
+        ``"one_host"`` to ``communication`` within a host.
+    sds : mapping of str to float
+        Standard deviation of each term by its name.
+    noise : Noise
+    """
+
+    means: Mapping[str, float]
+    sds: Mapping[str, float]
+    noise: Noise
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Read what ``perfmodel fit-placement`` wrote.
+
+        Raises
+        ------
+        DamagedArtifactError
+            It is something else.
+        """
+        try:
+            sds = {str(n): float(v) for n, v in plain["sds"].items()}
+            for name in sds:
+                Term.parse(name)
+            means = {n: float(v) for n, v in plain["means"].items()}
+            return cls(means=means, sds=sds, noise=Noise(**plain["noise"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedArtifactError(f"This is no prior of residuals: {error!r}.") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        noise = {name: getattr(self.noise, name) for name in Noise.__dataclass_fields__}
+        return {"means": dict(self.means), "sds": dict(self.sds), "noise": noise}
+
+    def mean(self, cells: StepCells) -> FloatArray:
+        """Return the mean residual of steps, shape (fields, rows)."""
+        levels = [self.means.get(field.name.lower(), 0.0) for field in Field]
+        mean = np.repeat(np.array(levels)[:, None], len(cells), axis=1)
+        mean[Field.SPREAD] += self.means.get("alone", 0.0) * (cells.ranks == 1)
+        mean[Field.COMMUNICATION] += self.means.get("one_host", 0.0) * (cells.hosts == 1)
+        return mean
+
+    def covariance(self, a: StepCells, b: StepCells) -> FloatArray:
+        """Return the covariance of the residuals of two sets of steps.
+
+        Returns
+        -------
+        ndarray, shape (fields, rows of a, rows of b)
+        """
+        return weighted(basis(tuple(self.sds), a, b), self.sds)
+
+    def variance(self, cells: StepCells) -> FloatArray:
+        """Return the prior variance of each residual, shape (fields, rows)."""
+        columns = _Columns.of(cells)
+        total = np.zeros((len(Field), len(cells)))
+        for name, sd in self.sds.items():
+            term = Term.parse(name)
+            total[term.field] += sd**2 * _diagonal(term.shape, columns)
+        return total
+
+
+def _diagonal(shape: str, columns: _Columns) -> FloatArray:
+    """Return a shape of steps with themselves; curves are 1 there."""
+    squares = {
+        "batch_slope": columns.batch, "alone": columns.alone, "share_slope": columns.share,
+        "one_host": (columns.hosts == 0).astype(np.float64), "host_slope": columns.hosts,
+        "share_slope_of_batch": columns.share, "rank_slope": columns.ranks,
+    }  # fmt: skip
+    value = squares.get(shape)
+    return np.ones(len(columns.batch)) if value is None else value**2
+
+
+def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, FloatArray]:
+    """Return scope times shape of each term, which no standard deviation changes."""
+    same_job = _same(a.job, b.job)
+    scopes: dict[tuple[bool, str], FloatArray] = {}
+    for of_machine, key in ((True, "machine"), (False, "fabric")):
+        place = _same(getattr(a, key), getattr(b, key))
+        scopes |= {(of_machine, "place"): place, (of_machine, "own"): place * same_job}
+        scopes[of_machine, "job"] = same_job
+    one, other = _Columns.of(a), _Columns.of(b)
+    terms = {name: Term.parse(name) for name in names}
+    shapes = {s: SHAPES[s](one, other) for s in {term.shape for term in terms.values()}}
+    return {
+        name: scopes[term.field in _OF_MACHINE, term.scope] * shapes[term.shape]
+        for name, term in terms.items()
+    }
+
+
+def weighted(terms: Mapping[str, FloatArray], sds: Mapping[str, float]) -> FloatArray:
+    """Return the covariance of every field from the terms and their standard deviations."""
+    first = next(iter(terms.values()))
+    total = np.zeros((len(Field), *first.shape))
+    for name, term in terms.items():
+        total[Term.parse(name).field] += sds[name] ** 2 * term
+    return total
+
+
+def _same(a: npt.NDArray[np.str_], b: npt.NDArray[np.str_]) -> FloatArray:
+    names = {name: code for code, name in enumerate({*a.tolist(), *b.tolist()})}
+    one = np.array([names[name] for name in a.tolist()])
+    other = np.array([names[name] for name in b.tolist()])
+    return np.asarray(one[:, None] == other[None, :], dtype=np.float64)
+
+
+@cache
+def fitted_prior() -> ResidualPrior:
+    """Return the prior that comes with the package.
+
+    Raises
+    ------
+    DamagedArtifactError
+        Its file cannot be read.
+    """
+    return ResidualPrior.from_dict(fitted("calibration"))

@@ -1,0 +1,206 @@
+r"""How a step answers when what was assumed of its job turns out different.
+
+Seven logarithms :math:`z` say how a job differs from its prediction: device time, host time, what
+spreading costs, a fixed time, communication, tail and window. With the predicted computation
+:math:`C_0`, host time :math:`H_0`, communication :math:`N_0` and exposed part :math:`E_0`,
+
+.. math::
+
+    C &= (\,(C_0 e^{z_1})^q + (H_0 e^{z_2})^q)^{1/q}\,e^{z_3} + F_0 e^{z_4}, \qquad
+    N = N_0 e^{z_5} \\
+    E &= \kappa\,[\,\tau N + h((1 - \tau) N,\ \omega C e^{z_7})\,], \qquad
+    h(n, w) = \tfrac12 (n - w + \sqrt{(n - w)^2 + 4 \epsilon^2 n^2})
+
+The device works or waits for its host, whichever takes longer, with a soft corner. Communication
+hides behind a share :math:`\omega` of the computation; what exceeds it is exposed, and so is the
+tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :math:`E_0` of
+:math:`N_0`, :math:`\tau = 1 - (1 - \tau_0)^{e^{z_6}}`, and :math:`\kappa` absorbs the rest of
+:math:`E_0`, within a factor of two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.step_parts import StepParts
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Sharpness of the corner between a device that works and one that waits for its host.
+CORNER = 2.5
+#: Share of the communication that is still exposed where it just fits into its window.
+SOFTNESS = 0.1
+#: Fixed time whose logarithm is 0.
+FIXED_S = 1e-3
+#: Residuals beyond these factors are no residuals: the exponent stays finite.
+_MOST_LOG = 12.0
+_MOST_TAIL = 3.0
+
+
+class Field(IntEnum):
+    """The seven logarithms in which a job differs from its prediction."""
+
+    DEVICE = 0
+    HOST = 1
+    SPREAD = 2
+    FIXED = 3
+    COMMUNICATION = 4
+    TAIL = 5
+    WINDOW = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What of the cells does not depend on the residual; made once for many residuals.
+
+    Parameters
+    ----------
+    cells : StepCells
+    tail : ndarray
+        Share of the communication that nothing hides, in [0, 1).
+    anchor : ndarray
+        Factor by which the predicted exposed part exceeds that of the law.
+    """
+
+    cells: StepCells
+    tail: FloatArray
+    anchor: FloatArray
+
+    @classmethod
+    def of(cls, cells: StepCells) -> Response:
+        """Split what is predicted as exposed into a tail and what exceeds the window."""
+        parts = cells.parts
+        several = _communicate(cells)
+        total = np.where(several, parts.communication_s, 1.0)
+        exposed = np.where(several, parts.exposed_communication_s, 0.0)
+        window = cells.window_share * parts.compute_s
+        beyond = _exceeds(total, window)
+        tail = np.clip((exposed - beyond) / np.maximum(total - beyond, 1e-12), 1e-3, 0.95)
+        law = tail * total + _exceeds((1 - tail) * total, window)
+        return cls(cells=cells, tail=tail, anchor=np.clip(exposed / law, 0.5, 2.0))
+
+    def parts(self, residual: FloatArray) -> StepParts:
+        """Return the parts of the steps under a residual, shape (fields, rows)."""
+        state, before = self._state(residual), self.cells.parts
+        return StepParts(
+            compute_s=state.compute_s,
+            exposed_communication_s=state.exposed_s,
+            input_stall_s=before.input_stall_s,
+            overhead_s=before.overhead_s,
+            communication_s=state.communication_s,
+        )
+
+    def channels(self, residual: FloatArray) -> FloatArray:
+        """Return what is compared with observations, shape (2, rows).
+
+        The logarithm of the step without exposed communication, and the logarithm of the factor
+        by which that communication lengthens it.
+        """
+        return self._channels(self._state(residual))
+
+    def linear(self, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the channels and their derivatives by the fields, shape (fields, 2, rows)."""
+        state = self._state(residual)
+        alone = self._alone_s(state)
+        by_field = np.zeros((len(Field), len(self.cells)))
+        worked = state.compute_s - state.fixed_s
+        by_field[Field.DEVICE] = worked * state.device_share
+        by_field[Field.HOST] = worked * (1 - state.device_share)
+        by_field[Field.SPREAD] = worked
+        by_field[Field.FIXED] = state.fixed_s
+        exposed = by_field / state.compute_s * self._by_window(state)
+        exposed[Field.COMMUNICATION] = self._by_communication(state)
+        exposed[Field.TAIL] = self._by_tail(state, residual[Field.TAIL])
+        exposed[Field.WINDOW] = self._by_window(state)
+        growth = state.exposed_s / alone
+        slopes = np.stack(
+            [by_field / alone, (exposed - growth * by_field) / (alone + state.exposed_s)], axis=1
+        )
+        return self._channels(state), slopes
+
+    def _state(self, residual: FloatArray) -> _State:
+        z = np.clip(residual, -_MOST_LOG, _MOST_LOG)
+        device = CORNER * (np.log(self.cells.parts.compute_s) + z[Field.DEVICE])
+        host = CORNER * (np.log(self.cells.host_s) + z[Field.HOST])
+        longer = np.logaddexp(device, host)
+        fixed = FIXED_S * np.exp(z[Field.FIXED])
+        compute = np.exp(longer / CORNER + z[Field.SPREAD]) + fixed
+        communication = self.cells.parts.communication_s * np.exp(z[Field.COMMUNICATION])
+        tail = 1 - (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], _MOST_TAIL))
+        window = self.cells.window_share * compute * np.exp(z[Field.WINDOW])
+        law = tail * communication + _exceeds((1 - tail) * communication, window)
+        several = _communicate(self.cells)
+        return _State(
+            compute_s=compute,
+            fixed_s=fixed,
+            device_share=np.exp(device - longer),
+            communication_s=communication,
+            tail=tail,
+            window_s=window,
+            exposed_s=np.where(several, np.minimum(self.anchor * law, communication), 0.0),
+        )
+
+    def _alone_s(self, state: _State) -> FloatArray:
+        return state.compute_s + self.cells.parts.input_stall_s + self.cells.parts.overhead_s
+
+    def _channels(self, state: _State) -> FloatArray:
+        alone = self._alone_s(state)
+        return np.stack([np.log(alone), np.log1p(state.exposed_s / alone)])
+
+    def _by_communication(self, state: _State) -> FloatArray:
+        """Return the derivative of the exposed part by the logarithm of the communication."""
+        hideable = (1 - state.tail) * state.communication_s
+        by_hideable, _ = _exceeds_slopes(hideable, state.window_s)
+        each = state.tail * state.communication_s + by_hideable * hideable
+        return np.where(_communicate(self.cells), self.anchor * each, 0.0)
+
+    def _by_window(self, state: _State) -> FloatArray:
+        hideable = (1 - state.tail) * state.communication_s
+        _, by_window = _exceeds_slopes(hideable, state.window_s)
+        return np.where(_communicate(self.cells), self.anchor * by_window * state.window_s, 0.0)
+
+    def _by_tail(self, state: _State, residual: FloatArray) -> FloatArray:
+        hideable = (1 - state.tail) * state.communication_s
+        by_hideable, _ = _exceeds_slopes(hideable, state.window_s)
+        # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
+        moved = -(1 - state.tail) * np.log(1 - state.tail) * (residual < _MOST_TAIL)
+        each = (1 - by_hideable) * state.communication_s * moved
+        return np.where(_communicate(self.cells), self.anchor * each, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """Intermediate results of a step under a residual."""
+
+    compute_s: FloatArray
+    fixed_s: FloatArray
+    device_share: FloatArray
+    communication_s: FloatArray
+    tail: FloatArray
+    window_s: FloatArray
+    exposed_s: FloatArray
+
+
+def _communicate(cells: StepCells) -> npt.NDArray[np.bool_]:
+    return np.asarray((cells.ranks > 1) & (cells.parts.communication_s > 0))
+
+
+def _exceeds(communication_s: FloatArray, window_s: FloatArray) -> FloatArray:
+    over = communication_s - window_s
+    soft = 2 * SOFTNESS * communication_s
+    return np.asarray(0.5 * (over + np.sqrt(over**2 + soft**2)))
+
+
+def _exceeds_slopes(
+    communication_s: FloatArray, window_s: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the derivatives of :func:`_exceeds` by both of its arguments."""
+    over = communication_s - window_s
+    soft = 4 * SOFTNESS**2 * communication_s
+    root = np.maximum(np.sqrt(over**2 + soft * communication_s), 1e-300)
+    return 0.5 * (1 + (over + soft) / root), -0.5 * (1 + over / root)

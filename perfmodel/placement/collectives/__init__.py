@@ -1,0 +1,1 @@
+"""Time of collectives over groups of accelerators."""

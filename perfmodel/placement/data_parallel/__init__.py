@@ -1,0 +1,1 @@
+"""The step of data-parallel replicas."""

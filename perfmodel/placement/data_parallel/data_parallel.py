@@ -1,0 +1,206 @@
+r"""The step of a data-parallel job: replicas that compute alone and share their gradients.
+
+A small event simulation over the streams of one replica. While the backward pass of T seconds'
+computation runs, buckets of gradients become ready at :math:`r_i`; the communication stream works
+on them in order,
+
+.. math:: e_i = \max(e_{i-1}, r_i) + c_i,
+
+and the optimizer starts when both streams are done, so that :math:`e_n - r_{backward}` is exposed.
+What is hidden slows the computation it runs beside (both move memory): a fitted part of it counts
+as exposed too. Equal accelerators never need quite equal times, and every step waits for the
+slowest of n, whose excess over the mean grows as :math:`\sqrt{2 \ln n}`. The host starts each
+collective, and gradients are copied into buckets and out.
+
+Sharded forms (:mod:`.sharded_step`) share the optimizer and gather parameters.
+Replicas of inference do not communicate.
+
+Reference: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training,
+2020; Rajbhandari et al., ZeRO, 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.data_parallel.bucket_times import BucketTimes
+from perfmodel.placement.data_parallel.data_parallel_constants import (
+    DataParallelConstants,
+    fitted_constants,
+)
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.replica_streams import Streams, replicated_streams
+from perfmodel.placement.data_parallel.sharded_step import sharded_streams
+from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.topology.groups import CommGroups
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def data_parallel_parts(
+    profiles: GradientBuckets | StepProfile | Sequence[StepProfile],
+    compute_s: npt.ArrayLike,
+    groups: CommGroups,
+    *,
+    zero_stage: int = 0,
+    accumulation_steps: int = 1,
+    straggler: npt.ArrayLike | None = None,
+    link_slowdown: npt.ArrayLike = 1.0,
+    constants: DataParallelConstants | None = None,
+) -> StepParts:
+    """Return the parts of data-parallel steps.
+
+    Parameters
+    ----------
+    profiles : GradientBuckets, StepProfile or sequence of StepProfile
+        Of the whole step, all its micro-batches. One job for all cells, or as many as
+        ``compute_s`` is long along its first axis. Jobs that are asked about often are cut into
+        buckets once, by :func:`.gradient_buckets.gradient_buckets`.
+    compute_s : array_like, shape (...) or (jobs, ...)
+        Time of the step on one accelerator alone: that of the slowest of the group.
+    groups : CommGroups
+        Replicas that share gradients; broadcasts against ``compute_s``.
+    zero_stage : int
+        0 plain, 1 to 3 sharded.
+    accumulation_steps : int
+        Micro-batches of the step, >= 1. Sharded gradients and parameters communicate in each.
+    straggler : array_like or None
+        Relative spread of the ranks' times, which broadcasts against the cells; None for that of
+        the constants. :meth:`DataParallelConstants.straggler_of` knows it for some models.
+    link_slowdown : array_like
+        How many times slower the links of each cell are than those of their class, where that is
+        known of a machine.
+    constants : DataParallelConstants or None
+        The fitted ones by default.
+
+    Returns
+    -------
+    StepParts
+        ``step_time_s`` is exactly ``compute_s`` where the group has one rank or the job no
+        gradients.
+
+    Raises
+    ------
+    InvalidPlacementError
+        Another stage, or less than one micro-batch.
+
+    Examples
+    --------
+    >>> from perfmodel.placement.topology.groups import LinkClass
+    >>> job = StepProfile(
+    ...     samples=32, parameter_count=25e6, parameter_bytes=1e8, gradient_bytes=1e8,
+    ...     optimizer_state_bytes=1e8, input_bytes=2e7, forward_share=0.33, backward_share=0.62,
+    ...     optimizer_share=0.05, gradient_ready=np.linspace(0.35, 0.95, 100),
+    ...     gradient_piece_bytes=np.full(100, 1e6), node_count=500.0,
+    ... )
+    >>> groups = CommGroups.one_host([1, 8], LinkClass.NVSWITCH, 3e11)
+    >>> parts = data_parallel_parts(job, 0.1, groups)
+    >>> float(parts.step_time_s[0]), bool(parts.step_time_s[1] > 0.1)
+    (0.1, True)
+    """
+    return DataParallelCells(profiles, compute_s, groups).parts(
+        zero_stage=zero_stage,
+        accumulation_steps=accumulation_steps,
+        straggler=straggler,
+        link_slowdown=link_slowdown,
+        constants=constants,
+    )
+
+
+class DataParallelCells:
+    """Cells whose collectives are worked out once, to be asked under many constants.
+
+    Parameters
+    ----------
+    profiles, compute_s, groups
+        As for :func:`data_parallel_parts`.
+    """
+
+    def __init__(
+        self,
+        profiles: GradientBuckets | StepProfile | Sequence[StepProfile],
+        compute_s: npt.ArrayLike,
+        groups: CommGroups,
+    ) -> None:
+        buckets = profiles if isinstance(profiles, GradientBuckets) else gradient_buckets(profiles)
+        self._alone = _cells(np.asarray(compute_s, dtype=np.float64), groups)
+        self._rows = buckets.spread(self._alone.ndim)
+        self._groups = groups
+        self._times = BucketTimes(self._rows, groups)
+        self._several = (groups.ranks > 1) & (self._rows.gradient_bytes > 0)
+        # The most of n equal normal deviates lies so many of their spreads above their mean.
+        self._excess = np.sqrt(2 * np.log(np.maximum(groups.ranks, 1.0)))
+
+    def parts(
+        self,
+        *,
+        zero_stage: int = 0,
+        accumulation_steps: int = 1,
+        straggler: npt.ArrayLike | None = None,
+        link_slowdown: npt.ArrayLike = 1.0,
+        constants: DataParallelConstants | None = None,
+    ) -> StepParts:
+        """Return the parts of the steps; arguments as for :func:`data_parallel_parts`."""
+        _check(zero_stage, accumulation_steps)
+        known = constants or fitted_constants()
+        machine = np.asarray(link_slowdown)
+        inside = known.slowdown_inside(self._groups) * machine
+        between = known.slowdown_between(self._groups) * machine
+        streams = self._streams(zero_stage, accumulation_steps, (inside, between), known.bucket_s)
+        several, alone, rows = self._several, self._alone, self._rows
+        communication = np.where(several, streams.communication_s, 0.0)
+        exposed = np.minimum(np.where(several, streams.exposed_s, 0.0), communication)
+        exposed = exposed + known.contention * (communication - exposed)
+        spread = known.straggler if straggler is None else np.asarray(straggler)
+        host = rows.pieces * known.piece_s + rows.gradient_bytes / known.pack_bytes_per_s
+        return StepParts(
+            compute_s=np.where(several, streams.compute_s, alone),
+            exposed_communication_s=exposed,
+            input_stall_s=np.zeros(alone.shape),
+            overhead_s=np.where(several, alone * spread * self._excess + host, 0.0),
+            communication_s=communication,
+        )
+
+    def _streams(
+        self,
+        stage: int,
+        accumulation: int,
+        slower: tuple[FloatArray, FloatArray],
+        launch_s: float,
+    ) -> Streams:
+        rows, alone, times = self._rows, self._alone, self._times
+        if stage == 0:
+            return replicated_streams(rows, alone, times.all_reduce_s(*slower) + launch_s)
+        return sharded_streams(
+            rows,
+            alone,
+            self._groups.ranks,
+            scatter=times.reduce_scatter_s(*slower) + launch_s,
+            gather=times.all_gather_s(*slower) + launch_s,
+            zero_stage=stage,
+            accumulation_steps=accumulation,
+        )
+
+
+def _check(zero_stage: int, accumulation_steps: int) -> None:
+    if zero_stage not in range(4):
+        raise InvalidPlacementError(
+            f"zero_stage must be 0, 1, 2 or 3; got {zero_stage}.",
+            pointer="/placement/plan/zero_stage",
+            allowed=("0", "1", "2", "3"),
+        )
+    if accumulation_steps < 1:
+        raise InvalidPlacementError(
+            f"accumulation_steps must be at least 1; got {accumulation_steps}.",
+            pointer="/job/accumulation_steps",
+        )
+
+
+def _cells(compute_s: FloatArray, groups: CommGroups) -> FloatArray:
+    shape = np.broadcast_shapes(compute_s.shape, groups.ranks.shape)
+    return np.broadcast_to(compute_s, shape or (1,))

@@ -1,0 +1,132 @@
+"""What the data-parallel step leaves open, with a physical meaning each, and its fitted values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.fitted import fitted
+from perfmodel.placement.topology.groups import CommGroups, LinkClass
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Ranks that usual hosts have on one socket.
+_SOCKET = 4.0
+_OVER_PCIE = (int(LinkClass.PCIE), int(LinkClass.NONE))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataParallelConstants:
+    """Constants of the data-parallel step.
+
+    Parameters
+    ----------
+    link_slowdown : mapping of LinkClass to float
+        How many times longer a collective takes inside a training step than by itself.
+    crowding : float
+        Exponent, >= 0, with which that grows over the ranks of a host beyond the four of one
+        socket, where they talk over PCIe and share the way between the sockets.
+    host_copy_bytes_per_s : float
+        What the host's memory passes on for each accelerator, where they have no other way.
+    contention : float
+        Part of hidden communication by which it slows the computation that hides it, in [0, 1]:
+        0 hides it fully, 1 not at all.
+    straggler : float
+        Relative spread of the times that equal accelerators need for one step.
+    job_straggler : mapping of str to float
+        The same for jobs whose samples differ in size, by the name of the model.
+    bucket_s : float
+        To start one collective from the host.
+    piece_s : float
+        To put one gradient tensor into its bucket and to take it out.
+    pack_bytes_per_s : float
+        Rate at which gradients are copied into buckets and scaled.
+    """
+
+    link_slowdown: Mapping[LinkClass, float] = field(default_factory=lambda: MappingProxyType({}))
+    crowding: float = 0.5
+    host_copy_bytes_per_s: float = 8e9
+    contention: float = 0.3
+    straggler: float = 0.01
+    job_straggler: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    bucket_s: float = 3e-5
+    piece_s: float = 5e-6
+    pack_bytes_per_s: float = 2e11
+
+    def slowdown_inside(self, groups: CommGroups) -> FloatArray:
+        """Return how many times longer the part of a collective inside a host takes.
+
+        Parameters
+        ----------
+        groups : CommGroups
+
+        Returns
+        -------
+        ndarray
+            1 where none is known, or one rank of the group is on the host.
+        """
+        # Bridges join two and PCIe the pairs. A slowdown of their own could make two cards slower
+        # than three; the two differ by the rates that their collectives reach.
+        bridged = groups.intra_class == LinkClass.NVLINK_PAIR
+        link = np.where(bridged, int(LinkClass.PCIE), groups.intra_class)
+        beyond_socket = np.maximum(groups.largest_share, _SOCKET) / _SOCKET
+        held_up = np.maximum(groups.intra_bytes_per_s / self.host_copy_bytes_per_s, 1.0)
+        slower = (
+            self._of_class(link)
+            * np.where(np.isin(link, _OVER_PCIE), beyond_socket**self.crowding, 1.0)
+            * np.where(link == LinkClass.NONE, held_up, 1.0)
+        )
+        return np.asarray(np.where(groups.largest_share > 1, slower, 1.0))
+
+    def slowdown_between(self, groups: CommGroups) -> FloatArray:
+        """Return how many times longer a collective takes where there are several hosts."""
+        return np.where(groups.hosts > 1, self._of_class(groups.inter_class), 1.0)
+
+    def _of_class(self, links: npt.NDArray[np.int64]) -> FloatArray:
+        table = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
+        return np.asarray(table[links])
+
+    def straggler_of(self, job: str | None) -> float:
+        """Return the spread of a job's steps, by the name of its model."""
+        return self.job_straggler.get(job or "", self.straggler)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> DataParallelConstants:
+        """Read back what :meth:`to_dict` gave."""
+        values: dict[str, Any] = dict(plain)
+        links = {LinkClass[name.upper()]: float(v) for name, v in plain["link_slowdown"].items()}
+        values["link_slowdown"] = MappingProxyType(links)
+        values["job_straggler"] = MappingProxyType(dict(values["job_straggler"]))
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the constants as plain JSON values."""
+        return {
+            "link_slowdown": {link.name.lower(): v for link, v in self.link_slowdown.items()},
+            "crowding": self.crowding,
+            "host_copy_bytes_per_s": self.host_copy_bytes_per_s,
+            "contention": self.contention,
+            "straggler": self.straggler,
+            "job_straggler": dict(self.job_straggler),
+            "bucket_s": self.bucket_s,
+            "piece_s": self.piece_s,
+            "pack_bytes_per_s": self.pack_bytes_per_s,
+        }
+
+
+@cache
+def fitted_constants() -> DataParallelConstants:
+    """Return the constants that come with the package.
+
+    Raises
+    ------
+    DamagedArtifactError
+        Their file cannot be read.
+    """
+    return DataParallelConstants.from_dict(fitted("data_parallel"))

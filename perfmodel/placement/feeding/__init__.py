@@ -1,0 +1,1 @@
+"""What a step is fed with: data, and batches that may change."""

@@ -1,0 +1,217 @@
+r"""Peak memory of one accelerator, whether it fits, and how likely it runs out.
+
+The tensors of a step are counted by liveness (:mod:`.liveness`), divided by a
+plan (:mod:`.memory_parts`) and surrounded by what framework and allocator hold
+(:mod:`.memory_demand`). That demand ``D`` is what a device with room to spare
+would show. A full device makes the allocator give back what it has cached, so that a part ``n`` of
+it is enough, and the logarithm of the true need is off by a normal residual:
+
+.. math::  P(\text{runs out}) = \Phi\Bigl(\frac{\ln(n D / \mathrm{capacity})}{\sigma}\Bigr)
+
+with ``n`` and ``sigma`` fitted on runs that ran and on runs that ran out. A step fits where that
+is one half at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import MemoryEstimate
+from perfmodel.placement.fitted import fitted
+from perfmodel.placement.memory.liveness import lifetimes
+from perfmodel.placement.memory.memory_demand import constants_for, demand_bytes, overhead
+from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
+from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
+from perfmodel.placement.topology.topology import Plan
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Residuals that many deviations away from the edge are no longer called uncertain.
+_CLEAR = 4.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MemoryColumns:
+    """Memory of one accelerator in many cells.
+
+    Parameters
+    ----------
+    peak_bytes : ndarray, shape (cells,)
+        What the device shows at most; above its capacity where the step does not fit.
+    demand_bytes : ndarray, shape (cells,)
+        What it would show with room to spare.
+    capacity_bytes : ndarray, shape (cells,)
+    fits : ndarray of bool, shape (cells,)
+    oom_probability : ndarray, shape (cells,)
+    """
+
+    peak_bytes: FloatArray
+    demand_bytes: FloatArray
+    capacity_bytes: FloatArray
+    fits: npt.NDArray[np.bool_]
+    oom_probability: FloatArray
+
+
+def memory_columns(
+    profile: MemoryProfile,
+    accelerators: Sequence[AcceleratorSpec],
+    *,
+    job: Job | None = None,
+    plan: MemoryPlan | None = None,
+    constants: Mapping[str, Any] | None = None,
+) -> MemoryColumns:
+    """Return the memory of a job's step on many accelerators or under many plans.
+
+    Parameters
+    ----------
+    profile : MemoryProfile
+        Of the captured graph.
+    accelerators : sequence of AcceleratorSpec
+        One for each cell.
+    job : Job or None
+        Tells workload, precision and software.
+    plan : MemoryPlan or None
+        Degrees that broadcast to the cells; None: one accelerator.
+    constants : mapping or None
+        What was fitted; None: what comes with the package.
+
+    Returns
+    -------
+    MemoryColumns
+    """
+    constants = constants_for(job, fitted("memory") if constants is None else constants)
+    cells = len(accelerators)
+    parts = memory_parts(profile, plan)
+    around = overhead(accelerators, job, constants)
+    demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
+    capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
+    share = np.where(around.has_allocator, constants["need_share"], 1.0)
+    probability = oom_probability(demand * share, capacity, constants["deviation"])
+    fits = probability <= 0.5
+    full = np.where(around.has_allocator, constants["full_share"], 1.0) * capacity
+    return MemoryColumns(
+        peak_bytes=np.where(fits, np.minimum(demand, full), np.maximum(demand, capacity)),
+        demand_bytes=demand,
+        capacity_bytes=capacity,
+        fits=fits,
+        oom_probability=probability,
+    )
+
+
+def memory_estimate(
+    profile: MemoryProfile | float,
+    accelerator: AcceleratorSpec,
+    *,
+    job: Job | None = None,
+    plan: Plan | None = None,
+    accelerator_count: int = 1,
+) -> MemoryEstimate:
+    """Return the memory of a job's step on one of some accelerators.
+
+    Parameters
+    ----------
+    profile : MemoryProfile or float
+        A number is the peak of the tensors, where nothing more is known of them.
+    accelerator : AcceleratorSpec
+    job : Job or None
+        As of :func:`memory_columns`.
+    plan : Plan or None
+        None: data parallel over all of them.
+    accelerator_count : int
+        How many there are, >= 1.
+
+    Returns
+    -------
+    MemoryEstimate
+    """
+    if not isinstance(profile, MemoryProfile):
+        profile = tensors_of(profile)
+    columns = memory_columns(
+        profile, [accelerator], job=job, plan=memory_plan(plan, accelerator_count, job)
+    )
+    return MemoryEstimate(
+        peak_bytes=float(columns.peak_bytes[0]),
+        capacity_bytes=float(columns.capacity_bytes[0]),
+        fits=bool(columns.fits[0]),
+        oom_probability=float(columns.oom_probability[0]),
+    )
+
+
+def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = None) -> MemoryPlan:
+    """Return the degrees of a plan on some accelerators.
+
+    Parameters
+    ----------
+    plan : Plan or None
+        None: data parallel.
+    accelerator_count : int
+        What ``plan.data`` is taken from where it says None.
+    job : Job or None
+        Its accumulation steps are the micro-batches of a pipeline.
+
+    Returns
+    -------
+    MemoryPlan
+    """
+    plan = plan or Plan()
+    others = plan.tensor * plan.pipeline * plan.context
+    return MemoryPlan(
+        data=float(plan.data or max(1, accelerator_count // others)),
+        tensor=float(plan.tensor),
+        pipeline=float(plan.pipeline),
+        context=float(plan.context),
+        zero_stage=float(plan.zero_stage),
+        sequence_parallel=plan.sequence_parallel,
+        micro_batches=1.0 if job is None else float(job.accumulation_steps),
+        schedule=plan.schedule,
+        virtual_stages=float(plan.virtual_stages),
+    )
+
+
+def oom_probability(
+    need_bytes: FloatArray, capacity_bytes: FloatArray, deviation: float
+) -> FloatArray:
+    """Return how likely a need is above the capacity, 0 or 1 where it is clear.
+
+    Parameters
+    ----------
+    need_bytes, capacity_bytes : ndarray, shape (cells,)
+        > 0.
+    deviation : float
+        Of the logarithm of the need, > 0.
+
+    Examples
+    --------
+    >>> oom_probability(np.array([1.0, 8.0, 64.0]), np.full(3, 8.0), 0.1).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    away = np.log(need_bytes / capacity_bytes) / deviation
+    inside = [0.5 * math.erfc(-z / math.sqrt(2)) for z in np.clip(away, -_CLEAR, _CLEAR).tolist()]
+    return np.where(away > _CLEAR, 1.0, np.where(away < -_CLEAR, 0.0, inside))
+
+
+def peak_tensor_bytes(graph: Graph) -> float:
+    """Return the most bytes that the tensors of a step occupy at one time.
+
+    Parameters
+    ----------
+    graph : Graph
+
+    Returns
+    -------
+    float
+        Bytes, without what framework and allocator hold.
+    """
+    if not graph.tensors:
+        return 0.0
+    lives = lifetimes(graph)
+    return float(lives.occupied(np.ones(len(lives.held), dtype=np.bool_)).max())

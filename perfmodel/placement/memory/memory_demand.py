@@ -1,0 +1,227 @@
+r"""What a device holds beside and around the tensors of a step.
+
+With the parts of a step (:class:`.memory_parts.MemoryParts`) a process asks for
+
+.. math::
+
+    D = R_\mathrm{arch} + F_w + H + \max_i\bigl(\rho f_w (a_i + \kappa s) + g_i\bigr)
+        + \beta B + \omega C
+
+where ``R`` is what the framework holds on an architecture (context, libraries), ``H`` what is held
+through the step, ``a`` and ``g`` activations and gradients at the corners, ``s`` the score matrices
+of attention where no fused kernel is used, ``rho`` what the allocator reserves over what it has
+given out, ``B`` the buckets of data parallelism and ``C`` the largest convolution, whose
+workspaces grow with it. ``f`` and ``F`` belong to workloads that were measured: batches of uneven
+length hold more than the average one that is captured, and a data set may lie on the device. A
+workload that was never measured has ``f = 1`` and ``F = 0``, and the other amounts come from a fit
+in which all workloads have. Where the gradients and temporaries
+of the optimizer are more than the maximum, they stand in its place.
+
+``R``, ``f``, ``F``, ``rho``, ``kappa``, ``beta`` and ``omega`` are fitted on what monitors of
+devices showed. A CPU has no such allocator: there ``D`` is the tensors and the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.job import Job
+from perfmodel.placement.memory.memory_parts import MemoryParts
+from perfmodel.types import Mode, Precision
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Bytes that a process holds before the first tensor on devices that nothing was fitted on:
+#: interpreter and framework of a CPU process, runtime of others. Rounded from idle processes.
+_OTHER_RUNTIME_BYTES = {"cpu": 300e6, "tpu": 500e6, "npu": 600e6}
+
+#: Since this release the framework fuses attention and updates lists of parameters at once.
+_MODERN_TORCH = (2, 0)
+#: Releases before this one are told apart in the factors of measured workloads.
+_OLDER_TORCH = (1, 7)
+
+_HALF = frozenset(
+    {Precision.AMP_FP16, Precision.AMP_BF16, Precision.FP16, Precision.BF16, Precision.FP8}
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Overhead:
+    """What stands around the tensors, for many cells at once.
+
+    Parameters
+    ----------
+    runtime_bytes, held_bytes : ndarray, shape (cells,)
+        ``R`` and ``F``.
+    factor : ndarray, shape (cells,)
+        ``rho f`` without the share that the replay of the allocator tells.
+    has_allocator : ndarray of bool, shape (cells,)
+        Whether a caching allocator rounds and scatters; False for a CPU.
+    is_modern : ndarray of bool, shape (cells,)
+        Whether attention is fused and the optimizer updates lists of parameters.
+    bucket_share, unfused_share, workspace_share : float
+        ``beta``, ``kappa`` and ``omega``.
+    """
+
+    runtime_bytes: FloatArray
+    held_bytes: FloatArray
+    factor: FloatArray
+    has_allocator: npt.NDArray[np.bool_]
+    is_modern: npt.NDArray[np.bool_]
+    bucket_share: float
+    unfused_share: float
+    workspace_share: float
+
+
+def demand_bytes(parts: MemoryParts, around: Overhead) -> FloatArray:
+    """Return what a process asks of its device at most, ``D`` above.
+
+    Parameters
+    ----------
+    parts : MemoryParts
+    around : Overhead
+        Of the same cells.
+
+    Returns
+    -------
+    ndarray, shape (cells,)
+    """
+    on_device = around.has_allocator
+    scale = np.where(on_device, parts.reserved_ratio * around.factor, 1.0)
+    scores = np.where(on_device & ~around.is_modern, around.unfused_share, 0.0)
+    activations = parts.activation_corners + (scores * parts.attention_bytes)[:, None]
+    passing = (scale[:, None] * activations + parts.gradient_corners).max(axis=1)
+    # Before it updated lists of tensors, the framework updated one parameter at a time.
+    update = parts.gradient_bytes + np.where(around.is_modern, parts.optimizer_bytes, 0.0)
+    beside = around.bucket_share * parts.bucket_bytes + np.where(
+        on_device, around.workspace_share * parts.convolution_bytes, 0.0
+    )
+    return np.asarray(
+        around.runtime_bytes
+        + around.held_bytes
+        + parts.held_bytes
+        + np.maximum(passing, update)
+        + beside
+    )
+
+
+def overhead(
+    accelerators: Sequence[AcceleratorSpec], job: Job | None, constants: Mapping[str, Any]
+) -> Overhead:
+    """Look up what stands around the tensors of a job on some accelerators.
+
+    Parameters
+    ----------
+    accelerators : sequence of AcceleratorSpec
+        One for each cell.
+    job : Job or None
+        Its model, precision and version of torch are read.
+    constants : mapping
+        From :func:`constants_for`.
+
+    Returns
+    -------
+    Overhead
+    """
+    cells = len(accelerators)
+    is_gpu = np.array([spec.kind == "gpu" for spec in accelerators], dtype=np.bool_)
+    factor, held = workload_factor(job, constants)
+    return Overhead(
+        runtime_bytes=np.array([runtime_bytes(spec, constants) for spec in accelerators]),
+        held_bytes=np.where(is_gpu, held, 0.0),
+        factor=np.full(cells, factor * (1 + constants["scattered_share"])),
+        has_allocator=is_gpu,
+        is_modern=np.full(cells, is_modern(job)),
+        bucket_share=constants["bucket_share"],
+        unfused_share=constants["unfused_share"],
+        workspace_share=constants["workspace_share"],
+    )
+
+
+def runtime_bytes(accelerator: AcceleratorSpec, constants: Mapping[str, Any]) -> float:
+    """Return what a process holds on an accelerator before the first tensor.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+    constants : mapping
+
+    Returns
+    -------
+    float
+        Of its generation where that was measured, else of a typical GPU.
+    """
+    if accelerator.kind != "gpu":
+        return _OTHER_RUNTIME_BYTES[accelerator.kind]
+    known = constants["runtime_bytes"]
+    return float(known.get(generation(accelerator), known["gpu"]))
+
+
+def generation(accelerator: AcceleratorSpec) -> str:
+    """Return the first word of the architecture: ``"Ampere"`` of ``"Ampere GA100"``."""
+    return accelerator.architecture.partition(" ")[0]
+
+
+def constants_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the constants for a job: of measured workloads, or common ones for all others.
+
+    Parameters
+    ----------
+    job : Job or None
+    constants : mapping
+        As the fit writes them.
+    """
+    own: Mapping[str, Any] = constants
+    common: Mapping[str, Any] = constants["common"]
+    return common if _measured(job, constants) is None else own
+
+
+def _measured(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, float] | None:
+    if job is None or job.mode is not Mode.TRAINING:
+        return None
+    found: Mapping[str, float] | None = constants.get("workloads", {}).get(job.model)
+    return found
+
+
+def workload_factor(job: Job | None, constants: Mapping[str, Any]) -> tuple[float, float]:
+    """Return ``f`` and ``F`` of a job: 1 and 0 unless its training was measured.
+
+    Parameters
+    ----------
+    job : Job or None
+    constants : mapping
+    """
+    known = _measured(job, constants)
+    if job is None or known is None:
+        return 1.0, 0.0
+    factor = known["half" if is_half(job) else "full"]
+    return factor * (known["older"] if is_older(job) else 1.0), known["held_bytes"]
+
+
+def is_half(job: Job) -> bool:
+    """Tell whether activations take two bytes an element."""
+    return job.precision in _HALF
+
+
+def is_modern(job: Job | None) -> bool:
+    """Tell whether a job runs on torch 2 or later; where nothing is said, it does."""
+    return _torch(job) >= _MODERN_TORCH
+
+
+def is_older(job: Job | None) -> bool:
+    """Tell whether a job runs on a release before 1.7."""
+    return _torch(job) < _OLDER_TORCH
+
+
+def _torch(job: Job | None) -> tuple[int, ...]:
+    text = "" if job is None else job.software.get("torch", "")
+    numbers = text.split("+")[0].split(".")[:2]
+    if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
+        return _MODERN_TORCH
+    return tuple(int(number) for number in numbers)

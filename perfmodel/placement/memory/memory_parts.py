@@ -1,0 +1,193 @@
+r"""What of a step's memory lies on one accelerator under a plan, in columns.
+
+With ``d`` replicas, ``t`` tensor ranks, ``p`` pipeline stages and ``c`` context ranks::
+
+    parameters       P / (t p)       and / d  from ZeRO stage 3
+    gradients        G / (t p)       and / d  from ZeRO stage 2
+    optimizer state  S / (t p)       and / d  from ZeRO stage 1
+    activations      A / (c p) * n * ((1 - w) / t + w)
+
+where ``n`` is the number of micro-batches in flight on the first stage, the fullest one: all ``m``
+of them with GPipe, ``min(p, m)`` with 1F1B, and ``1 + (p - 1) / (p v)`` times that when each
+accelerator holds ``v`` chunks; and ``w`` is what tensor ranks keep whole, 10 of 34 parts of a
+transformer's layer without sequence parallelism and nothing with it.
+
+Left out: stages of unequal weight, the logits of the last stage, experts.
+
+References
+----------
+Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022.
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.memory.memory_profile import MemoryProfile
+from perfmodel.placement.topology.topology import Schedule
+
+FloatArray = npt.NDArray[np.float64]
+Numbers = FloatArray | float
+
+#: Parts of a transformer layer's activations that tensor ranks keep whole: inputs of two norms,
+#: masks of two dropouts and inputs of two blocks, of 34 in all.
+_WHOLE_SHARE = 10 / 34
+#: Bytes of one bucket of gradients under ZeRO 2 and 3; two are under way at a time.
+_BUCKET_BYTES = 25 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MemoryParts:
+    """Bytes on one accelerator, for many cells at once.
+
+    Parameters
+    ----------
+    held_bytes : ndarray, shape (cells,)
+        Parameters, buffers, inputs and optimizer state.
+    activation_corners, gradient_corners : ndarray, shape (cells, corners)
+        As in :class:`.memory_profile.MemoryProfile`.
+    gradient_bytes, optimizer_bytes : ndarray, shape (cells,)
+        All gradients of the accelerator, and temporaries of its optimizer.
+    bucket_bytes : ndarray, shape (cells,)
+        Gradients that are copied into buckets to be summed over replicas.
+    attention_bytes, convolution_bytes : ndarray, shape (cells,)
+    reserved_ratio : ndarray, shape (cells,)
+    """
+
+    held_bytes: FloatArray
+    activation_corners: FloatArray
+    gradient_corners: FloatArray
+    gradient_bytes: FloatArray
+    optimizer_bytes: FloatArray
+    bucket_bytes: FloatArray
+    attention_bytes: FloatArray
+    convolution_bytes: FloatArray
+    reserved_ratio: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MemoryPlan:
+    """Degrees of parallelism as columns that broadcast against each other.
+
+    Parameters
+    ----------
+    data, tensor, pipeline, context : ndarray or float
+        Degrees, >= 1.
+    zero_stage : ndarray or float
+        0 to 3.
+    sequence_parallel : ndarray of bool or bool
+    micro_batches : ndarray or float
+        In one step, >= 1; the profile's activations are those of one.
+    schedule : Schedule
+    virtual_stages : ndarray or float
+    """
+
+    data: Numbers = 1.0
+    tensor: Numbers = 1.0
+    pipeline: Numbers = 1.0
+    context: Numbers = 1.0
+    zero_stage: Numbers = 0.0
+    sequence_parallel: npt.NDArray[np.bool_] | bool = False
+    micro_batches: Numbers = 1.0
+    schedule: Schedule = Schedule.ONE_F_ONE_B
+    virtual_stages: Numbers = 1.0
+
+
+def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> MemoryParts:
+    """Divide the memory of a step by a plan.
+
+    Parameters
+    ----------
+    profile : MemoryProfile
+    plan : MemoryPlan or None
+        None: one accelerator.
+
+    Returns
+    -------
+    MemoryParts
+    """
+    plan = plan or MemoryPlan()
+    data, tensor, pipeline, context, stage, kept = np.broadcast_arrays(
+        np.atleast_1d(np.asarray(plan.data, dtype=np.float64)),
+        plan.tensor,
+        plan.pipeline,
+        plan.context,
+        plan.zero_stage,
+        _activations_kept(plan),
+    )
+    model = tensor * pipeline
+    gradients = 1 / (model * np.where(stage >= 2, data, 1))
+    state = 1 / (model * np.where(stage >= 1, data, 1))
+    held = (
+        _parameter_bytes(profile, model, data, stage)
+        + profile.buffer_bytes
+        + profile.input_bytes / context
+        + profile.optimizer_state_bytes * state
+    )
+    return MemoryParts(
+        held_bytes=held,
+        activation_corners=profile.activation_corners * kept[:, None],
+        gradient_corners=profile.gradient_corners * gradients[:, None],
+        gradient_bytes=profile.gradient_bytes * gradients,
+        optimizer_bytes=profile.optimizer_bytes * state,
+        bucket_bytes=_bucket_bytes(profile.gradient_bytes / model, data, stage),
+        attention_bytes=profile.attention_bytes * kept,
+        convolution_bytes=profile.convolution_bytes * kept,
+        reserved_ratio=np.full(kept.shape, profile.reserved_ratio),
+    )
+
+
+def stacked(parts: list[MemoryParts]) -> MemoryParts:
+    """Return the cells of several parts one after another.
+
+    Parameters
+    ----------
+    parts : list of MemoryParts
+        At least one.
+    """
+    most = max(part.activation_corners.shape[1] for part in parts)
+
+    def joined(name: str) -> FloatArray:
+        columns = [getattr(part, name) for part in parts]
+        if name.endswith("corners"):
+            # Repeating the last corner changes no maximum.
+            columns = [
+                np.pad(column, ((0, 0), (0, most - column.shape[1])), mode="edge")
+                for column in columns
+            ]
+        return np.concatenate(columns)
+
+    return MemoryParts(**{name: joined(name) for name in MemoryParts.__dataclass_fields__})
+
+
+def _activations_kept(plan: MemoryPlan) -> FloatArray:
+    """Return the share of the activations of one micro-batch that the first stage keeps."""
+    pipeline = np.asarray(plan.pipeline, dtype=np.float64)
+    batches = np.asarray(plan.micro_batches, dtype=np.float64)
+    in_flight = np.where(pipeline > 1, batches, 1.0)
+    if plan.schedule is not Schedule.GPIPE:
+        in_flight = np.minimum(in_flight, pipeline)
+    if plan.schedule is Schedule.INTERLEAVED:
+        in_flight = in_flight * (1 + (pipeline - 1) / (pipeline * plan.virtual_stages))
+    whole = np.where(plan.sequence_parallel, 0.0, _WHOLE_SHARE)
+    split = (1 - whole) / plan.tensor + whole
+    return np.asarray(in_flight * split / (pipeline * plan.context))
+
+
+def _parameter_bytes(
+    profile: MemoryProfile, model: FloatArray, data: FloatArray, stage: FloatArray
+) -> FloatArray:
+    """Return own parameters; ZeRO 3 gathers one piece while it works on another."""
+    own = profile.parameter_bytes / model
+    gathered = 2 * profile.largest_parameter_bytes / model
+    return np.where((stage >= 3) & (data > 1), np.minimum(own / data + gathered, own), own)
+
+
+def _bucket_bytes(gradients: FloatArray, data: FloatArray, stage: FloatArray) -> FloatArray:
+    """Return buckets: copies of all gradients, or of two pieces at a time."""
+    buckets = np.where(stage >= 2, np.minimum(gradients, 2 * _BUCKET_BYTES), gradients)
+    return np.where(data > 1, buckets, 0.0)

@@ -1,0 +1,1 @@
+"""Jobs without a graph, known by measured cells."""

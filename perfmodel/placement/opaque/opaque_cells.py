@@ -1,0 +1,258 @@
+"""Measured and asked cells of jobs that are known by a name alone, as columns.
+
+A *job type* is a name; a *job* is a job type at one batch size; a *cell* is a job on one
+placement, alone or beside another job. What a name stands for is never looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError
+from perfmodel.placement.topology.topology import Placement, Plan
+from perfmodel.types import Mode
+
+FloatArray = npt.NDArray[np.float64]
+StrArray = npt.NDArray[np.str_]
+
+#: Speeds are relative to a round device: 10 TFLOP/s in fp32 and 500 GB/s.
+_FLOPS_PER_S, _BYTES_PER_S = 1e13, 5e11
+#: Networks are relative to 100 Gbit/s of a host, which stands for those not stated too.
+_NETWORK_BYTES_PER_S = 1.25e10
+
+_LABEL = re.compile(r"(?P<name>.+?) \(batch size (?P<batch>\d+)\)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpaqueCells:
+    """Cells of opaque jobs; arrays of one length.
+
+    Parameters
+    ----------
+    job_type : ndarray of str
+    batch_size : ndarray of float
+        Samples per replica, >= 1.
+    accelerator : ndarray of str
+        Canonical name; several joined by ``+`` where they are mixed.
+    log_speed : ndarray of float
+        Mean of the logarithms of the slowest accelerator's fp32 peak and memory bandwidth, each
+        over that of a round device.
+    count, hosts : ndarray of float
+        Accelerators and the hosts they are spread over, >= 1.
+    network : ndarray of str
+        Between the hosts; empty where there is one host or none is stated.
+    log_wire : ndarray of float
+        Logarithm of the bandwidth of a host's network over 100 Gbit/s; 0 inside one host.
+    shares : ndarray of str
+        Accelerators of each host where they differ: ``"1+3"``; else empty.
+    settings : ndarray of str
+        Everything else of a placement, in one word: plan, power limit, fraction.
+    partner_type, partner_batch : ndarray of str, of float
+        The job beside it; empty and 1 for a job alone.
+    """
+
+    job_type: StrArray
+    batch_size: FloatArray
+    accelerator: StrArray
+    log_speed: FloatArray
+    count: FloatArray
+    hosts: FloatArray
+    network: StrArray
+    log_wire: FloatArray
+    shares: StrArray
+    settings: StrArray
+    partner_type: StrArray
+    partner_batch: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.batch_size)
+
+    @property
+    def is_shared(self) -> FloatArray:
+        """1 for cells beside another job, else 0."""
+        return np.asarray(self.partner_type != "", dtype=np.float64)
+
+    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> OpaqueCells:
+        """Return some of the cells, by a mask or by positions."""
+        return OpaqueCells(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+    def label(self, row: int) -> str:
+        """Return one cell for people: ``"LM, batch 5, on 2 x K80 over 2 hosts"``."""
+        hosts = f" over {self.hosts[row]:.0f} hosts" if self.hosts[row] > 1 else ""
+        partner = f" beside {self.partner_type[row]}" if self.partner_type[row] else ""
+        where = f"{self.count[row]:.0f} x {self.accelerator[row]}{hosts}{partner}"
+        return f"{self.job_type[row]}, batch {self.batch_size[row]:.0f}, on {where}"
+
+
+def split_label(label: str, batch_size: int = 1) -> tuple[str, int]:
+    """Return name and batch size of a job type that carries its batch size in its name.
+
+    Parameters
+    ----------
+    label : str
+    batch_size : int
+        Returned where the label says none.
+
+    Examples
+    --------
+    >>> split_label("ResNet-50 (batch size 64)")
+    ('ResNet-50', 64)
+    >>> split_label("A3C", 4)
+    ('A3C', 4)
+    """
+    match = _LABEL.fullmatch(label)
+    return (match["name"], int(match["batch"])) if match else (label, batch_size)
+
+
+def opaque_cells(
+    jobs: Sequence[tuple[str, int]],
+    placements: Sequence[Placement],
+    *,
+    catalog: Catalog,
+    mode: Mode = Mode.TRAINING,
+) -> OpaqueCells:
+    """Describe cells by their jobs and placements.
+
+    Parameters
+    ----------
+    jobs : sequence of (str, int)
+        Job type and batch size of each cell.
+    placements : sequence of Placement
+        One for each cell; ``shared_with`` names at most one other job.
+    catalog : Catalog
+    mode : Mode
+        Inference is another job type than training of the same name.
+
+    Returns
+    -------
+    OpaqueCells
+
+    Raises
+    ------
+    InvalidInputError
+        An empty name, a batch size below 1, more than one job beside it, or columns of
+        different length.
+    UnknownAcceleratorError
+    """
+    if len(jobs) != len(placements):
+        raise InvalidInputError(
+            f"Each cell needs a job and a placement; got {len(jobs)} and {len(placements)}."
+        )
+    described = {one: _place(one, catalog) for one in dict.fromkeys(placements)}
+    named = {one: _named(*one, mode) for one in dict.fromkeys(jobs)}
+    types = [named[job] for job in jobs]
+    places = [described[placement] for placement in placements]
+    return OpaqueCells(
+        job_type=_words([name for name, _ in types]),
+        batch_size=_numbers([batch_size for _, batch_size in types]),
+        accelerator=_words([place.accelerator for place in places]),
+        log_speed=_numbers([place.log_speed for place in places]),
+        count=_numbers([place.accelerators for place in places]),
+        hosts=_numbers([place.hosts for place in places]),
+        network=_words([place.network for place in places]),
+        log_wire=_numbers([place.log_wire for place in places]),
+        shares=_words([place.shares for place in places]),
+        settings=_words([place.settings for place in places]),
+        partner_type=_words([place.partner_type for place in places]),
+        partner_batch=_numbers([place.partner_batch for place in places]),
+    )
+
+
+class _Place(NamedTuple):
+    accelerator: str
+    log_speed: float
+    accelerators: int
+    hosts: int
+    network: str
+    log_wire: float
+    shares: str
+    settings: str
+    partner_type: str
+    partner_batch: int
+
+
+def _words(values: list[str]) -> StrArray:
+    return np.array(values, dtype=np.str_)
+
+
+def _numbers(values: Sequence[float]) -> FloatArray:
+    return np.array(values, dtype=np.float64)
+
+
+def _named(label: str, batch_size: int, mode: Mode) -> tuple[str, float]:
+    name, batch_size = split_label(label, batch_size)
+    if not name.strip() or batch_size < 1:
+        raise InvalidInputError(
+            f"An opaque job needs a name and a batch size of at least 1; got {label!r} and "
+            f"{batch_size}.",
+            pointer="/job/job_type" if not name.strip() else "/job/batch_size",
+        )
+    return (name if mode is Mode.TRAINING else f"{name} [{mode.value}]"), float(batch_size)
+
+
+def _place(placement: Placement, catalog: Catalog) -> _Place:
+    specs = {spec.name: spec for spec in (catalog.get(n.accelerator) for n in placement.nodes)}
+    network, wire = _wire(placement)
+    partner, partner_batch = _partner(placement)
+    return _Place(
+        accelerator="+".join(sorted(specs)),
+        log_speed=min(_log_speed(spec) for spec in specs.values()),
+        accelerators=placement.accelerator_count,
+        hosts=placement.host_count,
+        network=network,
+        log_wire=wire,
+        shares=_shares(placement),
+        settings=_settings(placement),
+        partner_type=partner,
+        partner_batch=partner_batch,
+    )
+
+
+def _wire(placement: Placement) -> tuple[str, float]:
+    network = placement.network
+    if network is None or placement.host_count == 1:
+        return "", 0.0
+    rate = network.bandwidth_bytes_per_s / network.oversubscription
+    return f"{network.name or ''} {rate:.4g} B/s", float(np.log(rate / _NETWORK_BYTES_PER_S))
+
+
+def _log_speed(spec: AcceleratorSpec) -> float:
+    # Nobody says in which precision an opaque job computes; the plain rate orders devices best.
+    rate = spec.peak_flops.get("fp32") or max(spec.peak_flops.values())
+    compute, traffic = rate / _FLOPS_PER_S, spec.bandwidth_bytes_per_s / _BYTES_PER_S
+    return float(0.5 * (np.log(compute) + np.log(traffic)))
+
+
+def _partner(placement: Placement) -> tuple[str, int]:
+    if len(placement.shared_with) > 1:
+        raise InvalidInputError(
+            "An opaque job is answered beside one other job at most; got "
+            f"{len(placement.shared_with)}.",
+            pointer="/placement/shared_with",
+        )
+    return split_label(placement.shared_with[0]) if placement.shared_with else ("", 1)
+
+
+def _shares(placement: Placement) -> str:
+    if len({node.count for node in placement.nodes}) == 1:
+        return ""
+    return "+".join(f"{node.repeat}x{node.count}" for node in placement.nodes)
+
+
+def _settings(placement: Placement) -> str:
+    words = [
+        f"{word}={value:g}"
+        for word in ("power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s")
+        if (value := getattr(placement, word)) is not None
+    ]
+    if placement.plan not in (Plan(), Plan(data=placement.accelerator_count)):
+        words.append(repr(placement.plan))
+    return " ".join(words)

@@ -1,0 +1,1 @@
+"""Parallel plans of transformers, and stages of any graph."""

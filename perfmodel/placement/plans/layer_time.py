@@ -1,0 +1,177 @@
+r"""Time of one transformer layer, and of what stands before and after, on one rank.
+
+With r tokens of a micro-batch on a rank, t tensor ranks, peak F and memory bandwidth W of the
+device, one forward pass of a layer takes::
+
+    products   = 2 r weights / t / (e_g F) (1 + w F / watts) + 6 c
+    scores     = 4 r s a d / t / (e_a F) + n r s a / t / (cores clock)      on the chip
+               = 4 r s a d / t / (e_a F) + q_a 2 r a s / t / W              where they are written
+    pointwise  = q_h 2 r h x / W                            x = (1 + 1/t)/2, or 1/t with the
+                                                            sequence split too
+    exchange   = reductions over tensor ranks, dispatch to experts, and what sends of keys and
+                 values between context ranks last longer than the scores
+
+where c is start and tail of a product, w what a power limit holds back, n the cycles of a core for
+one score. The backward pass is twice that in arithmetic and memory traffic (scores on the chip two
+and a half times, since they are made again), once in reductions and dispatch; with full
+checkpointing a forward pass comes before it, with selective checkpointing the scores. No pass is
+faster than the host launches its kernels, a third of ``layer_launch_s`` for the forward pass and
+two for the backward pass, and again for what is recomputed.
+
+Reference: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al., 2022 (sequence parallelism); Liu
+et al., Ring Attention, 2023 (context); Lepikhin et al., GShard, 2020 (experts).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.plans.plan_cells import Checkpointing, PlanCells
+from perfmodel.placement.plans.plan_constants import PlanConstants
+from perfmodel.placement.plans.plan_exchanges import Exchanges
+
+FloatArray = npt.NDArray[np.float64]
+
+_PRODUCTS = 6  # queries with keys and values, scores, their values, output, two of the network
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassTimes:
+    """A forward and a backward pass of one micro-batch, recomputation in the latter; seconds.
+
+    Parameters
+    ----------
+    forward_s, backward_s : ndarray
+        Computation, by the device or by the host that launches it.
+    forward_exchange_s, backward_exchange_s : ndarray
+        Communication within the layer, which nothing hides.
+    """
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+    forward_exchange_s: FloatArray
+    backward_exchange_s: FloatArray
+
+
+def layer_times(cells: PlanCells, between: Exchanges, constants: PlanConstants) -> PassTimes:
+    """Return the passes of one layer of one micro-batch.
+
+    Parameters
+    ----------
+    cells : PlanCells
+    between : Exchanges
+        Of the same steps.
+    constants : PlanConstants
+    """
+    device = device_times(cells, between, constants)
+    forward, backward = launch_times_s(cells, constants)
+    return PassTimes(
+        forward_s=np.maximum(device.forward_s, forward - device.forward_exchange_s),
+        backward_s=np.maximum(device.backward_s, backward - device.backward_exchange_s),
+        forward_exchange_s=device.forward_exchange_s,
+        backward_exchange_s=device.backward_exchange_s,
+    )
+
+
+def device_times(cells: PlanCells, between: Exchanges, constants: PlanConstants) -> PassTimes:
+    """Return the passes of one layer as fast as the device is, whatever the host."""
+    scores, scores_back = _scores_s(cells, constants)
+    others = _products_s(cells, constants) + _pointwise_s(cells, constants)
+    full = cells.plan.checkpointing == Checkpointing.FULL
+    selective = cells.plan.checkpointing == Checkpointing.SELECTIVE
+    again = np.where(full, others + scores, np.where(selective, scores, 0.0))
+    exchange = constants.reduce_factor * between.reduce_s + between.dispatch_s
+    exposed = np.maximum(between.rotate_s - scores, 0.0)
+    return PassTimes(
+        forward_s=others + scores,
+        backward_s=2 * others + scores_back + again,
+        forward_exchange_s=exchange + exposed,
+        backward_exchange_s=(1 + full) * exchange + (2 + full) * exposed,
+    )
+
+
+def launch_times_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, FloatArray]:
+    """Return the time of the host for the forward and the backward pass of one layer."""
+    once = constants.layer_launch_s / 3 + _loose_softmax_s(cells, constants)
+    reductions = constants.reduce_launch_s * 2 * np.log2(cells.plan.tensor)
+    full = cells.plan.checkpointing == Checkpointing.FULL
+    forward = once + reductions
+    return forward, 2 * once + reductions + np.where(full, forward, 0.0)
+
+
+def embedding_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
+    """Return the passes of the tables: rows are read, written, and their gradients added."""
+    rows = cells.numbers.work * cells.tokens * cells.shape.hidden_size
+    once = 3 * rows / cells.device.memory_bytes_per_s
+    nothing = np.zeros(len(cells))
+    return PassTimes(
+        forward_s=once,
+        backward_s=2 * once,
+        forward_exchange_s=nothing,
+        backward_exchange_s=nothing,
+    )
+
+
+def head_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
+    """Return the passes of the output layer and the loss."""
+    shape, device = cells.shape, cells.device
+    words = shape.has_head * cells.tokens * shape.vocabulary / cells.plan.tensor
+    products = 2 * words * shape.hidden_size / (constants.head_efficiency * device.peak_flops)
+    traffic = constants.head_passes * 2 * words / device.memory_bytes_per_s / 3
+    launch = shape.has_head * constants.head_launch_s / 3
+    nothing = np.zeros(len(cells))
+    return PassTimes(
+        forward_s=np.maximum(products + traffic, launch),
+        backward_s=2 * np.maximum(products + traffic, launch),
+        forward_exchange_s=nothing,
+        backward_exchange_s=nothing,
+    )
+
+
+def _products_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
+    shape, tensor = cells.shape, cells.plan.tensor
+    experts = shape.experts_per_token * shape.expert_weights
+    weights = shape.attention_weights + shape.router_weights + experts
+    rate = constants.weight_efficiency * cells.device.peak_flops / _held_back(cells, constants)
+    latency = _PRODUCTS * constants.product_latency_s
+    return np.asarray(2 * cells.tokens * weights / tensor / rate + latency)
+
+
+def _held_back(cells: PlanCells, constants: PlanConstants) -> FloatArray:
+    return 1 + constants.power * cells.device.tflops_per_w
+
+
+def _scores_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, FloatArray]:
+    """Return the forward and the backward pass of scores and what they weigh.
+
+    On the chip the backward pass makes the scores again: five products instead of four.
+    """
+    shape, device = cells.shape, cells.device
+    squares = cells.tokens * shape.sequence_length / cells.plan.tensor
+    flops = 4 * squares * shape.attention_width / device.peak_flops
+    written = constants.score_passes * cells.numbers.work * squares * shape.heads
+    cycles = constants.score_cycles * squares * shape.heads / device.core_hz
+    apart = flops / constants.score_efficiency + written / device.memory_bytes_per_s
+    fused = (flops / constants.fused_score_efficiency + cycles) * _held_back(cells, constants)
+    on_chip = cells.fused_attention > 0
+    return np.where(on_chip, fused, apart), np.where(on_chip, 2.5 * fused, 2 * apart)
+
+
+def _loose_softmax_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
+    """Return the time of the host for a softmax that is not one kernel, in a forward pass.
+
+    Megatron's kernel for scores in memory takes maps of scores by fours.
+    """
+    maps = cells.plan.micro_batch * cells.shape.heads / cells.plan.tensor
+    is_loose = (cells.fused_attention == 0) & (maps % 4 != 0)
+    return np.where(is_loose, constants.loose_softmax_s, 0.0)
+
+
+def _pointwise_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
+    tensor = cells.plan.tensor
+    split = np.where(cells.plan.sequence_parallel > 0, 1 / tensor, (1 + 1 / tensor) / 2)
+    rows = cells.numbers.work * cells.tokens * cells.shape.hidden_size * split
+    return np.asarray(constants.activation_passes * rows / cells.device.memory_bytes_per_s)

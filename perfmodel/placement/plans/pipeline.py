@@ -1,0 +1,245 @@
+r"""Time of a pipeline: when every forward and backward pass of every stage can run.
+
+Stage i of p takes :math:`f_i` for the forward and :math:`b_i` for the backward pass of a
+micro-batch, n micro-batches pass, and a boundary between stages delays by c. Stages may differ:
+the first has the embedding, the last the output, and layers need not divide evenly.
+
+GPipe runs all forward passes, then all backward passes; equal jobs in a line of stages end after
+
+.. math:: \sum_i f_i + (p - 1) c + (n - 1) \max_i f_i,
+
+and backward passes likewise. 1F1B lets stage i run p - i forward passes ahead and then alternates.
+Its passes fall into waves: wave k holds forward pass k - i of each stage i and backward pass
+m = k - p + 1 of all, in the order of the stage,
+
+.. math::
+   F_i(j) &= f_i + \max(F_{i-1}(j) + c,\; \text{what stage i ran before}), \\
+   B_i(m) &= b_i + \max(B_{i+1}(m) + c,\; \text{what stage i ran before}),
+
+so each wave needs one shift and one running maximum. An interleaved pipeline holds v chunks of
+layers on each stage; its order is that of Megatron, walked through in the steps of a schedule
+with equal times. Long runs settle into a period: beyond ``WHOLE`` micro-batches (``_ROUNDS``
+rounds of an interleaved pipeline) the last period is repeated.
+
+Reference: Huang et al., GPipe, 2019; Narayanan et al., PipeDream, 2019 (1F1B); Narayanan et al.,
+Efficient Large-Scale Language Model Training on GPU Clusters, 2021 (interleaving).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.topology.topology import Schedule
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Micro-batches that are simulated one by one, and rounds of an interleaved pipeline.
+WHOLE = 256
+_ROUNDS = 8
+
+
+def pipeline_time_s(
+    forward_s: FloatArray,
+    backward_s: FloatArray,
+    send_s: FloatArray,
+    micro_batches: FloatArray,
+    schedule: Schedule,
+    *,
+    virtual_stages: int = 1,
+) -> FloatArray:
+    """Return the time until the last backward pass has ended.
+
+    Parameters
+    ----------
+    forward_s, backward_s : ndarray, shape (cells, stages)
+        Of one micro-batch, all chunks of a stage together.
+    send_s : ndarray, shape (cells,)
+        Delay between a pass of one stage and that of the next.
+    micro_batches : ndarray, shape (cells,)
+        Whole numbers, >= 1. An interleaved pipeline fills its last round up.
+    schedule : Schedule
+    virtual_stages : int
+        Chunks of a stage; more than one only where the schedule is interleaved.
+
+    Returns
+    -------
+    ndarray, shape (cells,)
+
+    Examples
+    --------
+    Two stages of 1 s forward and 2 s backward, four micro-batches: five slots of 3 s.
+
+    >>> one, two = np.ones((1, 2)), np.full((1, 2), 2.0)
+    >>> float(pipeline_time_s(one, two, np.zeros(1), np.array([4.0]), Schedule.ONE_F_ONE_B)[0])
+    15.0
+    """
+    stages = forward_s.shape[1]
+    if schedule is Schedule.GPIPE or stages == 1:
+        return _flow(forward_s, send_s, micro_batches) + _flow(backward_s, send_s, micro_batches)
+    if schedule is Schedule.INTERLEAVED and virtual_stages > 1:
+        order = _Interleaved(forward_s, backward_s, send_s, virtual_stages)
+        rounds = np.ceil(micro_batches / stages)
+        return _with_period(order.time_s, rounds, _ROUNDS, 1)
+
+    def run(count: IntArray) -> FloatArray:
+        return _one_f_one_b(forward_s, backward_s, send_s, count)
+
+    return _with_period(run, micro_batches, max(WHOLE, 2 * stages), stages)
+
+
+def _flow(pass_s: FloatArray, send_s: FloatArray, micro_batches: FloatArray) -> FloatArray:
+    delays = (pass_s.shape[1] - 1) * send_s
+    slots = (micro_batches - 1) * pass_s.max(axis=1)
+    return np.asarray(pass_s.sum(axis=1) + delays + slots)
+
+
+def _with_period(
+    run: Callable[[IntArray], FloatArray], count: FloatArray, whole: int, period: int
+) -> FloatArray:
+    """Return the time of ``count`` turns; those beyond ``whole`` take as long as the last ones."""
+    short = np.minimum(count, whole).astype(np.int64)
+    time_s = run(short)
+    beyond = count - short
+    if not beyond.any():
+        return time_s
+    before = run(np.maximum(short - period, 1))
+    return np.asarray(time_s + beyond * (time_s - before) / period)
+
+
+def _one_f_one_b(
+    forward_s: FloatArray, backward_s: FloatArray, send_s: FloatArray, micro_batches: IntArray
+) -> FloatArray:
+    """Walk through the waves of 1F1B; cells whose micro-batches have ended stand still."""
+    cells, stages = forward_s.shape
+    position = np.arange(stages)
+    # Times are kept by stage; ``busy`` is when a stage ended what it ran before.
+    busy, arrives = np.zeros((cells, stages)), np.zeros((cells, stages))
+    delay = send_s[:, None]
+    # A backward pass that enters at stage j leaves stage i after through[j] - above[i].
+    above = np.cumsum(backward_s + delay, axis=1) - backward_s - delay
+    through = above + backward_s
+    for wave in range(int(micro_batches.max()) + stages - 1):
+        micro = wave - position
+        runs = (micro >= 0) & (micro < micro_batches[:, None])
+        ended = np.maximum(busy, arrives) + forward_s
+        busy = np.where(runs, ended, busy)
+        arrives[:, 1:] = busy[:, :-1] + delay
+        back = wave - stages + 1
+        if back >= 0:
+            ready = np.maximum.accumulate((busy + through)[:, ::-1], axis=1)[:, ::-1]
+            busy = np.where((back < micro_batches)[:, None], ready - above, busy)
+    return np.asarray(busy.max(axis=1))
+
+
+class _Interleaved:
+    """Pipelines of several chunks a stage, in Megatron's order.
+
+    Parameters
+    ----------
+    forward_s, backward_s, send_s
+        As in :func:`pipeline_time_s`.
+    chunks : int
+    """
+
+    def __init__(
+        self, forward_s: FloatArray, backward_s: FloatArray, send_s: FloatArray, chunks: int
+    ) -> None:
+        self._pass_s = np.stack((forward_s, backward_s)) / chunks
+        self._send_s = send_s
+        self._chunks = chunks
+
+    def time_s(self, rounds: IntArray) -> FloatArray:
+        """Return the time of so many rounds of micro-batches, as many as stages each."""
+        stages = self._pass_s.shape[2]
+        time_s = np.zeros(len(rounds))
+        for count in np.unique(rounds):
+            cells = rounds == count
+            steps = _interleaved_steps(stages, self._chunks, int(count))
+            passes = 2 * stages * stages * self._chunks * int(count)
+            time_s[cells] = self._walk(steps, passes, cells)
+        return time_s
+
+    def _walk(
+        self, steps: tuple[IntArray, ...], passes: int, cells: npt.NDArray[np.bool_]
+    ) -> FloatArray:
+        pass_s, send_s = self._pass_s[:, cells], self._send_s[cells]
+        # One column more, at zero, stands for what waits for nothing.
+        ended = np.zeros((len(send_s), passes + 1))
+        for own, before, needed, stage, kind, sent in steps:
+            arrived = ended[:, needed] + send_s[:, None] * sent
+            ended[:, own] = np.maximum(ended[:, before], arrived) + pass_s[kind, :, stage].T
+        return np.asarray(ended.max(axis=1))
+
+
+@lru_cache(maxsize=64)
+def _interleaved_steps(stages: int, chunks: int, rounds: int) -> tuple[IntArray, ...]:
+    """Return the passes in the order of a schedule with equal times.
+
+    Each step is an array of shape (6, passes): the pass, what its stage ran before, what it needs
+    from elsewhere, its stage, its kind (0 forward, 1 backward), and 1 where a send lies between.
+    Passes are numbered; -1 is nothing.
+    """
+    orders = [_order(stage, stages, chunks, rounds) for stage in range(stages)]
+    each = rounds * stages * chunks
+    slot = np.full(2 * stages * each + 1, -1, dtype=np.int64)
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    slots: list[int] = []
+    turn = [0] * stages
+    waiting = True
+    while waiting:
+        waiting = False
+        for stage, order in enumerate(orders):
+            while turn[stage] < len(order):
+                kind, index = order[turn[stage]]
+                needed, sent = _needs(kind, index, stage, stages, chunks, each)
+                if needed >= 0 and slot[needed] < 0:
+                    break
+                own = (kind * stages + stage) * each + index
+                before = -1
+                if turn[stage]:
+                    k, i = order[turn[stage] - 1]
+                    before = (k * stages + stage) * each + i
+                slot[own] = 1 + max(slot[before] if before >= 0 else -1, slot[needed])
+                rows.append((own, before, needed, stage, kind, sent))
+                slots.append(int(slot[own]))
+                turn[stage] += 1
+                waiting = True
+    table, when = np.array(rows, dtype=np.int64), np.array(slots)
+    return tuple(table[when == one].T for one in np.unique(when))
+
+
+def _order(stage: int, stages: int, chunks: int, rounds: int) -> list[tuple[int, int]]:
+    """Return what a stage runs: (0, index) forward and (1, index) backward passes."""
+    each = rounds * stages * chunks
+    ahead = min(each, 2 * (stages - 1 - stage) + (chunks - 1) * stages)
+    order = [(0, index) for index in range(ahead)]
+    for index in range(each - ahead):
+        order += [(0, ahead + index), (1, index)]
+    return order + [(1, index) for index in range(each - ahead, each)]
+
+
+def _needs(
+    kind: int, index: int, stage: int, stages: int, chunks: int, each: int
+) -> tuple[int, int]:
+    """Return the pass of another stage that a pass waits for, or -1, and whether it is sent.
+
+    Passes run by rounds of as many micro-batches as stages: all first chunks of a round, then
+    all second ones. What goes into the first stage's next chunk comes from the last stage,
+    ``stages`` passes earlier; the last forward chunk turns around on its own stage.
+    """
+    chunk = index % (stages * chunks) // stages
+    own = kind * stages * each
+    if kind == 0:
+        if stage:
+            return own + (stage - 1) * each + index, 1
+        return (own + (stages - 1) * each + index - stages, 1) if chunk else (-1, 0)
+    if stage < stages - 1:
+        return own + (stage + 1) * each + index, 1
+    if chunk:
+        return own + index - stages, 1
+    return (stages - 1) * each + index + (chunks - 1) * stages, 0

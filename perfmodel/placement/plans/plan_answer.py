@@ -1,0 +1,178 @@
+"""Answer for plans of one transformer on one set of accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.job import Job
+from perfmodel.placement.plans.plan_cells import (
+    Checkpointing,
+    DeviceColumns,
+    NumberBytes,
+    PlanCells,
+    PlanChoice,
+    PlanColumns,
+    PlanGroups,
+    ShapeColumns,
+)
+from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plans.plan_step import PlanStep, plan_step
+from perfmodel.placement.plans.transformer_jobs import transformer_shape
+from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.topology import Plan
+from perfmodel.types import Precision
+
+FloatArray = npt.NDArray[np.float64]
+
+_MEGATRON = "zoo/megatron-gpt"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformerTraining:
+    """What is trained, whatever the plan.
+
+    Parameters
+    ----------
+    shape : TransformerShape
+    precision : Precision
+    optimizer : str
+    fused_attention : bool
+        Scores stay on the chip, as in PyTorch's scaled dot product attention.
+    stack : Stack
+        Software that carries it out.
+    """
+
+    shape: TransformerShape
+    precision: Precision = Precision.AMP_BF16
+    optimizer: str = "adamw"
+    fused_attention: bool = True
+    stack: Stack = Stack.TORCH
+
+    @classmethod
+    def of(cls, job: Job) -> TransformerTraining | None:
+        """Return what a job trains; None where it is no transformer of known dimensions."""
+        shape = transformer_shape(job)
+        if shape is None:
+            return None
+        megatron = job.model == _MEGATRON
+        return cls(
+            shape=shape,
+            precision=job.precision,
+            optimizer=job.optimizer,
+            fused_attention=not megatron,
+            stack=Stack.MEGATRON if megatron else Stack.TORCH,
+        )
+
+    @property
+    def constants(self) -> PlanConstants:
+        """What was fitted on published steps of its stack."""
+        return PlanConstants.fitted(self.stack)
+
+    def cells(self, fabric: Fabric, choices: Sequence[PlanChoice]) -> PlanCells:
+        """Return the columns of some plans; of mixed accelerators the weakest counts."""
+        groups = PlanGroups.of(fabric, [choice.plan for choice in choices])
+        return self._cells(_weakest(fabric.accelerators, self.precision), groups, choices)
+
+    def alone(self, fabric: Fabric, choices: Sequence[PlanChoice]) -> PlanCells:
+        """Return the columns of the same micro-batches on one accelerator."""
+        none = CommGroups.one_host(np.ones(len(choices)), LinkClass.NONE, 1e9)
+        groups = PlanGroups(
+            tensor=none, context=none, expert=none, pipeline=none, data=none, expert_data=none
+        )
+        single = [replace(choice, plan=Plan(data=1)) for choice in choices]
+        return self._cells(_weakest(fabric.accelerators, self.precision), groups, single)
+
+    def _cells(
+        self, device: DeviceColumns, groups: PlanGroups, choices: Sequence[PlanChoice]
+    ) -> PlanCells:
+        count = len(choices)
+        same = np.zeros(count, dtype=np.int64)
+        return PlanCells(
+            shape=ShapeColumns.of([self.shape]).take(same),
+            plan=PlanColumns.of(choices),
+            device=device.take(same),
+            numbers=NumberBytes.of([self.precision], [self.optimizer]).take(same),
+            groups=groups,
+            fused_attention=np.full(count, float(self.fused_attention)),
+        )
+
+
+def job_choice(job: Job, plan: Plan) -> PlanChoice:
+    """Return the plan of a placement with the batch of a job."""
+    again = Checkpointing.SELECTIVE if job.selective_checkpointing else Checkpointing.NONE
+    return PlanChoice(
+        plan=plan,
+        micro_batch=job.batch_size,
+        micro_batches=job.accumulation_steps,
+        checkpointing=Checkpointing.FULL if job.activation_checkpointing else again,
+    )
+
+
+def plan_answer(
+    training: TransformerTraining,
+    fabric: Fabric,
+    choices: Sequence[PlanChoice],
+    *,
+    single_s: FloatArray | None = None,
+    constants: PlanConstants | None = None,
+) -> PlanStep:
+    r"""Return the steps of some plans.
+
+    Where the step of the same micro-batches on one accelerator is known, it sets the scale:
+    :math:`single \cdot model(plan) / model(one)`, never below the arithmetic at the peak.
+
+    Parameters
+    ----------
+    training : TransformerTraining
+    fabric : Fabric
+    choices : sequence of PlanChoice
+        Each for all accelerators of the fabric.
+    single_s : ndarray or None
+        Seconds on one accelerator, shape (choices,); None where the model does not fit one or
+        nothing better than its dimensions is known.
+    constants : PlanConstants or None
+        The shipped ones where None.
+    """
+    known = constants or training.constants
+    steps = plan_step(training.cells(fabric, choices), known)
+    if single_s is None:
+        return steps
+    alone = plan_step(training.alone(fabric, choices), known).step_time_s
+    return scaled(steps, single_s / alone)
+
+
+def scaled(steps: PlanStep, factor: npt.ArrayLike) -> PlanStep:
+    """Return steps ``factor`` times as long; ratios between plans stay those of the model."""
+    times = np.asarray(factor, dtype=np.float64)
+    parts = steps.parts
+    return PlanStep(
+        parts=StepParts(
+            compute_s=parts.compute_s * times,
+            exposed_communication_s=parts.exposed_communication_s * times,
+            input_stall_s=parts.input_stall_s * times,
+            overhead_s=parts.overhead_s * times,
+            communication_s=parts.communication_s * times,
+        ),
+        bubble_s=steps.bubble_s * times,
+        least_time_s=steps.least_time_s,
+    )
+
+
+def _weakest(accelerators: Sequence[AcceleratorSpec], precision: Precision) -> DeviceColumns:
+    columns = DeviceColumns.of(accelerators, [precision] * len(accelerators))
+    slowest = np.array([int(np.argmin(columns.peak_flops))])
+    return DeviceColumns(
+        peak_flops=columns.peak_flops[slowest],
+        memory_bytes_per_s=columns.memory_bytes_per_s.min(keepdims=True),
+        memory_bytes=columns.memory_bytes.min(keepdims=True),
+        core_hz=columns.core_hz.min(keepdims=True),
+        tflops_per_w=columns.tflops_per_w[slowest],
+    )

@@ -1,0 +1,399 @@
+"""Columns of transformer training steps under plans: what every formula of the plans reads.
+
+One element of every array is one step: a transformer, a batch, a plan, a device and the groups of
+accelerators that communicate. A rank is one accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.placement.topology.fabric import Fabric, plan_groups
+from perfmodel.placement.topology.groups import CommGroups, join_groups
+from perfmodel.placement.topology.rank_groups import Dimension
+from perfmodel.placement.topology.topology import Plan, Schedule
+from perfmodel.types import Engine, Precision
+
+FloatArray = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
+
+#: Codes of the schedules in columns.
+SCHEDULES: tuple[Schedule, ...] = tuple(Schedule)
+
+
+class Checkpointing(IntEnum):
+    """Which activations are computed again in the backward pass."""
+
+    NONE = 0
+    #: The scores of attention alone.
+    SELECTIVE = 1
+    #: Everything but the input of each layer.
+    FULL = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanChoice:
+    """A plan with the batch that it is carried out on.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a degree of data parallelism.
+    micro_batch : int
+        Samples of a micro-batch of one replica, >= 1.
+    micro_batches : int
+        Micro-batches of a replica and step, >= 1.
+    checkpointing : Checkpointing
+
+    Raises
+    ------
+    InvalidPlacementError
+        A plan without a degree of data parallelism, or numbers below 1.
+    """
+
+    plan: Plan
+    micro_batch: int
+    micro_batches: int
+    checkpointing: Checkpointing = Checkpointing.NONE
+
+    def __post_init__(self) -> None:
+        if self.plan.data is None:
+            raise InvalidPlacementError(
+                "The plan states no degree of data parallelism.", pointer="/placement/plan/data"
+            )
+        if self.micro_batch < 1 or self.micro_batches < 1:
+            raise InvalidPlacementError(
+                f"A plan needs at least one sample and one micro-batch; got {self.micro_batch} "
+                f"and {self.micro_batches}."
+            )
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of the plan."""
+        plan = self.plan
+        return (plan.data or 1) * plan.tensor * plan.pipeline * plan.context
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step, over all replicas."""
+        return (self.plan.data or 1) * self.micro_batch * self.micro_batches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Columns:
+    def take(self, rows: Rows) -> Self:
+        """Return some of the rows, by a mask or by positions."""
+        return type(self)(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+
+def _columns(kind: type, values: Sequence[Any]) -> dict[str, FloatArray]:
+    return {
+        one.name: np.array([getattr(value, one.name) for value in values], dtype=np.float64)
+        for one in fields(kind)
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShapeColumns(_Columns):
+    """Columns of :class:`.transformer_shape.TransformerShape`."""
+
+    layers: FloatArray
+    hidden_size: FloatArray
+    heads: FloatArray
+    attention_width: FloatArray
+    key_value_width: FloatArray
+    sequence_length: FloatArray
+    vocabulary: FloatArray
+    has_head: FloatArray
+    attention_weights: FloatArray
+    router_weights: FloatArray
+    expert_weights: FloatArray
+    experts: FloatArray
+    experts_per_token: FloatArray
+    shared_parameters: FloatArray
+    expert_parameters: FloatArray
+    embedding_parameters: FloatArray
+    head_parameters: FloatArray
+    other_parameters: FloatArray
+    shared_activation_bytes: FloatArray
+    split_activation_bytes: FloatArray
+    score_activation_bytes: FloatArray
+    sample_flops: FloatArray
+
+    @classmethod
+    def of(cls, shapes: Sequence[TransformerShape]) -> ShapeColumns:
+        """Return the columns of some transformers."""
+        return cls(**_columns(cls, shapes))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanColumns(_Columns):
+    """Columns of :class:`PlanChoice` and its plan; ``schedule`` is a position in SCHEDULES."""
+
+    data: FloatArray
+    tensor: FloatArray
+    pipeline: FloatArray
+    expert: FloatArray
+    context: FloatArray
+    zero_stage: FloatArray
+    sequence_parallel: FloatArray
+    schedule: FloatArray
+    virtual_stages: FloatArray
+    micro_batch: FloatArray
+    micro_batches: FloatArray
+    checkpointing: FloatArray
+
+    @classmethod
+    def of(cls, choices: Sequence[PlanChoice]) -> PlanColumns:
+        """Return the columns of some choices."""
+        rows = [
+            (
+                c.plan.data, c.plan.tensor, c.plan.pipeline, c.plan.expert, c.plan.context,
+                c.plan.zero_stage, c.plan.sequence_parallel, SCHEDULES.index(c.plan.schedule),
+                c.plan.virtual_stages, c.micro_batch, c.micro_batches, c.checkpointing,
+            )
+            for c in choices
+        ]  # fmt: skip
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), len(fields(cls)))
+        return cls(**{one.name: table[:, i] for i, one in enumerate(fields(cls))})
+
+    @property
+    def accelerators(self) -> FloatArray:
+        """Accelerators of each plan."""
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def samples(self) -> FloatArray:
+        """Samples of a step, over all replicas."""
+        return self.data * self.micro_batch * self.micro_batches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceColumns(_Columns):
+    """What the formulas read of a device.
+
+    Parameters
+    ----------
+    peak_flops : ndarray
+        Rate of matrix work in the job's precision, FLOP/s.
+    memory_bytes_per_s, memory_bytes : ndarray
+    core_hz : ndarray
+        Cores (multiprocessors) times clock: what work on single numbers follows.
+    tflops_per_w : ndarray
+        Peak over power limit: how hard the limit holds matrix work back.
+    """
+
+    peak_flops: FloatArray
+    memory_bytes_per_s: FloatArray
+    memory_bytes: FloatArray
+    core_hz: FloatArray
+    tflops_per_w: FloatArray
+
+    @classmethod
+    def of(
+        cls, accelerators: Sequence[AcceleratorSpec], precisions: Sequence[Precision]
+    ) -> DeviceColumns:
+        """Return the columns of some devices at some precisions."""
+        rates = [a.flops_per_s(p) for a, p in zip(accelerators, precisions, strict=True)]
+        watts = [_watts(a) for a in accelerators]
+        return cls(
+            peak_flops=np.array(rates, dtype=np.float64),
+            core_hz=np.array([_core_hz(a) for a in accelerators]),
+            tflops_per_w=np.array(rates, dtype=np.float64) / 1e12 / np.array(watts),
+            memory_bytes_per_s=np.array([a.bandwidth_bytes_per_s for a in accelerators]),
+            memory_bytes=np.array([a.memory_bytes for a in accelerators]),
+        )
+
+
+def _core_hz(accelerator: AcceleratorSpec) -> float:
+    if accelerator.core_count and accelerator.clock_hz:
+        return accelerator.core_count * accelerator.clock_hz
+    # A core of a GPU adds and multiplies 64 to 128 numbers in a cycle.
+    return accelerator.flops_per_s(Precision.FP32, Engine.VECTOR) / 256
+
+
+def _watts(accelerator: AcceleratorSpec) -> float:
+    # Where no limit is stated it is taken to hold back as little as that of an A100.
+    half = accelerator.flops_per_s(Precision.FP16)
+    return accelerator.tdp_w or half / 1e12 / _USUAL_TFLOPS_PER_W
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumberBytes(_Columns):
+    """Bytes of one number of each kind.
+
+    Parameters
+    ----------
+    work : ndarray
+        Of activations, and of weights as products read them.
+    parameter : ndarray
+        Of weights as the optimizer keeps them on the rank.
+    gradient : ndarray
+        As it is kept.
+    reduced : ndarray
+        Of a gradient on its way between replicas.
+    state : ndarray
+        Of the optimizer's state for one parameter.
+    """
+
+    work: FloatArray
+    parameter: FloatArray
+    gradient: FloatArray
+    reduced: FloatArray
+    state: FloatArray
+
+    @classmethod
+    def of(cls, precisions: Sequence[Precision], optimizers: Sequence[str]) -> NumberBytes:
+        """Return what PyTorch keeps: ``amp_*`` and fp8 hold fp32 weights, others their own type.
+
+        Examples
+        --------
+        >>> kept = NumberBytes.of([Precision.AMP_BF16, Precision.BF16], ["adamw", "sgd"])
+        >>> kept.state.tolist(), kept.work.tolist()
+        ([8.0, 0.0], [2.0, 2.0])
+        """
+        work = np.array([_WORK_BYTES.get(one, 2.0) for one in precisions])
+        own = np.array([one in (Precision.FP16, Precision.BF16) for one in precisions])
+        parameter = np.where(own, 2.0, 4.0)
+        vectors = np.array([_STATE_VECTORS.get(one, 2.0) for one in optimizers])
+        return cls(
+            work=work,
+            parameter=parameter,
+            gradient=parameter,
+            reduced=parameter,
+            state=vectors * parameter,
+        )
+
+
+_USUAL_TFLOPS_PER_W = 0.78
+#: Others hold activations in 16 bits.
+_WORK_BYTES = {Precision.FP32: 4.0, Precision.TF32: 4.0}
+#: Vectors of the width of a parameter that an optimizer keeps. Adafactor's rows and columns of
+#: second moments are next to nothing.
+_STATE_VECTORS = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0, "adamw": 2.0, "lamb": 2.0,
+                  "adafactor": 0.0}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanGroups:
+    """Accelerators that communicate with each other, by what for; one row a plan.
+
+    Parameters
+    ----------
+    tensor, context, expert : CommGroups
+        Ranks of one split.
+    pipeline : CommGroups
+        Two neighbouring stages.
+    data : CommGroups
+        All ranks that hold the same parameters.
+    expert_data : CommGroups
+        All ranks that hold the same experts.
+    """
+
+    tensor: CommGroups
+    context: CommGroups
+    expert: CommGroups
+    pipeline: CommGroups
+    data: CommGroups
+    expert_data: CommGroups
+
+    @classmethod
+    def of(cls, fabric: Fabric, plans: Sequence[Plan]) -> PlanGroups:
+        """Return the slowest groups of each dimension of some plans for one set of hosts."""
+        # Plans of equal degrees have equal groups.
+        degrees = [(p.data, p.tensor, p.pipeline, p.context, p.expert) for p in plans]
+        place = {key: position for position, key in enumerate(dict.fromkeys(degrees))}
+        first = {key: plan for key, plan in zip(reversed(degrees), reversed(plans), strict=True)}
+        rows = np.array([place[key] for key in degrees], dtype=np.int64)
+        distinct = [first[key] for key in place]
+        return cls(
+            **{
+                name: plan_groups(fabric, distinct, dimension).take(rows)
+                for name, dimension in _DIMENSIONS.items()
+            }
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[PlanGroups]) -> PlanGroups:
+        """Return the rows of several sets of hosts one after the other."""
+        return cls(
+            **{
+                one.name: join_groups([getattr(part, one.name) for part in parts])
+                for one in fields(cls)
+            }
+        )
+
+    def take(self, rows: Rows) -> PlanGroups:
+        """Return some of the rows, by a mask or by positions."""
+        return PlanGroups(**{one.name: getattr(self, one.name).take(rows) for one in fields(self)})
+
+
+_DIMENSIONS = {
+    "tensor": Dimension.TENSOR,
+    "context": Dimension.CONTEXT,
+    "expert": Dimension.EXPERT,
+    "pipeline": Dimension.PIPELINE,
+    "data": Dimension.DATA_CONTEXT,
+    "expert_data": Dimension.EXPERT_DATA,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanCells:
+    """Steps under plans, as columns of equal length.
+
+    Parameters
+    ----------
+    shape : ShapeColumns
+    plan : PlanColumns
+    device : DeviceColumns
+    numbers : NumberBytes
+    groups : PlanGroups
+    fused_attention : ndarray
+        1 where scores stay on the chip, 0 where they are written to memory.
+    """
+
+    shape: ShapeColumns
+    plan: PlanColumns
+    device: DeviceColumns
+    numbers: NumberBytes
+    groups: PlanGroups
+    fused_attention: FloatArray
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return len(self.plan.data)
+
+    def take(self, rows: Rows) -> PlanCells:
+        """Return some of the steps, by a mask or by positions."""
+        return PlanCells(
+            **{one.name: _taken(getattr(self, one.name), rows) for one in fields(self)}
+        )
+
+    @property
+    def tokens(self) -> FloatArray:
+        """Tokens of a micro-batch on one rank."""
+        return self.plan.micro_batch * self.shape.sequence_length / self.plan.context
+
+    @property
+    def model_flops(self) -> FloatArray:
+        """Arithmetic of a whole step over all ranks, without recomputation."""
+        return self.plan.samples * self.shape.sample_flops
+
+    @property
+    def least_time_s(self) -> FloatArray:
+        """Time below which no step can end: its arithmetic at the peak of all ranks."""
+        return self.model_flops / (self.plan.accelerators * self.device.peak_flops)
+
+
+def _taken(value: Any, rows: Rows) -> Any:
+    return value[rows] if isinstance(value, np.ndarray) else value.take(rows)

@@ -1,0 +1,168 @@
+r"""Every communication of a step under a plan: what is sent, among whom, how long it takes alone.
+
+With r tokens of a micro-batch on a rank, width h, t tensor and c context ranks::
+
+    reduce   2 all-reduces of 2 r h bytes over t, forward and again backward; with the sequence
+             split they are gathers and scatters of the same tensors
+    dispatch 2 all-to-alls of 2 k r h bytes over the expert ranks, forward and again backward
+    rotate   (c - 1) sends of keys and values to the next context rank
+    send     2 r h bytes to the next stage, divided by t where the sequence is split
+    gather   the weights of a layer, from the replicas that share them out
+    scatter  the gradients of a layer, to the same
+    sync     all gradients of a rank, once a step
+
+What overlaps with what is left to :mod:`.plan_step`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.collectives.collectives import Collective, collective_time_s
+from perfmodel.placement.plans.plan_cells import PlanCells, Rows
+from perfmodel.placement.plans.plan_memory import end_parameters, layer_parameters
+from perfmodel.placement.topology.groups import CommGroups
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchanges:
+    """Times of communication by itself, seconds; arrays of one shape.
+
+    Parameters
+    ----------
+    reduce_s, dispatch_s, rotate_s : ndarray
+        Of one forward pass of a layer and micro-batch.
+    send_s : ndarray
+        Between two stages, one micro-batch.
+    gather_layer_s, gather_ends_s : ndarray
+        Weights of one layer, and of the tables and the output.
+    scatter_layer_s, scatter_ends_s : ndarray
+        Their gradients.
+    sync_s, refresh_s : ndarray
+        All gradients of a rank once a step; updated weights to the replicas that share them.
+    """
+
+    reduce_s: FloatArray
+    dispatch_s: FloatArray
+    rotate_s: FloatArray
+    send_s: FloatArray
+    gather_layer_s: FloatArray
+    gather_ends_s: FloatArray
+    scatter_layer_s: FloatArray
+    scatter_ends_s: FloatArray
+    sync_s: FloatArray
+    refresh_s: FloatArray
+
+    def take(self, rows: Rows) -> Exchanges:
+        """Return some of the rows, by a mask or by positions."""
+        return Exchanges(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+
+def exchanges(cells: PlanCells) -> Exchanges:
+    """Return all communication of some steps.
+
+    Parameters
+    ----------
+    cells : PlanCells
+    """
+    shared, experts = layer_parameters(cells.shape, cells.plan)
+    first, last = end_parameters(cells.shape, cells.plan)
+    ends = first + last
+    work, reduced = cells.numbers.work, cells.numbers.reduced
+    gather, scatter = Collective.ALL_GATHER, Collective.REDUCE_SCATTER
+    zeros = np.zeros(len(cells))
+    sync, refresh = _once_a_step_s(cells)
+    return Exchanges(
+        reduce_s=_reduce_s(cells),
+        dispatch_s=_dispatch_s(cells),
+        rotate_s=_rotate_s(cells),
+        send_s=_send_s(cells),
+        gather_layer_s=_of_parameters_s(cells, gather, work, shared, experts),
+        gather_ends_s=_of_parameters_s(cells, gather, work, ends, zeros),
+        scatter_layer_s=_of_parameters_s(cells, scatter, reduced, shared, experts),
+        scatter_ends_s=_of_parameters_s(cells, scatter, reduced, ends, zeros),
+        sync_s=sync,
+        refresh_s=refresh,
+    )
+
+
+def _of_parameters_s(
+    cells: PlanCells,
+    collective: Collective,
+    number_bytes: FloatArray,
+    shared: FloatArray,
+    experts: FloatArray,
+) -> FloatArray:
+    groups = cells.groups
+    time_s = collective_time_s(collective, number_bytes * shared, groups.data)
+    if experts.any():
+        own = collective_time_s(collective, number_bytes * experts, groups.expert_data)
+        time_s = time_s + own
+    return np.asarray(time_s)
+
+
+def _once_a_step_s(cells: PlanCells) -> tuple[FloatArray, FloatArray]:
+    """Return the reduction of a rank's gradients and the gathering of its updated weights."""
+    shared, experts = layer_parameters(cells.shape, cells.plan)
+    layers = np.ceil(cells.shape.layers / cells.plan.pipeline)
+    first, last = end_parameters(cells.shape, cells.plan)
+    ends = np.where(cells.plan.pipeline > 1, np.maximum(first, last), first + last)
+    rank = (layers * shared + ends, layers * experts)
+    work, reduced = cells.numbers.work, cells.numbers.reduced
+    whole = _of_parameters_s(cells, Collective.ALL_REDUCE, reduced, *rank)
+    parts = _of_parameters_s(cells, Collective.REDUCE_SCATTER, reduced, *rank)
+    gathered = _of_parameters_s(cells, Collective.ALL_GATHER, work, *rank)
+    stage = cells.plan.zero_stage
+    return (
+        np.where(stage == 0, whole, np.where(stage < 3, parts, 0.0)),
+        np.where((stage > 0) & (stage < 3), gathered, 0.0),
+    )
+
+
+def _rows_bytes(cells: PlanCells) -> FloatArray:
+    return cells.numbers.work * cells.tokens * cells.shape.hidden_size
+
+
+def _split_sequence(cells: PlanCells) -> FloatArray:
+    return np.where(cells.plan.sequence_parallel > 0, cells.plan.tensor, 1.0)
+
+
+def _reduce_s(cells: PlanCells) -> FloatArray:
+    size, group = _rows_bytes(cells), cells.groups.tensor
+    whole = collective_time_s(Collective.ALL_REDUCE, size, group)
+    parts = collective_time_s(Collective.ALL_GATHER, size, group)
+    parts = parts + collective_time_s(Collective.REDUCE_SCATTER, size, group)
+    return np.asarray(2 * np.where(cells.plan.sequence_parallel > 0, parts, whole))
+
+
+def _dispatch_s(cells: PlanCells) -> FloatArray:
+    size = cells.shape.experts_per_token * _rows_bytes(cells) / _split_sequence(cells)
+    once = collective_time_s(Collective.ALL_TO_ALL, size, cells.groups.expert)
+    return np.asarray(np.where(cells.shape.experts > 1, 2 * once, 0.0))
+
+
+def _rotate_s(cells: PlanCells) -> FloatArray:
+    width = 2 * cells.shape.key_value_width / cells.plan.tensor
+    size = cells.numbers.work * cells.tokens * width
+    once = collective_time_s(Collective.SEND_RECV, size, _neighbours(cells.groups.context))
+    return np.asarray((cells.plan.context - 1) * once)
+
+
+def _send_s(cells: PlanCells) -> FloatArray:
+    size = _rows_bytes(cells) / _split_sequence(cells)
+    return collective_time_s(Collective.SEND_RECV, size, cells.groups.pipeline)
+
+
+def _neighbours(groups: CommGroups) -> CommGroups:
+    """Return the slowest pair of each group: on two hosts where the group spans several."""
+    values = {one.name: getattr(groups, one.name) for one in fields(groups)}
+    ranks = np.minimum(groups.ranks, 2.0)
+    hosts = np.minimum(groups.hosts, ranks)
+    share = np.where(hosts > 1, 1.0, ranks)
+    values |= {"ranks": ranks, "hosts": hosts, "largest_share": share, "smallest_share": share}
+    return CommGroups(**values)

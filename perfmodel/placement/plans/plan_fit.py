@@ -1,0 +1,138 @@
+r"""Find the open constants of the plan equations from measured steps.
+
+In log space: :math:`\min \sum_i \rho(\ln \hat T_i - \ln T_i) + w^2 \|x - x_0\|^2`, where x holds
+the logits of efficiencies and overlaps and the logs of the others, so that shares stay below one
+and times above zero, and the second term keeps constants that the data do not fix near where they
+began. The loss :math:`\rho(r) = 2 c^2 (\sqrt{1 + (r/c)^2} - 1)` is the square of small errors and
+the size of large ones: a step that something slows down for reasons of its own shall not bend the
+constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.plans.plan_cells import PlanCells
+from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.plans.plan_step import plan_step
+
+FloatArray = npt.NDArray[np.float64]
+
+#: What measured steps of each stack can tell. Megatron's are of one host, with scores in memory
+#: and gradients reduced at the end; the others are sharded over hosts, split no product, and have
+#: micro-batches so large that latencies do not show.
+OPEN: dict[Stack, tuple[str, ...]] = {
+    Stack.MEGATRON: (
+        "weight_efficiency", "score_efficiency", "head_efficiency", "product_latency_s",
+        "activation_passes", "score_passes", "head_passes", "layer_launch_s", "reduce_launch_s",
+        "head_launch_s", "loose_softmax_s", "reduce_factor", "send_factor", "send_latency_s",
+        "shard_factor", "gradient_latency_s", "update_bytes", "overhead_s",
+    ),
+    Stack.TORCH: (
+        "weight_efficiency", "fused_score_efficiency", "head_efficiency",
+        "power", "score_cycles", "activation_passes", "head_passes", "shard_factor",
+        "overlap_efficiency", "straggler", "update_bytes", "overhead_s",
+    ),
+}  # fmt: skip
+
+#: Where a fit begins; Megatron of that time reduced gradients after the last backward pass.
+START: dict[Stack, PlanConstants] = {
+    Stack.MEGATRON: PlanConstants(gradient_overlap=0.0),
+    Stack.TORCH: PlanConstants(),
+}
+
+#: Weight of a constant's distance (a factor of e, or a logit) from where it began, in log errors.
+_PRIOR_WEIGHT = 0.05
+#: Log error from which on the loss is no longer square [c].
+_SMALL_ERROR = 0.02
+#: The larger of two times has kinks, and so the sum of squares has several valleys: the search
+#: begins at the start and at points around it, and the lowest valley wins.
+_SPREAD = 0.3
+STARTS = 2
+
+
+def fit_constants(
+    cells: PlanCells,
+    step_time_s: FloatArray,
+    stack: Stack,
+    *,
+    between: Exchanges | None = None,
+    start: PlanConstants | None = None,
+    starts: int = STARTS,
+) -> PlanConstants:
+    """Return the constants under which the equations meet measured steps best.
+
+    Parameters
+    ----------
+    cells : PlanCells
+    step_time_s : ndarray, shape (cells,)
+        Measured, > 0.
+    stack : Stack
+        That all the steps ran on; says which constants are open.
+    between : Exchanges or None
+        Of the same steps, where they are known already.
+    start : PlanConstants or None
+        Where to begin and what to stay near.
+    starts : int
+        Points that the search begins at, >= 1.
+
+    Returns
+    -------
+    PlanConstants
+    """
+    known = exchanges(cells) if between is None else between
+    begin = START[stack] if start is None else start
+    space = _Space(begin, OPEN[stack])
+    measured = np.log(step_time_s)
+
+    def residuals(x: FloatArray) -> FloatArray:
+        answers = plan_step(cells, space.constants(x), known).step_time_s
+        return np.concatenate(
+            (_dampened(np.log(answers) - measured), _PRIOR_WEIGHT * (x - space.begin))
+        )
+
+    return space.constants(_lowest(residuals, space.begin, starts))
+
+
+def _lowest(
+    residuals: Callable[[FloatArray], FloatArray], begin: FloatArray, starts: int
+) -> FloatArray:
+    around = np.random.default_rng(0).standard_normal((starts, len(begin)))
+    around[0] = 0.0
+    found = [least_squares(residuals, begin + _SPREAD * offset) for offset in around]
+    return min(found, key=lambda x: float(np.square(residuals(x)).sum()))
+
+
+def _dampened(errors: FloatArray) -> FloatArray:
+    """Return the signed roots of the loss, whose squares are summed."""
+    loss = 2 * _SMALL_ERROR**2 * (np.sqrt(1 + (errors / _SMALL_ERROR) ** 2) - 1)
+    return np.asarray(np.sign(errors) * np.sqrt(loss), dtype=np.float64)
+
+
+class _Space:
+    """Unknowns without bounds for some of the constants.
+
+    Parameters
+    ----------
+    start : PlanConstants
+    names : sequence of str
+    """
+
+    def __init__(self, start: PlanConstants, names: Sequence[str]) -> None:
+        self._start, self._names = start, names
+        self._is_share = np.array([n.endswith(("_efficiency", "_overlap")) for n in names])
+        values = np.array([getattr(start, name) for name in names])
+        self.begin = np.log(values / np.where(self._is_share, 1 - values, 1.0))
+
+    def constants(self, x: FloatArray) -> PlanConstants:
+        """Return the constants of a point."""
+        # Far beyond any sensible value; keeps a wild step of the search finite.
+        powers = np.exp(np.clip(x, -60.0, 60.0))
+        values = np.where(self._is_share, powers / (1 + powers), powers)
+        return replace(self._start, **dict(zip(self._names, values.tolist(), strict=True)))

@@ -1,0 +1,247 @@
+"""Search the plans of a transformer on given hardware, and say why the best is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.plans.plan_answer import TransformerTraining, scaled
+from perfmodel.placement.plans.plan_candidates import plan_candidates, with_checkpointing
+from perfmodel.placement.plans.plan_cells import PlanCells, PlanChoice
+from perfmodel.placement.plans.plan_constants import PlanConstants
+from perfmodel.placement.plans.plan_memory import plan_memory
+from perfmodel.placement.plans.plan_step import PlanStep, plan_step
+from perfmodel.placement.plans.plan_words import why_best, why_slower, why_too_large
+from perfmodel.placement.topology.fabric import Fabric
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Part of a device's memory that tensors can have: the rest goes to the runtime, to buffers of
+#: communication and to fragments.
+USABLE_SHARE = 0.9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankedPlan:
+    """One plan of a search.
+
+    Parameters
+    ----------
+    choice : PlanChoice
+    step_time_s, samples_per_second : float
+    bubble_s, exposed_communication_s : float
+        Parts of the step.
+    memory_bytes : float
+        Of the fullest rank.
+    reason : str
+        Why it is the best, or what it loses against the best.
+    """
+
+    choice: PlanChoice
+    step_time_s: float
+    samples_per_second: float
+    bubble_s: float
+    exposed_communication_s: float
+    memory_bytes: float
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanRanking:
+    """What a search found.
+
+    Parameters
+    ----------
+    plans : tuple of RankedPlan
+        Best first; of plans with equal degrees the best alone. Empty where none fits.
+    considered : int
+        Plans that were looked at, ways to recompute included.
+    too_large : int
+        Of them, those that do not fit the memory.
+    why_none : str
+        What the smallest plan lacks, where none fits.
+    """
+
+    plans: tuple[RankedPlan, ...]
+    considered: int
+    too_large: int
+    why_none: str = ""
+
+
+def search_plans(
+    training: TransformerTraining,
+    fabric: Fabric,
+    *,
+    global_batch: int,
+    scale: float = 1.0,
+    most: int = 10,
+    memory_bytes: float | None = None,
+    constants: PlanConstants | None = None,
+) -> PlanRanking:
+    """Time every sensible plan that fits, and rank them.
+
+    Parameters
+    ----------
+    training : TransformerTraining
+    fabric : Fabric
+        All its accelerators are used.
+    global_batch : int
+        Samples of a step, >= 1.
+    scale : float
+        Measured or predicted step of one accelerator over that of the equations, where it is
+        known (:func:`single_scale`).
+    most : int
+        Plans returned.
+    memory_bytes : float or None
+        What tensors may occupy on a rank; None means :data:`USABLE_SHARE` of the device.
+    constants : PlanConstants or None
+        The shipped ones where None.
+
+    Raises
+    ------
+    InvalidPlacementError
+        No plan uses all accelerators with this batch.
+    """
+    plain = plan_candidates(training.shape, fabric, global_batch)
+    if not plain:
+        raise InvalidPlacementError(
+            f"No plan spreads a batch of {global_batch} samples over "
+            f"{fabric.accelerator_count} accelerators: the replicas of every split must divide "
+            "the batch. Take a batch that is a multiple of the accelerators.",
+        )
+    found = _fitting(training, fabric, plain, memory_bytes)
+    if not found.choices:
+        return PlanRanking(
+            plans=(),
+            considered=found.considered,
+            too_large=found.considered,
+            why_none=why_too_large(found.smallest, found.least_bytes, found.room_bytes),
+        )
+    steps = scaled(plan_step(found.cells, constants or training.constants), scale)
+    return PlanRanking(
+        plans=_ranked(found, steps, global_batch, most),
+        considered=found.considered,
+        too_large=found.considered - found.fit_count,
+    )
+
+
+def single_scale(
+    training: TransformerTraining,
+    fabric: Fabric,
+    choice: PlanChoice,
+    single_s: float,
+    constants: PlanConstants | None = None,
+) -> float:
+    """Return how much longer one accelerator takes than the equations say.
+
+    Parameters
+    ----------
+    training : TransformerTraining
+    fabric : Fabric
+    choice : PlanChoice
+        Whose micro-batches were measured or predicted on one accelerator.
+    single_s : float
+        That step, seconds.
+    constants : PlanConstants or None
+    """
+    alone = plan_step(training.alone(fabric, [choice]), constants or training.constants)
+    return float(single_s / alone.step_time_s[0])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fitting:
+    choices: list[PlanChoice]
+    cells: PlanCells
+    memory_bytes: FloatArray
+    considered: int
+    fit_count: int
+    smallest: PlanChoice
+    least_bytes: float
+    room_bytes: float
+
+
+def _fitting(
+    training: TransformerTraining,
+    fabric: Fabric,
+    plain: Sequence[PlanChoice],
+    memory_bytes: float | None,
+) -> _Fitting:
+    """Keep what fits, of each plan the way that recomputes least."""
+    ways = [with_checkpointing(one, fused_attention=training.fused_attention) for one in plain]
+    every = [choice for one in ways for choice in one]
+    cells = training.cells(fabric, every)
+    memory = plan_memory(cells.shape, cells.plan, cells.numbers, cells.fused_attention)
+    needed = memory.peak_bytes.reshape(len(plain), -1)
+    room = USABLE_SHARE * cells.device.memory_bytes[0] if memory_bytes is None else memory_bytes
+    fits = needed <= room
+    first = fits.argmax(axis=1)
+    kept = np.flatnonzero(fits.any(axis=1))
+    least = int(needed.argmin())
+    rows = kept * needed.shape[1] + first[kept]
+    return _Fitting(
+        choices=[every[row] for row in rows],
+        cells=cells.take(rows),
+        memory_bytes=needed[kept, first[kept]],
+        considered=len(every),
+        fit_count=int(fits.sum()),
+        smallest=every[least],
+        least_bytes=float(needed.min()),
+        room_bytes=float(room),
+    )
+
+
+def _ranked(
+    found: _Fitting, steps: PlanStep, global_batch: int, most: int
+) -> tuple[RankedPlan, ...]:
+    times = steps.step_time_s
+    # Of equal times the plan with fewer splits is simpler; the order of candidates has it first.
+    order = np.argsort(times, kind="stable")
+    best: dict[tuple[int | None, ...], int] = {}
+    for row in order.tolist():
+        plan = found.choices[row].plan
+        degrees = (plan.data, plan.tensor, plan.pipeline, plan.context, plan.expert)
+        best.setdefault(degrees, row)
+    rows = list(best.values())[:most]
+    return tuple(
+        RankedPlan(
+            choice=found.choices[row],
+            step_time_s=float(times[row]),
+            samples_per_second=float(global_batch / times[row]),
+            bubble_s=float(steps.bubble_s[row]),
+            exposed_communication_s=float(steps.parts.exposed_communication_s[row]),
+            memory_bytes=float(found.memory_bytes[row]),
+            reason=_reason(found, steps, rows, row),
+        )
+        for row in rows
+    )
+
+
+def _reason(found: _Fitting, steps: PlanStep, rows: Sequence[int], row: int) -> str:
+    best = rows[0]
+    if row == best:
+        second = rows[1] if len(rows) > 1 else None
+        return why_best(
+            found.choices[row],
+            _parts(steps, row),
+            None if second is None else (found.choices[second], _parts(steps, second)),
+        )
+    return why_slower(
+        found.choices[row], _parts(steps, row), found.choices[best], _parts(steps, best)
+    )
+
+
+def _parts(steps: PlanStep, row: int) -> Mapping[str, float]:
+    bubble = float(steps.bubble_s[row])
+    return MappingProxyType(
+        {
+            "computation": float(steps.parts.compute_s[row]) - bubble,
+            "waiting in the pipeline": bubble,
+            "exposed communication": float(steps.parts.exposed_communication_s[row]),
+            "step": float(steps.step_time_s[row]),
+        }
+    )

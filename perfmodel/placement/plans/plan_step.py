@@ -1,0 +1,281 @@
+r"""Time of a training step of a transformer under a plan, composed over streams.
+
+On each stage computation and communication run on streams of their own. Where replicas share out
+the parameters (stage 3) the weights of the next layer are gathered while a layer computes, and
+gradients of the last are scattered; with computation c and communication g of one layer,
+
+.. math:: hide(c, g) = \max(c, g) + (1 - o) \min(c, g)
+
+where o is the part that really overlaps. A stage of L layers then takes
+
+.. math::
+   F &= g + L\, hide(f, g) + \text{tables or output} \\
+   B &= g + s + L\, hide(b, g + s) + \text{tables or output}
+
+for the forward and the backward pass of one micro-batch: the first gathering and the last
+scattering have nothing to hide behind. Stages 1 and 2 gather nothing; stage 2 scatters in every
+micro-batch. :mod:`.pipeline` runs the stages. Then
+
+.. math:: step = pipeline(F, B) + \max(sync - o_g B,\; sync / L) + refresh + update + overhead:
+
+gradients are reduced beside the last backward pass, but those of the last layer have no pass left
+to hide behind. The slowest host sets the pace: computation grows by ``straggler`` for every
+doubling of the hosts.
+
+No answer lies below the arithmetic at the peak of all accelerators. Where one accelerator's own
+step is known, :func:`.plan_answer.plan_answer` takes its scale from there.
+
+Left out: reduction of tied tables between first and last stage, imbalance between experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.plans.layer_time import (
+    PassTimes,
+    embedding_times,
+    head_times,
+    layer_times,
+)
+from perfmodel.placement.plans.pipeline import pipeline_time_s
+from perfmodel.placement.plans.plan_cells import SCHEDULES, PlanCells
+from perfmodel.placement.plans.plan_constants import PlanConstants
+from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.plans.plan_memory import end_parameters, layer_parameters
+from perfmodel.placement.step_parts import StepParts
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanStep:
+    """Steps under plans.
+
+    Parameters
+    ----------
+    parts : StepParts
+    bubble_s : ndarray
+        Part of the computation in which a stage waits for others.
+    least_time_s : ndarray
+        Arithmetic at the peak of all accelerators.
+    """
+
+    parts: StepParts
+    bubble_s: FloatArray
+    least_time_s: FloatArray
+
+    @property
+    def step_time_s(self) -> FloatArray:
+        """Time of the whole step, never below the arithmetic at the peak."""
+        return np.maximum(self.parts.step_time_s, self.least_time_s)
+
+
+def plan_step(
+    cells: PlanCells, constants: PlanConstants, between: Exchanges | None = None
+) -> PlanStep:
+    """Return the time of every step, by parts.
+
+    Parameters
+    ----------
+    cells : PlanCells
+    constants : PlanConstants
+    between : Exchanges or None
+        Of the same steps, where they are known already.
+    """
+    between = exchanges(cells) if between is None else between
+    passes = _stage_passes(cells, between, constants)
+    runs_s = _pipeline_s(cells, between, constants, passes)
+    micro_batches = cells.plan.micro_batches
+    inner = micro_batches * passes.exchange_s
+    sync = _exposed_sync_s(cells, between, constants, passes)
+    refresh = constants.shard_factor * between.refresh_s
+    parts = StepParts(
+        compute_s=runs_s - inner + _update_s(cells, constants),
+        exposed_communication_s=inner + sync + refresh,
+        input_stall_s=np.zeros(len(cells)),
+        overhead_s=np.full(len(cells), constants.overhead_s),
+        communication_s=_all_communication_s(cells, between, constants),
+    )
+    busy = micro_batches * (passes.first_s + (cells.plan.pipeline - 1) * passes.inner_s)
+    busy = (busy + micro_batches * passes.last_s) / cells.plan.pipeline
+    return PlanStep(
+        parts=parts,
+        bubble_s=np.maximum(runs_s - busy, 0.0),
+        least_time_s=cells.least_time_s,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StagePasses:
+    """One micro-batch on the stages of a pipeline; seconds.
+
+    ``layer_forward_s`` and ``layer_backward_s`` with what is exposed of their communication;
+    ``first`` and ``last`` are what the ends have beyond their layers.
+    """
+
+    layer_forward_s: FloatArray
+    layer_backward_s: FloatArray
+    start_forward_s: FloatArray
+    start_backward_s: FloatArray
+    table_forward_s: FloatArray
+    table_backward_s: FloatArray
+    output_forward_s: FloatArray
+    output_backward_s: FloatArray
+    exchange_s: FloatArray
+    layers: FloatArray
+    pipeline: FloatArray
+
+    @property
+    def inner_s(self) -> FloatArray:
+        """Forward and backward pass of the layers of a mean stage."""
+        layer = self.layer_forward_s + self.layer_backward_s
+        start = self.start_forward_s + self.start_backward_s
+        return self.layers / self.pipeline * layer + start
+
+    @property
+    def first_s(self) -> FloatArray:
+        """What the tables add."""
+        return self.table_forward_s + self.table_backward_s
+
+    @property
+    def last_s(self) -> FloatArray:
+        """A stage with what the output adds."""
+        return self.inner_s + self.output_forward_s + self.output_backward_s
+
+
+def _stage_passes(cells: PlanCells, between: Exchanges, constants: PlanConstants) -> _StagePasses:
+    stage = cells.plan.zero_stage
+    factor = constants.shard_factor
+    gather = np.where(stage >= 3, factor * between.gather_layer_s, 0.0)
+    scatter = np.where(stage >= 2, factor * between.scatter_layer_s, 0.0)
+    ends_gather = np.where(stage >= 3, factor * between.gather_ends_s, 0.0)
+    ends_scatter = np.where(stage >= 2, factor * between.scatter_ends_s, 0.0)
+    layer = _slowed(cells, layer_times(cells, between, constants), constants)
+    table = _slowed(cells, embedding_times(cells, constants), constants)
+    output = _slowed(cells, head_times(cells, constants), constants)
+    forward = layer.forward_s + layer.forward_exchange_s
+    backward = layer.backward_s + layer.backward_exchange_s
+    shown = (
+        _hide(forward, gather, constants) - forward,
+        _hide(backward, gather + scatter, constants) - backward,
+    )
+    exchange = shown[0] + shown[1] + layer.forward_exchange_s + layer.backward_exchange_s
+    starts = 2 * gather + scatter
+    layers, pipeline = cells.shape.layers, cells.plan.pipeline
+    return _StagePasses(
+        layer_forward_s=forward + shown[0],
+        layer_backward_s=backward + shown[1],
+        start_forward_s=gather,
+        start_backward_s=gather + scatter,
+        table_forward_s=table.forward_s + ends_gather,
+        table_backward_s=table.backward_s + ends_scatter,
+        output_forward_s=output.forward_s,
+        output_backward_s=output.backward_s,
+        exchange_s=layers / pipeline * exchange + starts + (ends_gather + ends_scatter) / pipeline,
+        layers=layers,
+        pipeline=pipeline,
+    )
+
+
+def _slowed(cells: PlanCells, passes: PassTimes, constants: PlanConstants) -> PassTimes:
+    """Return computation as slow as the slowest host is expected to be."""
+    groups = cells.groups
+    stages = np.where(groups.pipeline.hosts > 1, cells.plan.pipeline, 1.0)
+    factor = 1 + constants.straggler * np.log2(groups.data.hosts * stages)
+    return PassTimes(
+        forward_s=factor * passes.forward_s,
+        backward_s=factor * passes.backward_s,
+        forward_exchange_s=passes.forward_exchange_s,
+        backward_exchange_s=passes.backward_exchange_s,
+    )
+
+
+def _hide(compute: FloatArray, communication: FloatArray, constants: PlanConstants) -> FloatArray:
+    shorter = np.minimum(compute, communication)
+    return np.maximum(compute, communication) + (1 - constants.overlap_efficiency) * shorter
+
+
+def _pipeline_s(
+    cells: PlanCells, between: Exchanges, constants: PlanConstants, passes: _StagePasses
+) -> FloatArray:
+    """Run the pipelines: cells with as many stages, one schedule and as many chunks together."""
+    plan = cells.plan
+    alone = passes.first_s + passes.last_s
+    time_s = plan.micro_batches * alone
+    sends = constants.send_factor * between.send_s + constants.send_latency_s
+    keys = np.stack((plan.pipeline, plan.schedule, plan.virtual_stages), axis=1)
+    for key in np.unique(keys[plan.pipeline > 1], axis=0):
+        rows = np.flatnonzero((keys == key).all(axis=1))
+        forward, backward = _by_stage(passes, rows, int(key[0]))
+        time_s[rows] = pipeline_time_s(
+            forward,
+            backward,
+            sends[rows],
+            plan.micro_batches[rows],
+            SCHEDULES[int(key[1])],
+            virtual_stages=int(key[2]),
+        )
+    return time_s
+
+
+def _by_stage(
+    passes: _StagePasses, rows: npt.NDArray[np.int64], stages: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return both passes of every stage, shape (rows, stages).
+
+    Layers that do not divide evenly go to inner stages first: both ends have work beside theirs.
+    """
+    layers = passes.layers[rows][:, None]
+    turn = np.roll(np.arange(stages), 1) if stages > 2 else np.arange(stages)
+    held = np.floor(layers / stages) + (turn < layers % stages)
+    forward = held * passes.layer_forward_s[rows][:, None] + passes.start_forward_s[rows][:, None]
+    backward = (
+        held * passes.layer_backward_s[rows][:, None] + passes.start_backward_s[rows][:, None]
+    )
+    forward[:, 0] += passes.table_forward_s[rows]
+    backward[:, 0] += passes.table_backward_s[rows]
+    forward[:, -1] += passes.output_forward_s[rows]
+    backward[:, -1] += passes.output_backward_s[rows]
+    return forward, backward
+
+
+def _exposed_sync_s(
+    cells: PlanCells, between: Exchanges, constants: PlanConstants, passes: _StagePasses
+) -> FloatArray:
+    layers = cells.shape.layers / cells.plan.pipeline
+    sync = constants.shard_factor * between.sync_s
+    hidden = constants.gradient_overlap * layers * passes.layer_backward_s
+    # What cannot hide grows with what is sent, so that a faster link never hurts.
+    tail = sync / (layers + 1)
+    latency = np.where(between.sync_s > 0, constants.gradient_latency_s, 0.0)
+    return np.asarray(np.maximum(sync - hidden, tail) + latency)
+
+
+def _update_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
+    shared, experts = layer_parameters(cells.shape, cells.plan)
+    layers = np.ceil(cells.shape.layers / cells.plan.pipeline)
+    first, last = end_parameters(cells.shape, cells.plan)
+    ends = np.where(cells.plan.pipeline > 1, np.maximum(first, last), first + last)
+    shares = np.where(cells.plan.zero_stage > 0, cells.plan.data * cells.plan.context, 1.0)
+    parameters = (layers * shared + ends) / shares
+    parameters = parameters + layers * experts / np.maximum(shares / cells.plan.expert, 1.0)
+    return np.asarray(constants.update_bytes * parameters / cells.device.memory_bytes_per_s)
+
+
+def _all_communication_s(
+    cells: PlanCells, between: Exchanges, constants: PlanConstants
+) -> FloatArray:
+    """Return all communication of a mean stage, hidden or not."""
+    plan, factor = cells.plan, constants.shard_factor
+    gathers = np.where(plan.zero_stage >= 3, 2 * factor * between.gather_layer_s, 0.0)
+    scatters = np.where(plan.zero_stage >= 2, factor * between.scatter_layer_s, 0.0)
+    exchange = constants.reduce_factor * between.reduce_s + between.dispatch_s
+    layer = gathers + scatters + (2 + (plan.checkpointing == 2)) * exchange + 3 * between.rotate_s
+    sends = np.where(plan.pipeline > 1, 2 * constants.send_factor * between.send_s, 0.0)
+    each = cells.shape.layers / plan.pipeline * layer + sends
+    once = factor * (between.sync_s + between.refresh_s)
+    return np.asarray(plan.micro_batches * each + once)

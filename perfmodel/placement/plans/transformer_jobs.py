@@ -1,0 +1,268 @@
+"""Read the dimensions of a transformer from a Job: reference workloads and transformers configs.
+
+Fields that a config leaves out take the defaults of the transformers library. Left out: models of
+two stacks (T5, Whisper), layers of several kinds (ViT hybrids, Switch), and state-space models;
+for these the captured graph speaks (:mod:`.transformer_graph`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
+from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.zoo.language_model_sizes import GPT2, GPT3, MPT, OPT, OPT_OFFSET, Sizes
+
+#: What transformers builds where no length is asked for.
+_USUAL_LENGTH = 512
+
+Config = Mapping[str, Any]
+
+
+def transformer_shape(job: Job) -> TransformerShape | None:
+    """Return the dimensions of a job's model.
+
+    Parameters
+    ----------
+    job : Job
+
+    Returns
+    -------
+    TransformerShape or None
+        None where the job names no transformer of one stack of equal layers.
+
+    Examples
+    --------
+    >>> shape = transformer_shape(Job(model="zoo/mpt", model_kwargs={"size": "7b"}))
+    >>> shape.layers, shape.hidden_size, shape.sequence_length
+    (32, 4096, 2048)
+    """
+    try:
+        if job.hf_config is not None:
+            return _from_config(job.hf_config, job.sequence_length)
+        if job.model is not None:
+            reader = _WORKLOADS.get(job.model.removeprefix("zoo/"))
+            return reader(job) if reader else None
+    except (KeyError, TypeError, ValueError, ArithmeticError, InvalidInputError):
+        # What cannot be built is refused where the model is built, with its pointer.
+        return None
+    return None
+
+
+def _megatron(job: Job) -> TransformerShape:
+    sizes = job.model_kwargs
+    positions = int(sizes.get("max_positions", 1024))
+    return TransformerShape(
+        layers=int(sizes.get("num_layers", 24)),
+        hidden_size=int(sizes.get("hidden_size", 1024)),
+        heads=int(sizes.get("num_heads", 16)),
+        sequence_length=job.sequence_length or positions,
+        vocabulary=int(sizes.get("vocab_size", 51200)),
+        position_count=positions,
+        has_dropout=True,
+    )
+
+
+def _sized(
+    known: Sizes, usual: str, words: int, positions: int | None, *, dropout: bool, offset: int = 0
+) -> Callable[[Job], TransformerShape]:
+    """Return a reader of models known by size; positions None means as many as tokens."""
+
+    def read(job: Job) -> TransformerShape:
+        sizes = job.model_kwargs
+        layers, width, heads = known[sizes.get("size", usual)]
+        length = job.sequence_length or positions or 2048
+        return TransformerShape(
+            layers=int(sizes.get("num_layers") or layers),
+            hidden_size=width,
+            heads=heads,
+            sequence_length=length,
+            vocabulary=int(sizes.get("vocab_size", words)),
+            position_count=(positions or length) + offset,
+            has_dropout=dropout,
+        )
+
+    return read
+
+
+_WORKLOADS: Mapping[str, Callable[[Job], TransformerShape]] = MappingProxyType(
+    {
+        "megatron-gpt": _megatron,
+        "mpt": _sized(MPT, "125m", 50368, None, dropout=False),
+        "gpt2": _sized(GPT2, "small", 50257, 1024, dropout=True),
+        "gpt3": _sized(GPT3, "xl", 50257, 2048, dropout=True),
+        "opt": _sized(OPT, "125m", 50272, 2048, dropout=True, offset=OPT_OFFSET),
+    }
+)
+
+
+def _from_config(config: Config, length: int | None) -> TransformerShape | None:
+    reader = _CONFIGS.get(_model_type(config))
+    return None if reader is None else reader(config, length)
+
+
+def _model_type(config: Config) -> str:
+    """Return the model type, read off the architecture where it is not stated."""
+    if config.get("model_type"):
+        return str(config["model_type"])
+    architecture = (config.get("architectures") or [""])[0].lower()
+    found = [name for name in _CONFIGS if architecture.startswith(name.replace("_", ""))]
+    return max(found, key=len, default="")
+
+
+def _tokens(length: int | None, positions: int) -> int:
+    return length or min(_USUAL_LENGTH, positions)
+
+
+def _llama_like(**usual: Any) -> Callable[[Config, int | None], TransformerShape]:
+    """Return a reader of configs whose layers have a gate, one norm vector and rotary positions."""
+
+    def read(config: Config, length: int | None) -> TransformerShape:
+        c = {**_LLAMA, **usual, **{k: v for k, v in config.items() if v is not None}}
+        heads = int(c["num_attention_heads"])
+        biases = bool(c["attention_bias"])
+        return TransformerShape(
+            layers=int(c["num_hidden_layers"]),
+            hidden_size=int(c["hidden_size"]),
+            heads=heads,
+            kv_heads=int(c.get("num_key_value_heads") or heads),
+            head_size=int(c.get("head_dim") or int(c["hidden_size"]) // heads),
+            ffn_size=int(c["intermediate_size"]),
+            is_gated=True,
+            experts=int(c.get("num_local_experts", 1)),
+            experts_per_token=int(c.get("num_experts_per_tok", 1)),
+            sequence_length=_tokens(length, int(c["max_position_embeddings"])),
+            vocabulary=int(c["vocab_size"]),
+            has_attention_biases=biases,
+            has_output_bias=biases and bool(c["has_output_bias"]),
+            has_ffn_biases=bool(c.get("mlp_bias", False)),
+            norm_vectors=1,
+            is_tied=bool(c["tie_word_embeddings"]),
+        )
+
+    return read
+
+
+_LLAMA: Config = MappingProxyType(
+    {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "intermediate_size": 11008,
+        "max_position_embeddings": 2048,
+        "vocab_size": 32000,
+        "attention_bias": False,
+        "has_output_bias": True,
+        "tie_word_embeddings": False,
+    }
+)
+
+
+def _gpt2(config: Config, length: int | None) -> TransformerShape:
+    positions = int(config.get("n_positions", 1024))
+    inner = config.get("n_inner")
+    return TransformerShape(
+        layers=int(config.get("n_layer", 12)),
+        hidden_size=int(config.get("n_embd", 768)),
+        heads=int(config.get("n_head", 12)),
+        ffn_size=None if inner is None else int(inner),
+        sequence_length=_tokens(length, positions),
+        vocabulary=int(config.get("vocab_size", 50257)),
+        position_count=positions,
+        has_dropout=float(config.get("resid_pdrop", 0.1)) > 0,
+    )
+
+
+def _opt(config: Config, length: int | None) -> TransformerShape | None:
+    width = int(config.get("hidden_size", 768))
+    positions = int(config.get("max_position_embeddings", 2048))
+    if config.get("word_embed_proj_dim", width) != width:
+        return None
+    return TransformerShape(
+        layers=int(config.get("num_hidden_layers", 12)),
+        hidden_size=width,
+        heads=int(config.get("num_attention_heads", 12)),
+        ffn_size=int(config.get("ffn_dim", 3072)),
+        sequence_length=_tokens(length, positions),
+        vocabulary=int(config.get("vocab_size", 50272)),
+        position_count=positions + OPT_OFFSET,
+        has_dropout=float(config.get("dropout", 0.1)) > 0,
+    )
+
+
+def _gpt_neox(config: Config, length: int | None) -> TransformerShape:
+    return TransformerShape(
+        layers=int(config.get("num_hidden_layers", 44)),
+        hidden_size=int(config.get("hidden_size", 6144)),
+        heads=int(config.get("num_attention_heads", 64)),
+        ffn_size=int(config.get("intermediate_size", 24576)),
+        sequence_length=_tokens(length, int(config.get("max_position_embeddings", 2048))),
+        vocabulary=int(config.get("vocab_size", 50432)),
+        is_tied=bool(config.get("tie_word_embeddings", False)),
+    )
+
+
+def _bert_like(
+    *, vocabulary: int, positions: int, token_types: int
+) -> Callable[[Config, int | None], TransformerShape]:
+    """Return a reader of encoders with norms after the branches and a masked language model."""
+
+    def read(config: Config, length: int | None) -> TransformerShape:
+        width = int(config.get("hidden_size", 768))
+        words = int(config.get("vocab_size", vocabulary))
+        places = int(config.get("max_position_embeddings", positions))
+        scores = _scores_words(config)
+        # Table of token types; before the scores a product, a norm, and a bias for each word.
+        # The norm behind the tables stands where others have one behind the last layer.
+        types = int(config.get("type_vocab_size", token_types)) * width
+        return TransformerShape(
+            layers=int(config.get("num_hidden_layers", 12)),
+            hidden_size=width,
+            heads=int(config.get("num_attention_heads", 12)),
+            ffn_size=int(config.get("intermediate_size", 3072)),
+            sequence_length=_tokens(length, places),
+            vocabulary=words,
+            position_count=places,
+            has_head=scores,
+            has_dropout=float(config.get("hidden_dropout_prob", 0.1)) > 0,
+            other_parameters=types + ((width + 3) * width + words if scores else 0),
+        )
+
+    return read
+
+
+def _scores_words(config: Config) -> bool:
+    architecture = (config.get("architectures") or ["ForMaskedLM"])[0]
+    return str(architecture).endswith(("ForMaskedLM", "LMHeadModel"))
+
+
+_CONFIGS: Mapping[str, Callable[[Config, int | None], TransformerShape | None]] = MappingProxyType(
+    {
+        "gpt2": _gpt2,
+        "opt": _opt,
+        "gpt_neox": _gpt_neox,
+        "llama": _llama_like(),
+        "mistral": _llama_like(
+            intermediate_size=14336, num_key_value_heads=8, max_position_embeddings=131072
+        ),
+        "mixtral": _llama_like(
+            intermediate_size=14336,
+            num_key_value_heads=8,
+            max_position_embeddings=131072,
+            num_local_experts=8,
+            num_experts_per_tok=2,
+        ),
+        "qwen2": _llama_like(
+            intermediate_size=22016,
+            vocab_size=151936,
+            max_position_embeddings=32768,
+            attention_bias=True,
+            has_output_bias=False,
+        ),
+        "bert": _bert_like(vocabulary=30522, positions=512, token_types=2),
+        "roberta": _bert_like(vocabulary=50265, positions=512, token_types=2),
+    }
+)

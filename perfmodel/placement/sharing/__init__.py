@@ -1,0 +1,1 @@
+"""Parts of accelerators, neighbours on them, and limits of their power."""

@@ -1,0 +1,270 @@
+"""Two jobs on one accelerator: how much longer the steps of each take.
+
+Kernels of different jobs run beside each other (MPS), answered by what
+:mod:`.pair_model` learned from measured pairs, or in turn (time slicing),
+answered by its law alone with unfitted constants.
+
+Limits: whole accelerators of one host; no figure for three jobs was measured, their excesses are
+added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.placement.fitted import fitted
+from perfmodel.placement.sharing.job_load import JobLoad, Loads, job_type_parts
+from perfmodel.placement.sharing.pair_model import PairLaw, PairModel
+from perfmodel.placement.topology.topology import Sharing
+from perfmodel.types import Basis
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Device memory that the CUDA context and libraries of one process take.
+_CONTEXT_BYTES = 450e6
+#: Device share of a job of which nothing is known.
+_TYPICAL_SHARE = 0.8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Colocation:
+    """Two jobs on one accelerator, both directions.
+
+    Parameters
+    ----------
+    slowdowns : tuple of (float, float)
+        How many times as long a step of the first takes beside the second, and of the second
+        beside the first; >= 1.
+    ranges : tuple of ((float, float), (float, float))
+        Lowest and highest slowdown of each; nine in ten lie within.
+    step_times_s : tuple of (float, float)
+    memory_bytes : float or None
+        Of both with their contexts; None where one is unknown.
+    fits : bool or None
+        Whether that is within the accelerator's memory.
+    basis : Basis
+    """
+
+    slowdowns: tuple[float, float]
+    ranges: tuple[tuple[float, float], tuple[float, float]]
+    step_times_s: tuple[float, float]
+    memory_bytes: float | None
+    fits: bool | None
+    basis: Basis
+
+
+def colocate(
+    first: JobLoad,
+    second: JobLoad,
+    accelerator: AcceleratorSpec,
+    *,
+    sharing: Sharing = Sharing.MPS,
+) -> Colocation:
+    """Return what two jobs do to each other on one accelerator.
+
+    Parameters
+    ----------
+    first, second : JobLoad
+        Each as it is alone on this accelerator.
+    accelerator : AcceleratorSpec
+    sharing : Sharing
+
+    Returns
+    -------
+    Colocation
+        Swapping the jobs swaps the answers.
+    """
+    subjects, partners = Loads.of([first, second]), Loads.of([second, first])
+    slow = slowdowns(subjects, partners, accelerator.name, sharing=sharing)
+    basis = basis_of_pair(first, second, accelerator.name, sharing=sharing)
+    low, high = interval_factors(basis)
+    memory = _memory_bytes([first, second])
+    return Colocation(
+        slowdowns=(float(slow[0]), float(slow[1])),
+        ranges=(_range(float(slow[0]), low, high), _range(float(slow[1]), low, high)),
+        step_times_s=(first.step_time_s * float(slow[0]), second.step_time_s * float(slow[1])),
+        memory_bytes=memory,
+        fits=None if memory is None else memory <= accelerator.memory_bytes,
+        basis=basis,
+    )
+
+
+def slowdowns(
+    subjects: Loads, partners: Loads, kind: str, *, sharing: Sharing = Sharing.MPS
+) -> FloatArray:
+    """Return the slowdown of each subject beside its partner.
+
+    Parameters
+    ----------
+    subjects, partners : Loads
+        Of one length, each as it is alone.
+    kind : str
+        Catalogue name of the accelerator.
+    sharing : Sharing
+
+    Returns
+    -------
+    ndarray, shape (pairs,)
+        >= 1.
+    """
+    if sharing is Sharing.TIME_SLICING:
+        return np.asarray(np.exp(PairLaw().log_slowdown(subjects, partners)))
+    return _pair_model().slowdown(subjects, partners, kind)
+
+
+def slowdown_beside(
+    subject: JobLoad, partners: Sequence[JobLoad], kind: str, *, sharing: Sharing = Sharing.MPS
+) -> float:
+    """Return the slowdown of a job beside any number of others; their excesses over 1 add up.
+
+    Parameters
+    ----------
+    subject : JobLoad
+    partners : sequence of JobLoad
+        None of them: 1.
+    kind : str
+        Catalogue name of the accelerator.
+    sharing : Sharing
+
+    Returns
+    -------
+    float
+        >= 1; never falls with another partner.
+    """
+    if not partners:
+        return 1.0
+    subjects = Loads.of([subject] * len(partners))
+    alone_with_each = slowdowns(subjects, Loads.of(partners), kind, sharing=sharing)
+    return 1.0 + float((alone_with_each - 1.0).sum())
+
+
+def basis_of_pair(
+    first: JobLoad, second: JobLoad, kind: str, *, sharing: Sharing = Sharing.MPS
+) -> Basis:
+    """Return what a pair's answer rests on: learned on this kind, on another, or an equation."""
+    model = _pair_model()
+    if sharing is Sharing.TIME_SLICING:
+        return Basis.ANALYTICAL
+    known = first.family in model.families and second.family in model.families
+    return Basis.INTERPOLATED if known and kind in model.weights else Basis.EXTRAPOLATED
+
+
+def interval_factors(basis: Basis) -> tuple[float, float]:
+    """Return what to multiply a slowdown with for the ends of its 90 % interval.
+
+    Parameters
+    ----------
+    basis : Basis
+        As :func:`basis_of_pair` returns it.
+
+    Returns
+    -------
+    tuple of (float, float)
+        From pairs left out, or from a kind of accelerator left out.
+    """
+    known = basis is Basis.INTERPOLATED
+    low, high = fitted("colocation")["spread"]["interpolated" if known else "extrapolated"]
+    return float(np.exp(low)), float(np.exp(high))
+
+
+def family_of(name: str) -> str | None:
+    """Return the measured family of a model reference or job type's family, or None.
+
+    Examples
+    --------
+    >>> family_of("zoo/resnet50-v1.5"), family_of("ResNet-50"), family_of("timm/vit_tiny")
+    ('ResNet-50', 'ResNet-50', None)
+    """
+    constants = fitted("colocation")
+    if name in constants["families"]:
+        return name
+    family = constants["models"].get(name)
+    return None if family is None else str(family)
+
+
+def known_device_share(family: str, batch_size: int, kind: str) -> float | None:
+    """Return the device share of a measured family, interpolated in the logarithm of the batch.
+
+    Parameters
+    ----------
+    family : str
+        As :func:`family_of` returns it.
+    batch_size : int
+    kind : str
+        Catalogue name of the accelerator.
+
+    Returns
+    -------
+    float or None
+        None for a family or a kind of accelerator that was not measured.
+    """
+    constants = fitted("colocation")
+    shares = constants["device_share"].get(kind)
+    rows = [i for i, known in enumerate(constants["families"]) if known == family]
+    if shares is None or not rows:
+        return None
+    rows.sort(key=lambda i: float(constants["log2_batch"][i]))
+    batches = [constants["log2_batch"][i] for i in rows]
+    return float(np.interp(np.log2(batch_size), batches, [shares[i] for i in rows]))
+
+
+def load_of_type(
+    job_type: str, kind: str, step_time_s: float, *, memory_bytes: float | None = None
+) -> JobLoad:
+    """Return the load of a job known by its type alone.
+
+    Parameters
+    ----------
+    job_type : str
+        ``"ResNet-50 (batch size 64)"``; any other name is a job of no measured family.
+    kind : str
+        Catalogue name of the accelerator.
+    step_time_s : float
+        Of a step alone on it.
+    memory_bytes : float or None
+
+    Returns
+    -------
+    JobLoad
+        With a typical device share where none was measured.
+
+    Examples
+    --------
+    >>> load = load_of_type("LM (batch size 20)", "K80", 0.06)
+    >>> load.family, load.batch_size, 0.5 < load.device_share < 0.9
+    ('LM', 20, True)
+    """
+    name, batch_size = job_type_parts(job_type)
+    family = family_of(name)
+    share = None if family is None else known_device_share(family, batch_size, kind)
+    return JobLoad(
+        step_time_s=step_time_s,
+        device_share=_TYPICAL_SHARE if share is None else share,
+        memory_bytes=memory_bytes,
+        family=family,
+        batch_size=batch_size,
+    )
+
+
+def _range(slowdown: float, low: float, high: float) -> tuple[float, float]:
+    return max(1.0, slowdown * low), slowdown * high
+
+
+def _memory_bytes(loads: Sequence[JobLoad]) -> float | None:
+    total = 0.0
+    for load in loads:
+        if load.memory_bytes is None:
+            return None
+        total += load.memory_bytes + _CONTEXT_BYTES
+    return total
+
+
+@cache
+def _pair_model() -> PairModel:
+    return PairModel.from_constants(fitted("colocation"))

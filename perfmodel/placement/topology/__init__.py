@@ -1,0 +1,1 @@
+"""Where a job runs: accelerators, hosts, links between them, and groups that communicate."""

@@ -1,0 +1,165 @@
+"""What makes no sense in a placement, whichever form it was written in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.topology.topology import Network, Placement, Plan, Schedule
+
+#: More accelerators than any job has; a slip of the finger above it is refused.
+MAX_ACCELERATORS = 1_000_000
+
+#: Unlike hosts of a placement; equal ones take one entry with a repeat.
+MAX_ENTRIES = 10_000
+
+
+def check_placement(placement: Placement, *, pointer: str = "/placement") -> None:
+    """Refuse a placement that makes no sense.
+
+    Parameters
+    ----------
+    placement : Placement
+    pointer : str
+        JSON pointer to it in the request.
+
+    Raises
+    ------
+    InvalidPlacementError
+        Too many accelerators, a plan that does not fit them, or a number out of its range.
+    """
+    if placement.accelerator_count > MAX_ACCELERATORS:
+        raise InvalidPlacementError(
+            f"The placement has {placement.accelerator_count} accelerators; at most "
+            f"{MAX_ACCELERATORS} are answered. Check count and repeat.",
+            pointer=f"{pointer}/nodes",
+        )
+    if len(placement.nodes) > MAX_ENTRIES:
+        raise InvalidPlacementError(
+            f"The placement lists {len(placement.nodes)} hosts one by one; at most {MAX_ENTRIES} "
+            "are read. Write equal hosts once, with repeat.",
+            pointer=f"{pointer}/nodes",
+        )
+    resolved_plan(placement, pointer=pointer)
+    if placement.network is not None:
+        _check_network(placement.network, f"{pointer}/network")
+    fraction = placement.fraction
+    if fraction is not None and not 0 < fraction <= 1:
+        raise _out_of_range("fraction", "above 0 and at most 1", fraction, pointer)
+    for word in ("power_limit_w", "storage_bytes_per_s", "cpu_cores"):
+        value = getattr(placement, word)
+        if value is not None and not 0 < value < math.inf:
+            raise _out_of_range(word, "a finite number above 0", value, pointer)
+
+
+def resolved_plan(
+    placement: Placement, *, plan: Plan | None = None, pointer: str = "/placement"
+) -> Plan:
+    """Return a plan with its degree of data parallelism stated.
+
+    Parameters
+    ----------
+    placement : Placement
+    plan : Plan or None
+        None means the placement's own.
+    pointer : str
+        JSON pointer to the placement in the request.
+
+    Raises
+    ------
+    InvalidPlacementError
+        Degrees that do not multiply to the accelerators, experts that do not divide the
+        replicas, or a schedule without what it needs.
+
+    Examples
+    --------
+    >>> from perfmodel.placement.topology.topology import Node
+    >>> eight = Placement(nodes=(Node(accelerator="A100", count=8),), plan=Plan(tensor=2))
+    >>> resolved_plan(eight).data
+    4
+    """
+    chosen = placement.plan if plan is None else plan
+    here = f"{pointer}/plan"
+    for word in ("tensor", "pipeline", "expert", "context", "virtual_stages"):
+        if getattr(chosen, word) < 1:
+            raise _out_of_range(word, "at least 1", getattr(chosen, word), here)
+    if chosen.zero_stage not in (0, 1, 2, 3):
+        raise _out_of_range("zero_stage", "0, 1, 2 or 3", chosen.zero_stage, here)
+    data = _data(chosen, placement.accelerator_count, here)
+    _check_experts(chosen, data, here)
+    _check_schedule(chosen, here)
+    return chosen if chosen.data == data else replace(chosen, data=data)
+
+
+def _data(plan: Plan, count: int, here: str) -> int:
+    inner = plan.tensor * plan.pipeline * plan.context
+    data, rest = divmod(count, inner)
+    if (plan.data is None and not rest) or (plan.data is not None and plan.data * inner == count):
+        return data
+    degrees = f"tensor {plan.tensor} x pipeline {plan.pipeline} x context {plan.context}"
+    if plan.data is None:
+        raise InvalidPlacementError(
+            f"{degrees} is {inner}, which does not divide the {count} accelerators of the "
+            f"placement. Choose degrees whose product divides {count}.",
+            pointer=here,
+        )
+    fitting = f"Set data to {data} or leave it out."
+    raise InvalidPlacementError(
+        f"The plan's degrees multiply to {plan.data * inner} (data {plan.data} x {degrees}), but "
+        f"the placement has {count} accelerators. "
+        f"{f'Choose degrees whose product is {count}.' if rest else fitting}",
+        pointer=f"{here}/data",
+        allowed=() if rest else (str(data),),
+    )
+
+
+def _check_experts(plan: Plan, data: int, here: str) -> None:
+    if data % plan.expert:
+        divisors = tuple(str(n) for n in range(1, min(data, 1_000) + 1) if data % n == 0)
+        raise InvalidPlacementError(
+            f"Experts are spread over the {data} data-parallel replicas, which {plan.expert} does "
+            f"not divide. Choose expert among {', '.join(divisors[:20])}.",
+            pointer=f"{here}/expert",
+            allowed=divisors[:20],
+        )
+
+
+def _check_schedule(plan: Plan, here: str) -> None:
+    interleaved = plan.schedule is Schedule.INTERLEAVED
+    if interleaved and plan.virtual_stages == 1:
+        raise InvalidPlacementError(
+            "An interleaved pipeline holds at least 2 virtual stages on each accelerator; got 1. "
+            "Set virtual_stages to 2 or more, or the schedule to 1f1b.",
+            pointer=f"{here}/virtual_stages",
+        )
+    if not interleaved and plan.virtual_stages > 1:
+        raise InvalidPlacementError(
+            f"virtual_stages {plan.virtual_stages} belongs to the schedule interleaved; got "
+            f"{plan.schedule.value}. Set the schedule to interleaved or leave virtual_stages out.",
+            pointer=f"{here}/schedule",
+            allowed=(Schedule.INTERLEAVED.value,),
+        )
+    if interleaved and plan.pipeline == 1:
+        raise InvalidPlacementError(
+            "The schedule interleaved needs a pipeline of at least 2 stages; got 1. Set pipeline, "
+            "or leave the schedule out.",
+            pointer=f"{here}/schedule",
+        )
+
+
+def _check_network(network: Network, here: str) -> None:
+    if not 0 < network.bandwidth_bytes_per_s < math.inf:
+        value = network.bandwidth_bytes_per_s
+        raise _out_of_range("bandwidth_bytes_per_s", "a finite number above 0", value, here)
+    if not 0 <= network.latency_s < math.inf:
+        raise _out_of_range("latency_s", "a finite number of at least 0", network.latency_s, here)
+    if not 1 <= network.oversubscription < math.inf:
+        value = network.oversubscription
+        raise _out_of_range("oversubscription", "at least 1 (1: none)", value, here)
+    if network.rails < 1:
+        raise _out_of_range("rails", "at least 1", network.rails, here)
+
+
+def _out_of_range(word: str, wanted: str, value: float, here: str) -> InvalidPlacementError:
+    return InvalidPlacementError(f"{word} must be {wanted}; got {value}.", pointer=f"{here}/{word}")

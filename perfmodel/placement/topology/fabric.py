@@ -1,0 +1,234 @@
+"""A placement with its accelerators looked up: hosts, links, and the groups that communicate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.placement.topology.checks import check_placement, resolved_plan
+from perfmodel.placement.topology.groups import CommGroups, join_groups
+from perfmodel.placement.topology.hosts import (
+    Hosts,
+    are_joined,
+    as_one,
+    link_domains,
+    link_warnings,
+    look_up_hosts,
+    network_between,
+)
+from perfmodel.placement.topology.rank_groups import (
+    STEADY,
+    Dimension,
+    LinkDomains,
+    neighbour_pairs,
+    stride_and_size,
+    strided_groups,
+)
+from perfmodel.placement.topology.topology import Network, Placement, Plan
+
+#: Stride, size and whether the steady form is meant.
+_Layout = tuple[int, int, bool]
+
+#: Groups of larger sets are described again each time, so that a Fabric stays small.
+_KEPT_ROWS = 4_096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """A placement whose names are looked up; make one with :meth:`of`.
+
+    Parameters
+    ----------
+    placement : Placement
+        As asked for.
+    hosts : tuple of Hosts
+        One entry for each node entry of the placement.
+    network : Network or None
+        Between hosts, assumed where the placement states none; None for one host, and for hosts
+        that the accelerators' own link joins (a TPU slice, an NVL72 rack).
+    plan : Plan
+        With ``data`` stated.
+    domains : LinkDomains
+        What joins the ranks.
+    warnings : tuple of str
+        What had to be assumed.
+
+    Examples
+    --------
+    >>> from perfmodel.placement.topology.parse import parse_placement
+    >>> fabric = Fabric.of(parse_placement("2x(8xA100-SXM4-80GB)@ib-200g tp=8"))
+    >>> fabric.groups(Dimension.TENSOR).hosts.tolist()
+    [1.0, 1.0]
+
+    Eight groups of two replicas share the 25 GB/s of a host:
+
+    >>> fabric.groups(Dimension.DATA).inter_bytes_per_s.tolist()[0] / 1e9
+    3.125
+    """
+
+    placement: Placement
+    hosts: tuple[Hosts, ...]
+    network: Network | None
+    plan: Plan
+    domains: LinkDomains
+    warnings: tuple[str, ...] = ()
+    _known: dict[_Layout, CommGroups] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        placement: Placement,
+        catalog: Catalog | None = None,
+        *,
+        pointer: str = "/placement",
+        latencies: Mapping[str, float] | None = None,
+    ) -> Fabric:
+        """Look up a placement.
+
+        Parameters
+        ----------
+        placement : Placement
+        catalog : Catalog or None
+            None means the shipped one.
+        pointer : str
+            JSON pointer to the placement in the request.
+        latencies : mapping of str to float or None
+            Seconds of a hop by the name of the link, in place of those of
+            :data:`.links.LINKS`; None means what was learned from collectives.
+
+        Raises
+        ------
+        UnknownAcceleratorError
+            A name that the catalogue does not hold.
+        InvalidPlacementError
+            A link that the accelerator has not, or a plan that does not fit the placement.
+        """
+        check_placement(placement, pointer=pointer)
+        hosts = look_up_hosts(placement, catalog or Catalog.default(), pointer, latencies)
+        joined = are_joined(hosts, placement.network)
+        network, assumed = network_between(placement, hosts, joined)
+        return cls(
+            placement=placement,
+            hosts=hosts,
+            network=network,
+            plan=resolved_plan(placement, pointer=pointer),
+            domains=link_domains(as_one(hosts) if joined else hosts, network),
+            warnings=(*assumed, *link_warnings(placement, hosts)),
+        )
+
+    @property
+    def accelerator_count(self) -> int:
+        """Accelerators in all."""
+        return self.placement.accelerator_count
+
+    @property
+    def host_count(self) -> int:
+        """Hosts in all."""
+        return self.placement.host_count
+
+    @property
+    def kinds(self) -> Mapping[str, int]:
+        """Accelerators of each kind, by canonical name, in the placement's order."""
+        found: dict[str, int] = {}
+        for one in self.hosts:
+            name = one.accelerator.name
+            found[name] = found.get(name, 0) + one.count * one.repeat
+        return MappingProxyType(found)
+
+    @property
+    def accelerators(self) -> tuple[AcceleratorSpec, ...]:
+        """Each kind of accelerator once, in the order of :attr:`kinds`."""
+        return tuple({one.accelerator.name: one.accelerator for one in self.hosts}.values())
+
+    def groups(self, dimension: Dimension, plan: Plan | None = None) -> CommGroups:
+        """Return all the groups of a dimension of a plan, talking at the same time.
+
+        Parameters
+        ----------
+        dimension : Dimension
+        plan : Plan or None
+            Another plan for the same accelerators; None means the placement's own.
+
+        Returns
+        -------
+        CommGroups
+            One row a group; a single row of one rank for a pipeline of one stage.
+
+        Raises
+        ------
+        InvalidPlacementError
+            The plan does not fit the accelerators.
+        """
+        chosen = self._chosen(plan)
+        key = _layout(dimension, chosen)
+        known = self._known.get(key)
+        if known is None:
+            known = self._described(key, chosen)
+            if known.ranks.size <= _KEPT_ROWS:
+                self._known[key] = known
+        return known
+
+    def slowest_group(self, dimension: Dimension, plan: Plan | None = None) -> CommGroups:
+        """Return the group of a dimension whose links are slowest, as one row.
+
+        Parameters
+        ----------
+        dimension, plan
+            As for :meth:`groups`.
+        """
+        groups = self.groups(dimension, plan)
+        inside = np.where(groups.largest_share > 1, 1.0 / groups.intra_bytes_per_s, 0.0)
+        cost = np.maximum(inside, 1.0 / groups.inter_bytes_per_s)
+        return groups.take(np.array([int(np.argmax(cost))]))
+
+    def slowest_groups(self, dimension: Dimension, plans: Sequence[Plan]) -> CommGroups:
+        """Return the slowest group of a dimension for each of many plans, one row a plan.
+
+        Parameters
+        ----------
+        dimension : Dimension
+        plans : sequence of Plan
+            At least one.
+        """
+        rows: dict[_Layout, int] = {}
+        slowest: list[CommGroups] = []
+        which = []
+        for plan in plans:
+            chosen = self._chosen(plan)
+            key = _layout(dimension, chosen)
+            if key not in rows:
+                rows[key] = len(slowest)
+                slowest.append(self.slowest_group(dimension, chosen))
+            which.append(rows[key])
+        return join_groups(slowest).take(np.array(which))
+
+    def _chosen(self, plan: Plan | None) -> Plan:
+        if plan is None or plan is self.plan:
+            return self.plan
+        return resolved_plan(self.placement, plan=plan)
+
+    def _described(self, layout: _Layout, plan: Plan) -> CommGroups:
+        stride, size, steady = layout
+        if size < 0:
+            return neighbour_pairs(self.domains, plan)
+        return strided_groups(self.domains, stride, size, steady=steady)
+
+
+def _layout(dimension: Dimension, plan: Plan) -> _Layout:
+    """Return what tells the groups of a dimension and plan from others of the same ranks."""
+    if dimension is not Dimension.PIPELINE:
+        return (*stride_and_size(plan, dimension), dimension in STEADY)
+    if plan.pipeline == 1:
+        return (1, 1, False)
+    # Pairs are not a stride and a size, so that they must not look like one.
+    return (plan.pipeline, -min(plan.virtual_stages, 2), False)
+
+
+def plan_groups(fabric: Fabric, plans: Sequence[Plan], dimension: Dimension) -> CommGroups:
+    """Return :meth:`Fabric.slowest_groups`: one row a plan."""
+    return fabric.slowest_groups(dimension, plans)

@@ -1,0 +1,145 @@
+"""The hosts of a placement: accelerators and links looked up, and what joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.placement.topology.default_network import default_network
+from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.host_link import (
+    has_optional_bridge,
+    link_of,
+    network_reach_bytes_per_s,
+)
+from perfmodel.placement.topology.link_latency import with_latency
+from perfmodel.placement.topology.links import Link
+from perfmodel.placement.topology.networks import network_class
+from perfmodel.placement.topology.rank_groups import LinkDomains
+from perfmodel.placement.topology.topology import Network, Placement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hosts:
+    """Equal hosts.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+    count : int
+        Accelerators that the job gets of each.
+    repeat : int
+    link : Link
+        Between them.
+    """
+
+    accelerator: AcceleratorSpec
+    count: int
+    repeat: int
+    link: Link
+
+
+def look_up_hosts(
+    placement: Placement,
+    catalog: Catalog,
+    pointer: str,
+    latencies: Mapping[str, float] | None,
+) -> tuple[Hosts, ...]:
+    """Return the hosts of a placement with their accelerators and links looked up."""
+    found = []
+    for position, node in enumerate(placement.nodes):
+        here = f"{pointer}/nodes/{position}"
+        try:
+            spec = catalog.get(node.accelerator)
+        except UnknownAcceleratorError as error:
+            error.pointer = f"{here}/accelerator"
+            raise
+        link = with_latency(link_of(spec, node.link, pointer=f"{here}/link"), latencies)
+        found.append(Hosts(accelerator=spec, count=node.count, repeat=node.repeat, link=link))
+    return tuple(found)
+
+
+def are_joined(hosts: tuple[Hosts, ...], network: Network | None) -> bool:
+    """Tell whether the accelerators' own link spans the hosts."""
+    first = hosts[0]
+    total = sum(one.count * one.repeat for one in hosts)
+    alike = all(one.link == first.link and one.accelerator == first.accelerator for one in hosts)
+    return network is None and first.link.joins_hosts and alike and total <= first.link.most
+
+
+def as_one(hosts: tuple[Hosts, ...]) -> tuple[Hosts, ...]:
+    """Return hosts that are joined as the one domain of links that they are."""
+    total = sum(one.count * one.repeat for one in hosts)
+    first = hosts[0]
+    return (Hosts(accelerator=first.accelerator, count=total, repeat=1, link=first.link),)
+
+
+def network_between(
+    placement: Placement, hosts: tuple[Hosts, ...], joined: bool
+) -> tuple[Network | None, tuple[str, ...]]:
+    """Return the network between hosts, and what is said where it had to be assumed."""
+    if placement.host_count == 1 or joined:
+        return None, ()
+    if placement.network is not None:
+        return placement.network, ()
+    network = default_network([one.accelerator for one in hosts])
+    names = ", ".join(dict.fromkeys(one.accelerator.name for one in hosts))
+    return network, (
+        f"No network between the {placement.host_count} hosts is given; {network.name} is assumed, "
+        f"which hosts with {names} usually have. State it as in '@{network.name}'.",
+    )
+
+
+def link_warnings(placement: Placement, hosts: tuple[Hosts, ...]) -> tuple[str, ...]:
+    """Return what is said of links that were assumed and of hosts that are not built."""
+    warnings = []
+    for one, node in zip(hosts, placement.nodes, strict=True):
+        name = one.accelerator.name
+        if one.count > one.link.most:
+            warnings.append(
+                f"{one.count} {name} in one host: {one.link.name} joins at most {one.link.most} "
+                f"in hosts that are built. For hosts of 8 write '{-(-one.count // 8)}x(8x{name})'."
+            )
+        elif node.link is None and one.count > 1 and has_optional_bridge(one.accelerator):
+            way = "the host's memory" if one.link.name == "none" else one.link.name
+            warnings.append(
+                f"{name} are taken as joined by {way} alone; where bridges join them write the "
+                f"link {one.accelerator.link}."
+            )
+    return tuple(dict.fromkeys(warnings))
+
+
+def link_domains(hosts: tuple[Hosts, ...], network: Network | None) -> LinkDomains:
+    """Return what joins the ranks, as columns."""
+    links = [one.link for one in hosts]
+    islands = [np.inf if link.island is None else float(link.island) for link in links]
+    return LinkDomains(
+        repeats=np.array([one.repeat for one in hosts]),
+        sizes=np.array([one.count for one in hosts]),
+        link_class=np.array([int(link.link_class) for link in links]),
+        link_bytes_per_s=np.array([link.bytes_per_s for link in links]),
+        link_latency_s=np.array([link.latency_s for link in links]),
+        link_peers=np.array([float(link.peers) for link in links]),
+        link_island=np.array(islands),
+        link_detour_bytes_per_s=np.array([link.detour_bytes_per_s for link in links]),
+        reach_bytes_per_s=np.array([_reach(one, network) for one in hosts]),
+        network_bytes_per_s=_shared_bytes_per_s(network),
+        network_latency_s=0.0 if network is None else network.latency_s,
+        network_class=int(LinkClass.NONE if network is None else network_class(network)),
+    )
+
+
+def _reach(hosts: Hosts, network: Network | None) -> float:
+    adapter = np.inf if network is None else network.bandwidth_bytes_per_s / network.rails
+    return float(min(adapter, network_reach_bytes_per_s(hosts.accelerator)))
+
+
+def _shared_bytes_per_s(network: Network | None) -> float:
+    if network is None:
+        return float("inf")
+    return network.bandwidth_bytes_per_s / network.oversubscription

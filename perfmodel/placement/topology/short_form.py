@@ -1,0 +1,278 @@
+"""The short form of a placement, from text to the long form and back.
+
+::
+
+    placement := group ("+" group)* ("@" network)? (" " option)*
+    group     := repeat "x(" host ")" | "(" count ("+" count)* ")x" part | host
+    host      := (count "x")? part
+    part      := accelerator ("[" link "]")?
+    network   := name ("/" oversubscription)? | rate "gbit" ("," latency "us")? ("/" ...)?
+    option    := key "=" value | "sp"
+
+``docs/placements.md`` has examples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.errors import InvalidPlacementError, nearest_names
+from perfmodel.placement.topology.networks import NETWORKS
+from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
+
+HOW = (
+    "Write it like '8xA100-SXM4-80GB', '2x(8xH100-SXM5-80GB)@ib-400g tp=8' or '(1+1+4)xT4@eth-10g'."
+)
+
+#: Option to field of the long form; a field of the plan unless it is one of the placement.
+_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "dp": "data", "tp": "tensor", "pp": "pipeline", "ep": "expert", "cp": "context",
+        "zero": "zero_stage", "sp": "sequence_parallel", "schedule": "schedule",
+        "vp": "virtual_stages", "power": "power_limit_w", "fraction": "fraction",
+        "cores": "cpu_cores", "storage": "storage_bytes_per_s",
+    }
+)  # fmt: skip
+_OF_PLACEMENT = ("power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s")
+_FIELDS: Mapping[str, str] = MappingProxyType({field: key for key, field in _OPTIONS.items()})
+
+_TAIL = re.compile(r"(?:\s+(?:[a-z_]+\s*=\s*[^\s=]+|sp))+\s*$", re.IGNORECASE)
+_OPTION = re.compile(r"([a-z_]+)\s*=\s*([^\s=]+)|\b(sp)\b", re.IGNORECASE)
+_REPEATED = re.compile(r"(\d+)\s*x\s*\((.*)\)", re.IGNORECASE)
+_UNEVEN = re.compile(r"\(([\d\s+]*)\)\s*x\s*(\S.*)", re.IGNORECASE)
+_COUNTED = re.compile(r"(\d+)\s*x\s*(\S.*)", re.IGNORECASE)
+_LINKED = re.compile(r"(.*?)\s*\[([^\[\]]*)\]")
+_RATE = re.compile(r"([\d.e+]+)\s*gbit(?:\s*,\s*([\d.e+-]+)\s*us)?", re.IGNORECASE)
+
+
+def read_short_form(text: str, pointer: str = "/placement") -> dict[str, Any]:
+    """Turn the short form of a placement into its long form.
+
+    Parameters
+    ----------
+    text : str
+    pointer : str
+        JSON pointer to the text in the request.
+
+    Returns
+    -------
+    dict
+        The long form; numbers are not yet checked.
+
+    Raises
+    ------
+    InvalidPlacementError
+        Text that does not follow the grammar.
+
+    Examples
+    --------
+    >>> read_short_form("4xT4@eth-10g tp=2")["plan"]
+    {'tensor': 2}
+    """
+    tail = _TAIL.search(text)
+    head = text[: tail.start()] if tail else text
+    body, at, network = head.rpartition("@") if "@" in head else (head, "", "")
+    if at and not network.strip():
+        raise InvalidPlacementError(
+            f"Placement {text!r} names no network after its '@'. {HOW}",
+            pointer=pointer,
+            allowed=tuple(NETWORKS),
+        )
+    nodes = [node for part in _parts(body) for node in _nodes(part.strip(), text, pointer)]
+    long: dict[str, Any] = {"nodes": nodes}
+    if at:
+        long["network"] = _read_network(network.strip(), pointer)
+    return long | _read_options(tail[0] if tail else "", text, pointer)
+
+
+def _parts(body: str) -> list[str]:
+    """Split at each '+' outside parentheses."""
+    parts, depth = [""], 0
+    for letter in body:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "+" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _nodes(part: str, text: str, pointer: str) -> list[dict[str, Any]]:
+    if uneven := _UNEVEN.fullmatch(part):
+        counts = [digits.strip() for digits in uneven[1].split("+")]
+        if not all(digits.isdigit() for digits in counts):
+            raise InvalidPlacementError(
+                f"({uneven[1]}) must be whole numbers joined by '+', one a host. {HOW}",
+                pointer=pointer,
+            )
+        return [_node(uneven[2], part, text, pointer, count=_whole(digits)) for digits in counts]
+    repeated = _REPEATED.fullmatch(part)
+    host = repeated[2].strip() if repeated else part
+    more: dict[str, Any] = {"repeat": _whole(repeated[1])} if repeated else {}
+    if counted := _COUNTED.fullmatch(host):
+        return [_node(counted[2], part, text, pointer, count=_whole(counted[1]), **more)]
+    return [_node(host, part, text, pointer, **more)]
+
+
+def _whole(digits: str) -> int:
+    # Cut off where it is far beyond every limit: Python refuses to read thousands of digits.
+    return int(digits.lstrip("0")[:12] or 0)
+
+
+def _node(name: str, part: str, text: str, pointer: str, **numbers: int) -> dict[str, Any]:
+    linked = _LINKED.fullmatch(name.strip())
+    accelerator = linked[1] if linked else name.strip()
+    if not accelerator or _is_slip(accelerator):
+        raise InvalidPlacementError(
+            f"Placement {text!r} has no accelerator where {part!r} stands. {HOW}", pointer=pointer
+        )
+    link = {"link": linked[2]} if linked else {}
+    return {"accelerator": accelerator, **numbers, **link}
+
+
+def _is_slip(name: str) -> bool:
+    # "Intel(R) Xeon(R)" is a name; a parenthesis that leads or stays open, a count without a
+    # name, a second count and an option without a value are slips.
+    return (
+        name.count("(") != name.count(")")
+        or name.startswith("(")
+        or "[" in name
+        or "]" in name
+        or "=" in name
+        or name.isdigit()
+        or bool(re.match(r"\d+\s*x", name, re.IGNORECASE))
+    )
+
+
+def _read_network(text: str, pointer: str) -> str | dict[str, Any]:
+    name, slash, divisor = text.partition("/")
+    rate = _RATE.fullmatch(name.strip())
+    if not slash and not rate:
+        return name.strip()
+    long: dict[str, Any] = {"name": name.strip()}
+    if rate:
+        bits = _number(rate[1], "The rate of the network", pointer)
+        long = {"bandwidth_bytes_per_s": bits * 1e9 / 8}
+        if rate[2]:
+            long["latency_s"] = _number(rate[2], "The latency of the network", pointer) / 1e6
+    if slash:
+        long["oversubscription"] = _number(divisor, "The oversubscription after '/'", pointer)
+    return long
+
+
+def _number(digits: str, what: str, pointer: str) -> float:
+    try:
+        return float(digits)
+    except ValueError as error:
+        raise InvalidPlacementError(
+            f"{what} must be a number; got {digits.strip()!r}.", pointer=pointer
+        ) from error
+
+
+def _read_options(tail: str, text: str, pointer: str) -> dict[str, Any]:
+    plan: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for key, value, flag in _OPTION.findall(tail):
+        field = _field((flag or key).lower(), pointer)
+        target = own if field in _OF_PLACEMENT else plan
+        if field in target:
+            raise InvalidPlacementError(
+                f"Placement {text!r} states {flag or key} twice. State it once.", pointer=pointer
+            )
+        target[field] = True if flag else _value(field, value, pointer)
+    return {**({"plan": plan} if plan else {}), **own}
+
+
+def _field(key: str, pointer: str) -> str:
+    field = _OPTIONS.get(key) or (key if key in _FIELDS else None)
+    if field is None:
+        close = nearest_names(key, [*_OPTIONS, *_FIELDS])
+        guess = f" Did you mean {' or '.join(repr(n) for n in close)}?" if close else ""
+        raise InvalidPlacementError(
+            f"A placement has no option {key!r}.{guess} Options: {', '.join(_OPTIONS)}.",
+            pointer=pointer,
+            allowed=tuple(_OPTIONS),
+        )
+    return field
+
+
+def _value(field: str, written: str, pointer: str) -> Any:
+    if field == "schedule":
+        return written.lower()
+    if field == "sequence_parallel":
+        flags = {"true": True, "1": True, "false": False, "0": False}
+        return flags.get(written.lower(), written)
+    unit = "w" if field == "power_limit_w" else ""
+    number = _number(written.lower().removesuffix(unit), field, pointer)
+    is_whole = field not in ("power_limit_w", "fraction", "storage_bytes_per_s")
+    return int(number) if is_whole and number.is_integer() else number
+
+
+def write_short_form(placement: Placement) -> str:
+    """Return a placement in the short form, as far as that can say it.
+
+    Parameters
+    ----------
+    placement : Placement
+
+    Returns
+    -------
+    str
+        Canonical spelling. Where the short form cannot say everything (jobs that share the
+        accelerators, a network with a name and other numbers) it reads back as another placement.
+    """
+    runs = groupby(placement.nodes, key=lambda node: (node.accelerator, node.link, node.repeat))
+    groups = "+".join(_write_run(list(run)) for _, run in runs)
+    network = placement.network
+    joined = groups if network is None else f"{groups}@{_write_network(network)}"
+    return " ".join([joined, *_write_options(placement)])
+
+
+def _write_run(nodes: list[Node]) -> str:
+    if len(nodes) == 1 or nodes[0].repeat > 1:
+        return "+".join(_write_node(node) for node in nodes)
+    counts = "+".join(str(node.count) for node in nodes)
+    return f"({counts})x{_write_part(nodes[0])}"
+
+
+def _write_node(node: Node) -> str:
+    part = _write_part(node)
+    host = f"{node.count}x{part}" if node.count > 1 else part
+    return f"{node.repeat}x({host})" if node.repeat > 1 else host
+
+
+def _write_part(node: Node) -> str:
+    return node.accelerator if node.link is None else f"{node.accelerator}[{node.link}]"
+
+
+def _write_network(network: Network) -> str:
+    name = network.name
+    if name is None:
+        bits, latency = network.bandwidth_bytes_per_s * 8 / 1e9, network.latency_s * 1e6
+        name = f"{_plain(bits)}gbit,{_plain(latency)}us"
+    divisor = network.oversubscription
+    return name if divisor == 1 else f"{name}/{_plain(divisor)}"
+
+
+def _write_options(placement: Placement) -> list[str]:
+    plan, default = placement.plan, Plan()
+    written = []
+    for key, field in _OPTIONS.items():
+        if field in _OF_PLACEMENT:
+            value, usual = getattr(placement, field), None
+        else:
+            value, usual = getattr(plan, field), getattr(default, field)
+        if value == usual:
+            continue
+        written.append(key if value is True else f"{key}={_plain(value)}")
+    return written
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(value)

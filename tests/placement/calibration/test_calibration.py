@@ -1,0 +1,166 @@
+"""Tests of calibration: what observed steps of a job say about its other placements."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import calibration_world as world
+import numpy as np
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.step_response import Field
+
+THREE = ((2, 1, 2), (2, 2, 1), (16, 2, 8))
+
+
+def errors(calibration: Calibration, truth: ObservedSteps) -> np.ndarray:
+    answered = calibration.apply(truth.cells).parts.step_time_s
+    return np.abs(answered / truth.step_time_s - 1)
+
+
+def test_three_placements_tell_the_others():
+    # Twice as slow a device, four times as long communication: predictions are 2 to 4 times off.
+    truth = world.measured(world.cells(), device=np.log(2), communication=np.log(4))
+    before = np.abs(truth.cells.parts.step_time_s / truth.step_time_s - 1)
+    seen = world.measured(world.cells(THREE), device=np.log(2), communication=np.log(4), seed=1)
+    after = errors(calibrate(seen, world.PRIOR), truth)
+    assert before.mean() > 0.4
+    assert after.mean() < 0.04
+
+
+def test_computation_and_communication_are_told_apart():
+    seen = world.measured(world.cells(THREE), communication=np.log(4))
+    residual = calibrate(seen, world.PRIOR).residual(seen.cells)
+    assert residual[Field.COMMUNICATION].mean() == pytest.approx(np.log(4), abs=0.25)
+    assert residual[Field.DEVICE].mean() == pytest.approx(0.0, abs=0.1)
+
+
+def test_the_same_step_means_something_else_with_its_sync_time():
+    at = world.cells(((2, 2, 1),), (32,))
+    step = at.parts.step_time_s * 2
+    others = world.cells(((1, 1, 1),), (32,))
+
+    def alone(sync: float) -> float:
+        seen = ObservedSteps(cells=at, step_time_s=step, sync_time_s=step * sync)
+        return float(calibrate(seen, world.PRIOR).apply(others).parts.step_time_s[0])
+
+    # All of the excess is waiting, or none of it is.
+    assert alone(0.55) < 0.75 * alone(0.0)
+
+
+def test_the_order_of_observations_does_not_matter():
+    seen = world.measured(world.cells(), device=0.3, communication=1.0, seed=2)
+    order = np.random.default_rng(0).permutation(len(seen.cells))
+    one = calibrate(seen, world.PRIOR).apply(world.cells())
+    other = calibrate(seen.take(order), world.PRIOR).apply(world.cells())
+    assert one.parts.step_time_s.tobytes() == other.parts.step_time_s.tobytes()
+    assert one.log_sd.tobytes() == other.log_sd.tobytes()
+
+
+def test_an_observed_cell_is_answered_near_its_measurement():
+    at = world.cells(((8, 2, 4),), (32,))
+    odd = world.measured(world.cells(), device=0.2)
+    # This one cell takes 5 % longer than the others say.
+    mine = world.measured(at, device=0.2)
+    mine = replace(mine, step_time_s=mine.step_time_s * 1.05, sync_time_s=mine.sync_time_s * 1.05)
+    rest = odd.take((odd.cells.ranks != 8) | (odd.cells.hosts != 2))
+    found = errors(calibrate(ObservedSteps.join(rest, mine), world.PRIOR), mine)
+    without = errors(calibrate(rest, world.PRIOR), mine)
+    assert without[0] > 0.035
+    assert found[0] < 0.02
+
+
+def test_repeats_are_answered_near_their_mean():
+    at = world.cells(((1, 1, 1),), (32,))
+    usual = world.measured(at).step_time_s
+    times = [0.98, 1.02]
+    seen = ObservedSteps.join(
+        *(ObservedSteps(cells=at, step_time_s=usual * t, sync_time_s=np.zeros(1)) for t in times)
+    )
+    answer = calibrate(seen, world.PRIOR).apply(at).parts.step_time_s[0] / usual[0]
+    assert answer == pytest.approx(1.0, abs=0.005)
+
+
+def test_one_outlier_does_not_break_the_others():
+    seen = world.measured(world.cells(), device=0.2, seed=3)
+    wrong = seen.step_time_s.copy()
+    wrong[7] *= 5
+    spoilt = replace(seen, step_time_s=wrong)
+    rest = np.arange(len(wrong)) != 7
+    answers = errors(calibrate(spoilt, world.PRIOR), seen)[rest]
+    assert answers.max() < 0.05
+
+
+def test_cells_near_observed_ones_are_surer():
+    seen = world.measured(world.cells(((2, 1, 2),), (32,)))
+    calibrated = calibrate(seen, world.PRIOR).apply(world.cells())
+    nothing_known = np.sqrt(1 / (1 - calibrated.learned)) * calibrated.log_sd
+    hosts, ranks = world.cells().hosts, world.cells().ranks
+    near = calibrated.log_sd[(ranks == 2) & (hosts == 1)]
+    assert near.max() < calibrated.log_sd[hosts > 1].min()
+    assert np.all(calibrated.log_sd <= nothing_known + 1e-12)
+    assert np.all((calibrated.learned >= 0) & (calibrated.learned <= 1))
+
+
+def test_more_observations_make_surer():
+    few = world.measured(world.cells(THREE[:1]))
+    many = world.measured(world.cells(THREE))
+    one, other = (calibrate(s, world.PRIOR).apply(world.cells()) for s in (few, many))
+    assert other.log_sd.mean() < one.log_sd.mean()
+
+
+def test_a_longer_step_makes_every_answer_longer():
+    at = world.cells(((4, 1, 4),), (32,))
+    seen = [
+        ObservedSteps(cells=at, step_time_s=np.array([t]), sync_time_s=np.array([np.nan]))
+        for t in (0.08, 0.10)
+    ]
+    short, long = (calibrate(s, world.PRIOR).apply(world.cells()).parts.step_time_s for s in seen)
+    assert np.all(long > short)
+
+
+def test_one_accelerator_does_not_communicate():
+    seen = world.measured(world.cells(THREE), communication=1.0)
+    parts = calibrate(seen, world.PRIOR).apply(world.cells()).parts
+    alone = world.cells().ranks == 1
+    assert not parts.communication_s[alone].any()
+    assert not parts.exposed_communication_s[alone].any()
+    assert np.all(parts.exposed_communication_s <= parts.communication_s + 1e-12)
+
+
+def test_another_job_on_the_fabric_says_something_of_the_network_only():
+    theirs = world.measured(world.cells(THREE, job="other"), device=1.0, communication=1.2)
+    residual = calibrate(theirs, world.PRIOR).residual(world.cells())
+    # Of 0.64 + 0.36 + 0.09 of variance 0.64 is shared; the device is each job's own.
+    assert residual[Field.COMMUNICATION].min() > 0.4
+    assert not residual[Field.DEVICE].any()
+
+
+def test_json_keeps_every_number():
+    seen = world.measured(world.cells(THREE), device=0.3, communication=1.0, seed=4)
+    first = calibrate(seen, world.PRIOR)
+    again = Calibration.from_dict(json.loads(json.dumps(first.to_dict())))
+    one, other = (c.apply(world.cells()) for c in (first, again))
+    assert one.parts.step_time_s.tobytes() == other.parts.step_time_s.tobytes()
+    assert one.log_sd.tobytes() == other.log_sd.tobytes()
+
+
+def test_the_shipped_prior_answers():
+    seen = world.measured(world.cells(THREE), device=0.3, communication=0.5, seed=5)
+    calibrated = calibrate(seen, fitted_prior()).apply(world.cells())
+    low, high = calibrated.interval()
+    assert np.all((low < calibrated.parts.step_time_s) & (calibrated.parts.step_time_s < high))
+
+
+@pytest.mark.parametrize(
+    ("step", "sync"), [(0.0, 0.0), (-1.0, 0.0), (np.nan, 0.0), (1.0, 2.0), (1.0, -0.1)]
+)
+def test_times_that_are_none_are_refused(step, sync):
+    at = world.cells(((2, 1, 2),), (32,))
+    with pytest.raises(InvalidInputError, match="observed"):
+        ObservedSteps(cells=at, step_time_s=np.array([step]), sync_time_s=np.array([sync]))

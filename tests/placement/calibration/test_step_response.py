@@ -1,0 +1,55 @@
+"""Tests of how a step answers to its residual."""
+
+from __future__ import annotations
+
+import calibration_world as world
+import numpy as np
+import pytest
+
+from perfmodel.placement.calibration.step_response import Field, Response
+
+
+def at(**logs: float) -> np.ndarray:
+    residual = np.zeros((len(Field), len(world.cells())))
+    for name, value in logs.items():
+        residual[Field[name.upper()]] = value
+    return residual
+
+
+def test_derivatives_are_those_of_differences():
+    response = Response.of(world.cells())
+    residual = np.random.default_rng(0).normal(0, 0.4, at().shape)
+    channels, slopes = response.linear(residual)
+    for field in Field:
+        moved = residual.copy()
+        moved[field] += 1e-6
+        difference = (response.channels(moved) - channels) / 1e-6
+        assert slopes[field] == pytest.approx(difference, abs=2e-4)
+
+
+def test_without_a_residual_the_prediction_remains():
+    cells = world.cells()
+    parts = Response.of(cells).parts(at(host=-9.0, fixed=-9.0))
+    assert parts.compute_s == pytest.approx(cells.parts.compute_s, rel=1e-3)
+    assert parts.communication_s == pytest.approx(cells.parts.communication_s)
+    before, after = cells.parts.exposed_communication_s, parts.exposed_communication_s
+    assert after == pytest.approx(before, rel=0.35)
+
+
+@pytest.mark.parametrize("field", ["device", "host", "spread", "fixed", "communication", "tail"])
+def test_more_of_anything_but_the_window_never_shortens_a_step(field):
+    response = Response.of(world.cells())
+    steps = [response.parts(at(**{field: z})).step_time_s for z in np.linspace(-3, 3, 13)]
+    assert np.all(np.diff(steps, axis=0) >= -1e-12)
+
+
+def test_a_wider_window_never_lengthens_a_step():
+    response = Response.of(world.cells())
+    steps = [response.parts(at(window=z)).step_time_s for z in np.linspace(-3, 3, 13)]
+    assert np.all(np.diff(steps, axis=0) <= 1e-12)
+
+
+def test_nothing_exposed_is_longer_than_the_communication():
+    parts = Response.of(world.cells()).parts(at(communication=4.0, window=-4.0))
+    assert np.all(parts.exposed_communication_s <= parts.communication_s)
+    assert not parts.exposed_communication_s[world.cells().ranks == 1].any()

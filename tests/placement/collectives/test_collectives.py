@@ -1,0 +1,225 @@
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from perfmodel.placement.collectives.collective_constants import CollectiveConstants
+from perfmodel.placement.collectives.collectives import (
+    Collective,
+    Form,
+    bus_bandwidth_bytes_per_s,
+    collective_time_s,
+)
+from perfmodel.placement.topology.groups import CommGroups, LinkClass
+
+SIZES = np.exp2(np.arange(4, 36.0))
+EVERY = list(Collective)
+#: Those whose payload is shared out, so that more ranks send more of it.
+SHARED = [Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER]
+INSIDE = [
+    LinkClass.NVSWITCH, LinkClass.NVLINK, LinkClass.NVLINK_PAIR, LinkClass.XGMI, LinkClass.PCIE,
+    LinkClass.ICI,
+]  # fmt: skip
+
+
+def spread(
+    ranks: float,
+    hosts: float,
+    *,
+    link: LinkClass = LinkClass.NVSWITCH,
+    network: LinkClass = LinkClass.RDMA,
+    intra: float = 3e11,
+    inter: float = 5e10,
+) -> CommGroups:
+    """Return one group of ranks spread evenly over hosts."""
+    share = ranks / hosts
+    group = CommGroups.one_host([ranks], link, intra, 2e-6)
+    if hosts == 1:
+        return group
+    return replace(
+        group,
+        hosts=np.array([hosts]),
+        largest_share=np.array([share]),
+        smallest_share=np.array([share]),
+        inter_class=np.array([int(network)]),
+        inter_bytes_per_s=np.array([inter]),
+        inter_latency_s=np.array([5e-6]),
+    )
+
+
+def rises(values: np.ndarray) -> bool:
+    """Tell whether values never fall, but for rounding."""
+    return bool(np.all(np.diff(values) >= -1e-9 * values[:-1]))
+
+
+@pytest.mark.parametrize("collective", EVERY)
+def test_one_rank_or_no_bytes_take_no_time(collective: Collective) -> None:
+    alone = CommGroups.one_host([1], LinkClass.NVSWITCH, 3e11)
+    assert not collective_time_s(collective, SIZES, alone).any()
+    assert not collective_time_s(collective, 0.0, spread(8, 1)).any()
+
+
+@pytest.mark.parametrize("collective", EVERY)
+@pytest.mark.parametrize("link", INSIDE)
+@pytest.mark.parametrize("hosts", [1, 4])
+def test_more_bytes_never_take_less(collective: Collective, link: LinkClass, hosts: int) -> None:
+    times = collective_time_s(collective, SIZES, spread(8, hosts, link=link))
+    assert np.all(np.isfinite(times) & (times > 0))
+    assert rises(times)
+
+
+@pytest.mark.parametrize("collective", EVERY)
+@pytest.mark.parametrize("link", INSIDE)
+def test_no_link_carries_more_than_its_rate(collective: Collective, link: LinkClass) -> None:
+    for ranks in (2, 8, 64):
+        times = collective_time_s(collective, SIZES, spread(ranks, 1, link=link, intra=9e11))
+        bus = bus_bandwidth_bytes_per_s(collective, SIZES, ranks, times)
+        # A switch that reduces takes each byte once where a ring passes it 2 (n-1)/n times.
+        saved = 2.0 if collective is Collective.ALL_REDUCE and link == LinkClass.NVSWITCH else 1.0
+        assert bus.max() <= saved * 9e11
+
+
+@pytest.mark.parametrize("collective", EVERY)
+def test_no_network_carries_more_than_its_rate(collective: Collective) -> None:
+    # 4 hosts of 8: each host takes in at least what its ranks do not hold themselves.
+    times = collective_time_s(collective, 1e9, spread(32, 4, inter=2.5e10))
+    crossing = {Collective.ALL_REDUCE: 2 * 3 / 4, Collective.ALL_TO_ALL: 8 * 24 / 32}
+    assert times[0] >= crossing.get(collective, 3 / 4) * 1e9 / 2.5e10
+
+
+@pytest.mark.parametrize("collective", [op for op in EVERY if op is not Collective.SEND_RECV])
+@pytest.mark.parametrize("link", INSIDE)
+def test_more_ranks_never_take_less(collective: Collective, link: LinkClass) -> None:
+    ranks = np.arange(2.0, 73)
+    for rate in (2e10, 3e11, 9e11, 2e12):
+        group = CommGroups.one_host(ranks, link, rate, 2e-6)
+        for size in (1e3, 1e6, 1e9):
+            assert rises(collective_time_s(collective, size, group)), (rate, size)
+
+
+@pytest.mark.parametrize("collective", SHARED)
+def test_more_hosts_of_eight_never_take_less(collective: Collective) -> None:
+    for size in (1e3, 1e6, 1e9):
+        times = [collective_time_s(collective, size, spread(8 * h, h))[0] for h in (1, 2, 4, 64)]
+        assert rises(np.array(times))
+
+
+@pytest.mark.parametrize("collective", EVERY)
+@pytest.mark.parametrize("hosts", [1, 2, 8])
+def test_a_better_link_never_hurts(collective: Collective, hosts: int) -> None:
+    rates = np.exp2(np.linspace(30, 41, 40))
+    for field in ("intra_bytes_per_s", "inter_bytes_per_s"):
+        group = replace(spread(8, hosts), **{field: rates})
+        for size in (1e3, 1e7, 1e10):
+            assert rises(collective_time_s(collective, size, group)[::-1]), field
+    for field in ("intra_latency_s", "inter_latency_s"):
+        group = replace(spread(8, hosts), **{field: np.geomspace(1e-7, 1e-3, 40)})
+        for size in (1e3, 1e7, 1e10):
+            assert rises(collective_time_s(collective, size, group)), field
+
+
+@pytest.mark.parametrize("collective", EVERY)
+@pytest.mark.parametrize("link", INSIDE)
+def test_two_hosts_are_no_faster_than_one_with_the_faster_link(
+    collective: Collective, link: LinkClass
+) -> None:
+    for ranks in (2, 8, 64):
+        one = collective_time_s(collective, SIZES, spread(ranks, 1, link=link, intra=1e11))
+        two = collective_time_s(
+            collective, SIZES, spread(ranks, 2, link=link, intra=1e11, inter=5e10)
+        )
+        assert np.all(two >= one)
+
+
+def test_two_levels_beat_a_flat_ring_over_a_slow_network() -> None:
+    # 4 hosts of 8 at 300 and 12.5 GB/s: a ring sends 2 * 31/32 of the payload out of each host,
+    # two levels 2 * 3/4 of it and 2 * 7/8 of it inside; 1.94/12.5 > 1.5/12.5 + 1.75/300.
+    slow = spread(32, 4, inter=1.25e10)
+    for collective in SHARED:
+        ring, levels = (
+            collective_time_s(collective, SIZES, slow, forms=[form])
+            for form in (Form.RING, Form.HIERARCHICAL)
+        )
+        assert np.all(levels <= ring)
+    tree = collective_time_s(Collective.ALL_REDUCE, SIZES, slow, forms=[Form.TREE])
+    assert np.all(tree <= collective_time_s(Collective.ALL_REDUCE, SIZES, slow, forms=[Form.RING]))
+
+
+def test_the_fastest_form_counts() -> None:
+    forms = (Form.RING, Form.TREE, Form.IN_SWITCH)
+    group = spread(64, 8, intra=4.5e11)
+    each = [collective_time_s(Collective.ALL_REDUCE, SIZES, group, forms=[f]) for f in forms]
+    best = collective_time_s(Collective.ALL_REDUCE, SIZES, group)
+    assert np.array_equal(best, np.minimum.reduce(each))
+
+
+def test_only_newer_switches_reduce() -> None:
+    reduced = [
+        collective_time_s(
+            Collective.ALL_REDUCE, 1e9, spread(8, 1, link=link, intra=rate), forms=[Form.IN_SWITCH]
+        )[0]
+        for link, rate in (
+            (LinkClass.NVSWITCH, 4.5e11), (LinkClass.NVSWITCH, 3e11), (LinkClass.PCIE, 4.5e11),
+        )
+    ]  # fmt: skip
+    assert np.isfinite(reduced).tolist() == [True, False, False]
+    eight = spread(8, 1, intra=4.5e11)
+    ring = collective_time_s(Collective.ALL_REDUCE, 1e9, eight, forms=[Form.RING])
+    # A ring passes 2 * 7/8 of the payload, the switch takes it once.
+    assert 1.0 < ring[0] / collective_time_s(Collective.ALL_REDUCE, 1e9, eight)[0] < 1.75
+
+
+def test_no_form_for_an_operation_is_infinite() -> None:
+    gather = collective_time_s(Collective.ALL_GATHER, [1e6, 1e9], spread(8, 1), forms=[Form.TREE])
+    assert np.isinf(gather).all()
+
+
+@pytest.mark.parametrize("collective", EVERY)
+def test_cells_and_sizes_broadcast(collective: Collective) -> None:
+    ranks = np.array([2.0, 4.0, 8.0])
+    rows = CommGroups.one_host(ranks, LinkClass.NVSWITCH, 9e11)
+    column = CommGroups(**{f.name: getattr(rows, f.name)[:, None] for f in fields(CommGroups)})
+    table = collective_time_s(collective, SIZES, column)
+    assert table.shape == (3, len(SIZES))
+    for row, count in enumerate(ranks):
+        alone = CommGroups.one_host([count], LinkClass.NVSWITCH, 9e11)
+        assert np.array_equal(table[row], collective_time_s(collective, SIZES, alone))
+
+
+@pytest.mark.parametrize("collective", EVERY)
+def test_every_input_gives_a_finite_time(collective: Collective) -> None:
+    generator = np.random.default_rng(3)
+    count = 2_000
+    share = generator.integers(1, 17, count).astype(float)
+    hosts = generator.integers(1, 129, count).astype(float)
+    groups = CommGroups(
+        ranks=share * hosts,
+        hosts=hosts,
+        largest_share=share,
+        smallest_share=share,
+        intra_class=generator.integers(0, 9, count),
+        inter_class=generator.integers(0, 9, count),
+        intra_bytes_per_s=generator.choice([0.0, 1.0, 1e9, 1e12, np.inf], count),
+        intra_latency_s=generator.choice([0.0, 1e-6, 1.0], count),
+        inter_bytes_per_s=generator.choice([0.0, 1.0, 1e9, 1e12, np.inf], count),
+        inter_latency_s=generator.choice([0.0, 1e-6, 1.0], count),
+    )
+    times = collective_time_s(collective, generator.choice([0.0, 1.0, 1e6, 1e15], count), groups)
+    assert np.all(np.isfinite(times) & (times >= 0))
+
+
+def test_uneven_hosts_send_as_their_fullest() -> None:
+    # 1 + 1 + 4 ranks: the host of four sends 4 * 2/6 of a payload out, one alone 1 * 5/6.
+    uneven = replace(spread(6, 3), largest_share=np.array([4.0]), smallest_share=np.array([1.0]))
+    even = spread(6, 3)  # 2 * 4/6 of a payload: as much as the host of four
+    times = [collective_time_s(Collective.ALL_TO_ALL, 1e10, g)[0] for g in (uneven, even)]
+    assert times[0] == pytest.approx(times[1], rel=1e-3)
+
+
+def test_long_messages_reach_the_learned_share_of_the_link() -> None:
+    known = CollectiveConstants.fitted()
+    share = known.efficiency[LinkClass.PCIE][Collective.SEND_RECV]
+    one = known.operations[Collective.SEND_RECV]
+    pair = CommGroups.one_host([2], LinkClass.PCIE, 3e10)
+    expected = 1e13 * (1 / (share * 3e10) + one.fixed_s_per_byte)
+    assert collective_time_s(Collective.SEND_RECV, 1e13, pair)[0] == pytest.approx(expected, 1e-3)

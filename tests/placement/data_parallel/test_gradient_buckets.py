@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from made_up_steps import made_up_profile
+
+from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+
+MIB = 2**20
+
+
+def test_the_first_bucket_is_small_and_a_large_piece_has_its_own() -> None:
+    pieces = np.array([0.5, 0.5, 10, 10, 100, 1]) * MIB
+    ready = np.array([0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+    profile = dataclasses.replace(
+        made_up_profile(),
+        gradient_ready=ready,
+        gradient_piece_bytes=pieces,
+        gradient_bytes=float(pieces.sum()),
+    )
+    buckets = gradient_buckets(profile)
+    # 0.5 + 0.5 fill the first; 10, 10 and 100 begin below 25; the last begins beyond.
+    assert (buckets.size_bytes[0] / MIB).tolist() == [1, 120, 1]
+    assert buckets.ready[0].tolist() == [0.5, 0.8, 0.9]
+    assert buckets.count[0].tolist() == [1, 1, 1]
+
+
+def test_many_buckets_are_grouped_and_no_byte_is_lost() -> None:
+    buckets = gradient_buckets(made_up_profile(gradient_bytes=4e9, pieces=400), most_groups=8)
+    assert buckets.ready.shape == (1, 8)
+    assert float((buckets.count * buckets.size_bytes).sum()) == pytest.approx(4e9)
+    # 4e9 bytes are 152.6 buckets of 25 MiB and the first one of 1 MiB.
+    assert buckets.count.sum() in (153, 154)
+    assert np.all(np.diff(buckets.ready[0]) > 0)
+
+
+def test_jobs_of_different_depth_share_a_table() -> None:
+    jobs = [made_up_profile(gradient_bytes=1e7, pieces=4), made_up_profile(gradient_bytes=1e9)]
+    buckets = gradient_buckets(jobs)
+    total = (buckets.count * buckets.size_bytes).sum(axis=1)
+    assert total.tolist() == pytest.approx([1e7, 1e9])
+    assert buckets.spread(3).ready.shape == (2, 1, 1, buckets.ready.shape[1])
+
+
+def test_a_job_without_gradients_has_no_buckets() -> None:
+    profile = dataclasses.replace(
+        made_up_profile(),
+        gradient_bytes=0.0,
+        gradient_ready=np.zeros(0),
+        gradient_piece_bytes=np.zeros(0),
+    )
+    assert gradient_buckets(profile).count.sum() == 0

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.placement.feeding.batch_split import AffineSteps, equal_split, proportional_split
+
+TWO_KINDS = AffineSteps(fixed_s=np.array([0.01, 0.02]), per_sample_s=np.array([1e-3, 3e-3]))
+
+
+def test_equal_batches_wait_for_the_slowest() -> None:
+    split = equal_split(64, TWO_KINDS)
+    assert split.samples.tolist() == [32, 32]
+    assert split.step_time_s == pytest.approx(0.02 + 32 * 3e-3)
+
+
+def test_what_does_not_divide_goes_to_the_first() -> None:
+    steps = AffineSteps(fixed_s=np.zeros(3), per_sample_s=np.ones(3))
+    assert equal_split(8, steps).samples.tolist() == [3, 3, 2]
+
+
+def test_the_proportional_split_is_the_best_there_is() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        steps = AffineSteps(fixed_s=rng.uniform(0, 5, 3), per_sample_s=rng.uniform(0.1, 2, 3))
+        best = min(
+            float(steps.times_s(np.array([a, b, 12 - a - b])).max())
+            for a, b in itertools.product(range(13), repeat=2)
+            if a + b <= 12
+        )
+        split = proportional_split(12, steps)
+        assert split.samples.sum() == 12
+        assert split.step_time_s == pytest.approx(best)
+
+
+def test_it_is_never_slower_than_the_equal_one_and_the_same_on_equals() -> None:
+    for batch in (2, 17, 64, 1000):
+        assert (
+            proportional_split(batch, TWO_KINDS).step_time_s
+            <= equal_split(batch, TWO_KINDS).step_time_s
+        )
+    same = AffineSteps(fixed_s=np.full(4, 0.01), per_sample_s=np.full(4, 1e-3))
+    assert sorted(proportional_split(10, same).samples.tolist()) == [2, 2, 3, 3]
+
+
+def test_a_faster_replica_never_lengthens_the_step() -> None:
+    times = [
+        proportional_split(
+            100, AffineSteps(fixed_s=np.zeros(2), per_sample_s=np.array([1.0, other]))
+        ).step_time_s
+        for other in (8.0, 4.0, 2.0, 1.0, 0.5)
+    ]
+    assert times == sorted(times, reverse=True)
+
+
+def test_memory_caps_a_replica() -> None:
+    split = proportional_split(64, TWO_KINDS, most_samples=[40, 100])
+    assert split.samples.tolist() == [40, 24]
+    with pytest.raises(InvalidInputError, match="hold 50 samples"):
+        proportional_split(64, TWO_KINDS, most_samples=[40, 10])
+
+
+def test_a_replica_that_cannot_help_gets_nothing() -> None:
+    slow_start = AffineSteps(fixed_s=np.array([0.0, 100.0]), per_sample_s=np.ones(2))
+    split = proportional_split(10, slow_start)
+    assert split.samples.tolist() == [10, 0] and split.times_s[1] == 0.0
+
+
+@pytest.mark.parametrize("batch", [0, -3])
+def test_a_batch_of_nothing_is_refused(batch: int) -> None:
+    with pytest.raises(InvalidInputError):
+        proportional_split(batch, TWO_KINDS)
+    with pytest.raises(InvalidInputError):
+        equal_split(batch, TWO_KINDS)
+
+
+def test_lines_through_two_predictions() -> None:
+    # 10 ms + 1 ms a sample; faster than the batch: through the origin; flat: a hundredth is work.
+    steps = AffineSteps.through((10, 20), [0.02, 0.01, 0.03], [0.03, 0.04, 0.03])
+    assert steps.times_s([20, 20, 20]) == pytest.approx([0.03, 0.04, 0.03])
+    assert steps.fixed_s == pytest.approx([0.01, 0.0, 0.0297])
+    with pytest.raises(InvalidInputError, match="smaller first"):
+        AffineSteps.through((20, 10), [0.1], [0.2])
+
+
+def test_a_fixed_overhead_and_one_prediction() -> None:
+    steps = AffineSteps.with_overhead(8, [0.1], 0.02)
+    assert steps.times_s([8]) == pytest.approx([0.1])
+    assert steps.times_s([16]) == pytest.approx([0.18])
+
+
+def test_a_thousand_replicas_take_milliseconds() -> None:
+    rng = np.random.default_rng(0)
+    steps = AffineSteps(fixed_s=np.full(1024, 0.01), per_sample_s=rng.uniform(1e-3, 4e-3, 1024))
+    begin = time.perf_counter()
+    assert proportional_split(65_536, steps).samples.sum() == 65_536
+    assert time.perf_counter() - begin < 0.2

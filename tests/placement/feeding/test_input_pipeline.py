@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic_workloads import GraphBuilder, mlp
+
+from perfmodel.errors import InvalidInputError, InvalidPlacementError
+from perfmodel.placement.feeding.input_pipeline import InputPipeline, Locality, input_stall
+from perfmodel.placement.feeding.input_samples import (
+    InputKind,
+    SampleCost,
+    cost_of_graph,
+    sample_cost,
+)
+from perfmodel.types import Role
+
+PHOTO = SampleCost(stored_bytes=100e3, cpu_s=2e-3, files=1.0)
+
+
+def test_without_cores_and_storage_no_stall_is_claimed() -> None:
+    times = input_stall(InputPipeline(sample=PHOTO), np.array([1, 10_000]), 1e-3)
+    assert times.stall_s.tolist() == [0.0, 0.0]
+    assert times.stored_bytes.tolist() == [1e5, 1e9]
+
+
+def test_decoding_by_hand() -> None:
+    # 256 samples of 2 ms on 8 cores take 64 ms; the step takes 50 ms.
+    times = input_stall(InputPipeline(sample=PHOTO, cpu_cores=8), 256, 0.05)
+    assert float(times.stall_s) == pytest.approx(0.014)
+    # Four workers use four of the cores: 128 ms.
+    few = input_stall(InputPipeline(sample=PHOTO, cpu_cores=8, workers=4), 256, 0.05)
+    assert float(few.stall_s) == pytest.approx(0.078)
+
+
+def test_storage_by_hand() -> None:
+    # 1,000 samples of 100 kB at 1 GB/s take 100 ms.
+    pipeline = InputPipeline(sample=PHOTO, storage_bytes_per_s=1e9)
+    assert float(input_stall(pipeline, 1000, 0.08).stall_s) == pytest.approx(0.02)
+
+
+def test_files_far_away_wait_for_each_request() -> None:
+    # 16 readers, one file after another of 30 ms: 1,000 files take 1.875 s.
+    far = InputPipeline(sample=PHOTO, cpu_cores=16, locality=Locality.OBJECT_STORE)
+    assert float(input_stall(far, 1000, 0.0).storage_s) == pytest.approx(1.875)
+    streamed = InputPipeline(
+        sample=SampleCost(stored_bytes=100e3, cpu_s=2e-3), locality=Locality.OBJECT_STORE
+    )
+    assert float(input_stall(streamed, 1000, 0.0).storage_s) == pytest.approx(0.2)
+
+
+def test_without_workers_nothing_overlaps() -> None:
+    # 10 samples of 2 ms and 100 kB at 100 MB/s: 20 ms and 10 ms on top of every step.
+    alone = InputPipeline(sample=PHOTO, cpu_cores=8, workers=0, storage_bytes_per_s=1e8)
+    assert input_stall(alone, 10, np.array([0.0, 9.0])).stall_s.tolist() == pytest.approx(
+        [0.03] * 2
+    )
+
+
+def test_more_of_anything_never_hurts() -> None:
+    steps = np.linspace(0.0, 0.2, 9)
+    by_cores = [
+        input_stall(InputPipeline(sample=PHOTO, cpu_cores=c), 512, steps).stall_s
+        for c in (1, 4, 16, 64)
+    ]
+    by_storage = [
+        input_stall(InputPipeline(sample=PHOTO, storage_bytes_per_s=b), 512, steps).stall_s
+        for b in (1e7, 1e8, 1e9, 1e10)
+    ]
+    for stalls in (by_cores, by_storage):
+        assert np.all(np.diff(stalls, axis=0) <= 0) and np.all(np.diff(stalls, axis=1) <= 0)
+
+
+def test_nearer_stores_are_never_slower() -> None:
+    order = [Locality.MEMORY, Locality.LOCAL_SSD, Locality.NFS, Locality.OBJECT_STORE]
+    times = [
+        float(input_stall(InputPipeline(sample=PHOTO, workers=8, locality=where), 256, 0.0).stall_s)
+        for where in order
+    ]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cpu_cores": 0}, {"storage_bytes_per_s": -1.0}, {"workers": -1}]
+)
+def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InvalidPlacementError):
+        InputPipeline(sample=PHOTO, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError):
+        SampleCost(stored_bytes=-1.0, cpu_s=0.0)
+
+
+def test_costs_by_kind_are_in_order() -> None:
+    cost = {
+        InputKind.IMAGE_JPEG: sample_cost(InputKind.IMAGE_JPEG),
+        InputKind.TOKENS: sample_cost(InputKind.TOKENS, sequence_length=1024),
+        InputKind.SYNTHETIC: sample_cost(InputKind.SYNTHETIC),
+    }
+    assert cost[InputKind.IMAGE_JPEG].cpu_s > 100 * cost[InputKind.TOKENS].cpu_s > 0
+    assert cost[InputKind.TOKENS].stored_bytes == 2048
+    assert cost[InputKind.SYNTHETIC] == SampleCost(stored_bytes=0.0, cpu_s=0.0)
+    larger = sample_cost(InputKind.IMAGE_JPEG, side_pixels=448)
+    assert larger.cpu_s > cost[InputKind.IMAGE_JPEG].cpu_s
+    assert sample_cost(InputKind.AUDIO, seconds=8).cpu_s == pytest.approx(2.4e-3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((8, 3, 224, 224), InputKind.IMAGE_JPEG),
+        ((8, 3, 32, 32), InputKind.IMAGE_RAW),
+        ((8, 100), InputKind.TABULAR),
+    ],
+)
+def test_inputs_of_a_graph_say_what_is_stored(shape: tuple[int, ...], kind: InputKind) -> None:
+    make = GraphBuilder()
+    make.node("relu", (make.tensor(shape, Role.INPUT),), [shape])
+    found, cost = cost_of_graph(make.build(), samples=8)
+    assert found is kind and cost.cpu_s > 0
+    if kind is not InputKind.IMAGE_JPEG:
+        assert cost.stored_bytes == 4 * np.prod(shape[1:])  # fp32, one sample of eight
+
+
+def test_a_table_s_row_is_what_the_network_reads() -> None:
+    kind, cost = cost_of_graph(mlp(16, [100, 10], "relu", training=False), samples=16)
+    assert kind is InputKind.TABULAR and cost.stored_bytes == 400

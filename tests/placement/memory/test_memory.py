@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.job import Job
+from perfmodel.placement.memory.memory import (
+    memory_columns,
+    memory_estimate,
+    memory_plan,
+    oom_probability,
+    peak_tensor_bytes,
+)
+from perfmodel.placement.memory.memory_parts import MemoryPlan
+from perfmodel.placement.memory.memory_profile import MemoryProfile
+from perfmodel.placement.topology.topology import Plan
+from perfmodel.types import Mode, Phase, Precision, Role
+
+CATALOG = Catalog.default()
+GB = 1e9
+PROFILE = MemoryProfile(
+    parameter_bytes=1 * GB,
+    buffer_bytes=0.0,
+    input_bytes=0.1 * GB,
+    optimizer_state_bytes=2 * GB,
+    gradient_bytes=1 * GB,
+    activation_corners=np.array([0.5 * GB, 6 * GB]),
+    gradient_corners=np.array([1 * GB, 0.1 * GB]),
+    optimizer_bytes=1 * GB,
+    largest_parameter_bytes=0.2 * GB,
+    reserved_ratio=1.05,
+    attention_bytes=0.0,
+    convolution_bytes=0.2 * GB,
+)
+
+
+def _tensor(elements: int, role: Role, storage: int) -> Tensor:
+    return Tensor(shape=(elements,), dtype="float32", role=role, storage=storage)
+
+
+def _node(inputs: tuple[int, ...], outputs: tuple[int, ...], phase: Phase = Phase.FORWARD) -> Node:
+    return Node(op="relu", phase=phase, inputs=inputs, outputs=outputs)
+
+
+def test_a_chain_keeps_only_neighbours_alive() -> None:
+    # input 10 -> a 100 -> b 200 -> c 50 elements of 4 bytes; the input stays.
+    tensors = (
+        _tensor(10, Role.INPUT, 0),
+        _tensor(100, Role.ACTIVATION, 1),
+        _tensor(200, Role.ACTIVATION, 2),
+        _tensor(50, Role.ACTIVATION, 3),
+    )
+    graph = Graph(nodes=(_node((0,), (1,)), _node((1,), (2,)), _node((2,), (3,))), tensors=tensors)
+    # node 0: 10 + 100; node 1: 10 + 100 + 200; node 2: 10 + 200 + 50.
+    assert peak_tensor_bytes(graph) == (10 + 100 + 200) * 4
+
+
+def test_an_activation_kept_for_the_backward_pass_counts_until_then() -> None:
+    tensors = (
+        _tensor(10, Role.INPUT, 0),
+        _tensor(100, Role.ACTIVATION, 1),
+        _tensor(200, Role.ACTIVATION, 2),
+        _tensor(50, Role.ACTIVATION, 3),
+        _tensor(70, Role.ACTIVATION, 4),
+    )
+    nodes = (
+        _node((0,), (1,)),
+        _node((1,), (2,)),
+        _node((2,), (3,)),
+        _node((3, 1), (4,), Phase.BACKWARD),
+    )
+    # node 1: 10 + 100 + 200 = 310; node 2: 10 + 100 + 200 + 50 = 360; node 3: 10 + 100 + 50 + 70.
+    assert peak_tensor_bytes(Graph(nodes=nodes, tensors=tensors)) == 360 * 4
+
+
+def test_views_and_in_place_results_are_counted_once() -> None:
+    plain = (_tensor(10, Role.INPUT, 0), _tensor(100, Role.ACTIVATION, 1))
+    viewed = (*plain, _tensor(100, Role.ACTIVATION, 1))
+    graph = Graph(nodes=(_node((0,), (1,)), _node((1,), (2,))), tensors=viewed)
+    assert peak_tensor_bytes(graph) == (10 + 100) * 4
+
+
+def test_parameters_gradients_and_optimizer_state_last_for_the_whole_step() -> None:
+    # parameter 1000, its momentum 1000, input 8; forward writes 50, backward the gradient 1000,
+    # the optimizer reads it into a temporary of 1000 and writes the parameter in place.
+    tensors = (
+        _tensor(8, Role.INPUT, 0),
+        _tensor(1000, Role.PARAMETER, 1),
+        _tensor(1000, Role.OPTIMIZER_STATE, 2),
+        _tensor(50, Role.ACTIVATION, 3),
+        _tensor(1000, Role.GRADIENT, 4),
+        _tensor(1000, Role.ACTIVATION, 5),
+        _tensor(1000, Role.PARAMETER, 1),
+    )
+    nodes = (
+        _node((0, 1), (3,)),
+        _node((3, 0), (4,), Phase.BACKWARD),
+        _node((4, 2), (5,), Phase.OPTIMIZER),
+        _node((1, 5), (6,), Phase.OPTIMIZER),
+    )
+    # The gradient (held for the next step to clear) and the temporary meet in the last node:
+    # 8 + 1000 (parameter) + 1000 (state) + 1000 (gradient) + 1000 (temporary).
+    assert peak_tensor_bytes(Graph(nodes=nodes, tensors=tensors)) == (8 + 4 * 1000) * 4
+
+
+def test_a_graph_without_nodes_holds_its_inputs() -> None:
+    assert peak_tensor_bytes(Graph(nodes=(), tensors=(_tensor(5, Role.INPUT, 0),))) == 20
+    assert peak_tensor_bytes(Graph(nodes=(), tensors=())) == 0
+
+
+def test_a_cpu_holds_its_tensors_and_its_process() -> None:
+    cpu = dataclasses.replace(CATALOG.get("A100-SXM4-80GB"), kind="cpu", memory_bytes=16 * GB)
+    # 1 + 0.1 + 2 held, 6 + 0.1 at the peak of the backward pass, 0.3 of the process.
+    assert memory_estimate(PROFILE, cpu).peak_bytes == pytest.approx(9.5 * GB)
+
+
+def test_a_gpu_holds_more_than_its_tensors() -> None:
+    gpu = CATALOG.get("A100-SXM4-80GB")
+    found = memory_estimate(PROFILE, gpu)
+    assert found.peak_bytes > PROFILE.peak_tensor_bytes + 0.5 * GB
+    assert found.capacity_bytes == gpu.memory_bytes
+    assert (found.fits, found.oom_probability) == (True, 0.0)
+
+
+def test_a_number_stands_for_tensors_of_which_only_the_peak_is_known() -> None:
+    gpu = CATALOG.get("A100-SXM4-80GB")
+    nothing, some = (memory_estimate(peak, gpu).peak_bytes for peak in (0.0, 5 * GB))
+    assert some - nothing == pytest.approx(5 * GB)
+    assert nothing > 0.3 * GB
+
+
+def test_what_does_not_fit_shows_more_than_the_capacity_and_what_fits_less() -> None:
+    gpu = CATALOG.get("V100-SXM2-16GB")
+    scales = np.geomspace(0.01, 20, 57)
+    found = [memory_estimate(_scaled(scale), gpu) for scale in scales]
+    peaks = [memory.peak_bytes for memory in found]
+    chances = [memory.oom_probability or 0.0 for memory in found]
+    assert peaks == sorted(peaks)
+    assert chances == sorted(chances)
+    assert chances[0] < 0.05 and chances[-1] == 1
+    for memory in found:
+        assert memory.fits == (memory.peak_bytes <= memory.capacity_bytes)
+        assert memory.fits == ((memory.oom_probability or 0.0) <= 0.5)
+
+
+def _scaled(scale: float) -> MemoryProfile:
+    return dataclasses.replace(PROFILE, activation_corners=PROFILE.activation_corners * scale)
+
+
+def test_columns_are_the_single_answers() -> None:
+    devices = [CATALOG.get(name) for name in ("V100-SXM2-16GB", "RTX-3090", "H100-SXM5-80GB")]
+    columns = memory_columns(PROFILE, devices)
+    for cell, device in enumerate(devices):
+        one = memory_estimate(PROFILE, device)
+        assert columns.peak_bytes[cell] == one.peak_bytes
+        assert columns.fits[cell] == one.fits
+        assert columns.oom_probability[cell] == one.oom_probability
+
+
+def test_a_measured_workload_is_surer_than_one_never_seen() -> None:
+    gpu = CATALOG.get("V100-SXM2-16GB")
+    seen = Job(model="zoo/bert-base-squad", mode=Mode.TRAINING, precision=Precision.FP32)
+    unseen = dataclasses.replace(seen, model="timm/vit_base_patch16_224")
+    far = _scaled(0.3)
+    known, unknown = (memory_estimate(far, gpu, job=job) for job in (seen, unseen))
+    assert known.oom_probability is not None and unknown.oom_probability is not None
+    assert known.oom_probability <= unknown.oom_probability
+
+
+def test_sharding_never_takes_more_memory_than_copies() -> None:
+    gpu = CATALOG.get("A100-SXM4-80GB")
+    plan = MemoryPlan(data=8.0, zero_stage=np.arange(4.0))
+    peaks = memory_columns(PROFILE, [gpu] * 4, plan=plan).demand_bytes
+    assert list(peaks) == sorted(peaks, reverse=True)
+    # Stage 1 shares 2 GB of state among 8.
+    assert peaks[0] - peaks[1] == pytest.approx(2 * GB * 7 / 8)
+
+
+def test_a_plan_says_how_many_replicas_there_are() -> None:
+    assert memory_plan(None, 8).data == 8
+    assert memory_plan(Plan(tensor=2, pipeline=2), 16).data == 4
+    job = Job(model="zoo/gnmt", mode=Mode.TRAINING, accumulation_steps=4)
+    assert memory_plan(Plan(pipeline=2), 4, job).micro_batches == 4
+
+
+def test_the_chance_is_that_of_a_normal_residual() -> None:
+    # One deviation above the capacity: Phi(1) = 0.8413.
+    chance = oom_probability(np.array([math.exp(0.1)]), np.array([1.0]), 0.1)
+    assert chance[0] == pytest.approx(0.8413, abs=1e-4)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.placement.plans.pipeline import WHOLE, pipeline_time_s
+from perfmodel.placement.topology.topology import Schedule
+
+Order = list[tuple[str, int]]
+
+
+def _order(stage: int, stages: int, count: int) -> Order:
+    """Return what a stage of 1F1B runs, forward and backward passes by micro-batch."""
+    ahead = min(count, stages - 1 - stage)
+    order = [("F", m) for m in range(ahead)]
+    for m in range(count - ahead):
+        order += [("F", ahead + m), ("B", m)]
+    return order + [("B", m) for m in range(count - ahead, count)]
+
+
+def _by_events(forward: list[float], backward: list[float], send: float, count: int) -> float:
+    """Run 1F1B pass by pass, each as soon as what it waits for has ended."""
+    stages = len(forward)
+    orders = [_order(stage, stages, count) for stage in range(stages)]
+    ended: dict[tuple[str, int, int], float] = {}
+    turn, clock = [0] * stages, [0.0] * stages
+    while any(turn[s] < len(orders[s]) for s in range(stages)):
+        for s in range(stages):
+            while turn[s] < len(orders[s]):
+                kind, m = orders[s][turn[s]]
+                before = (kind, s - 1, m) if kind == "F" else (kind, s + 1, m)
+                if 0 <= before[1] < stages and before not in ended:
+                    break
+                arrived = ended[before] + send if before in ended else 0.0
+                clock[s] = max(clock[s], arrived) + (forward if kind == "F" else backward)[s]
+                ended[kind, s, m] = clock[s]
+                turn[s] += 1
+    return max(clock)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 5])
+@pytest.mark.parametrize("count", [1, 2, 4, 9])
+def test_1f1b_of_unequal_stages_is_what_single_events_give(stages: int, count: int) -> None:
+    draw = np.random.default_rng(stages * 100 + count)
+    forward, backward, send = draw.random(stages), 2 * draw.random(stages), draw.random()
+    found = pipeline_time_s(
+        forward[None], backward[None], np.array([send]), np.array([float(count)]),
+        Schedule.ONE_F_ONE_B,
+    )  # fmt: skip
+    expected = _by_events(forward.tolist(), backward.tolist(), float(send), count)
+    assert found[0] == pytest.approx(expected)
+
+
+def test_cells_of_different_length_do_not_touch_each_other() -> None:
+    draw = np.random.default_rng(3)
+    forward, backward, send = draw.random((4, 3)), draw.random((4, 3)), draw.random(4)
+    counts = np.array([1.0, 7.0, 3.0, WHOLE + 50.0])
+    together = pipeline_time_s(forward, backward, send, counts, Schedule.ONE_F_ONE_B)
+    for row in range(4):
+        one = slice(row, row + 1)
+        alone = pipeline_time_s(
+            forward[one], backward[one], send[one], counts[one], Schedule.ONE_F_ONE_B
+        )
+        assert together[row] == alone[0]
+
+
+def _equal(
+    schedule: Schedule, stages: int, count: int, chunks: int = 1, send: float = 0.0
+) -> float:
+    passes = np.ones((1, stages))
+    return float(
+        pipeline_time_s(
+            passes, 2 * passes, np.array([send]), np.array([float(count)]), schedule,
+            virtual_stages=chunks,
+        )[0]
+    )  # fmt: skip
+
+
+def test_bubble_of_equal_stages_is_p_minus_1_slots() -> None:
+    # (n + p - 1) slots of 1 s forward and 2 s backward.
+    assert _equal(Schedule.ONE_F_ONE_B, 4, 8) == (8 + 3) * 3
+    assert _equal(Schedule.GPIPE, 4, 8) == (8 + 3) * 3
+    assert _equal(Schedule.ONE_F_ONE_B, 4, 1000) == (1000 + 3) * 3
+
+
+@pytest.mark.parametrize(("stages", "chunks", "count"), [(4, 2, 8), (2, 3, 4), (4, 2, 160)])
+def test_chunks_divide_the_bubble(stages: int, chunks: int, count: int) -> None:
+    expected = count * 3 + (stages - 1) * 3 / chunks
+    assert _equal(Schedule.INTERLEAVED, stages, count, chunks) == pytest.approx(expected)
+
+
+def test_sends_delay_and_one_stage_has_none() -> None:
+    assert _equal(Schedule.ONE_F_ONE_B, 4, 8, send=0.1) > _equal(Schedule.ONE_F_ONE_B, 4, 8)
+    assert _equal(Schedule.INTERLEAVED, 4, 8, 2, send=0.1) > _equal(Schedule.INTERLEAVED, 4, 8, 2)
+    assert _equal(Schedule.ONE_F_ONE_B, 1, 8, send=0.1) == 8 * 3
+
+
+def test_one_slow_stage_sets_the_pace() -> None:
+    forward = np.array([[1.0, 1.0, 2.0]])
+    found = pipeline_time_s(
+        forward, 2 * forward, np.zeros(1), np.array([20.0]), Schedule.ONE_F_ONE_B
+    )
+    # 20 passes of the slow stage, and the others once on the way in and out.
+    assert found[0] == pytest.approx(20 * 6 + 2 * 3)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfmodel.graph.job import Job
+from perfmodel.placement.plans.transformer_graph import graph_shape
+from perfmodel.placement.plans.transformer_jobs import transformer_shape
+from perfmodel.zoo.reference import build_reference
+from perfmodel.zoo.resolve import capture_job
+
+SMALL: dict[str, Any] = {
+    "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96,
+    "vocab_size": 100, "max_position_embeddings": 64,
+}  # fmt: skip
+CONFIGS: list[dict[str, Any]] = [
+    {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 64},
+    {"model_type": "opt", "ffn_dim": 96, "word_embed_proj_dim": 64, **SMALL},
+    {"model_type": "llama", "num_key_value_heads": 2, **SMALL},
+    {"model_type": "llama", "attention_bias": True, "mlp_bias": True, **SMALL},
+    {"model_type": "mistral", "num_key_value_heads": 2, **SMALL},
+    {"model_type": "mixtral", "num_key_value_heads": 2, "num_local_experts": 4, **SMALL},
+    {"model_type": "qwen2", "num_key_value_heads": 2, **SMALL},
+    {"model_type": "bert", **SMALL},
+    {"model_type": "roberta", **SMALL},
+    {"model_type": "gpt_neox", **SMALL},
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c["model_type"])
+def test_parameters_of_a_config_are_those_of_the_model(config: dict[str, Any]) -> None:
+    from perfmodel.zoo.huggingface import build_huggingface
+
+    module = build_huggingface(config, batch_size=1, sequence_length=8).module
+    found = transformer_shape(Job(hf_config=config, sequence_length=8))
+    assert found is not None and found.sequence_length == 8
+    assert found.parameter_count == sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("mpt", {}),
+        ("gpt2", {}),
+        ("gpt3", {"size": "small"}),
+        ("opt", {}),
+        ("megatron-gpt", {"num_layers": 2, "hidden_size": 64, "num_heads": 2}),
+    ],
+)
+def test_parameters_of_a_workload_are_those_of_the_model(name: str, kwargs: dict[str, Any]) -> None:
+    module = build_reference(name, kwargs, batch_size=1, sequence_length=64).module
+    found = transformer_shape(Job(model=f"zoo/{name}", model_kwargs=kwargs, sequence_length=64))
+    assert found is not None
+    assert found.parameter_count == sum(p.numel() for p in module.parameters())
+
+
+def test_an_architecture_names_its_type() -> None:
+    found = transformer_shape(Job(hf_config={"architectures": ["MixtralForCausalLM"]}))
+    assert found is not None and found.experts == 8 and found.experts_per_token == 2
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job(model="timm/resnet50"),
+        Job(model="zoo/mpt", model_kwargs={"size": "9000b"}),
+        Job(hf_config={"model_type": "t5"}),
+        Job(hf_config={"model_type": "llama", "num_attention_heads": "many"}),
+        Job(graph="00"),
+    ],
+    ids=lambda job: job.label,
+)
+def test_what_is_no_stack_of_equal_layers_has_no_shape(job: Job) -> None:
+    assert transformer_shape(job) is None
+
+
+def test_a_graph_says_the_same_as_its_config() -> None:
+    job = Job(
+        hf_config={"model_type": "llama", "num_key_value_heads": 2, **SMALL}, sequence_length=16
+    )
+    told, seen = transformer_shape(job), graph_shape(capture_job(job))
+    assert told is not None and seen is not None
+    assert seen.token_flops == told.token_flops and seen.parameter_count == told.parameter_count
+    assert (seen.layers, seen.heads, seen.key_value_heads, seen.inner_size) == (2, 4, 2, 96)
+    assert seen.is_gated and not seen.is_tied
+
+
+def test_a_graph_without_attention_has_no_shape() -> None:
+    assert graph_shape(capture_job(Job(model="zoo/mlp"))) is None
