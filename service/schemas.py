@@ -255,6 +255,14 @@ class MemoryBody(BaseModel):
     oom_probability: float | None
 
 
+class NeighbourBody(BaseModel):
+    """What a job on the same accelerators suffers from the one that was asked about."""
+
+    name: str
+    slowdown: float = Field(description="How many times as long its step takes.")
+    step_time_s: float | None
+
+
 class PredictAnswer(BaseModel):
     """The answer to one question."""
 
@@ -270,6 +278,7 @@ class PredictAnswer(BaseModel):
     model_version: str
     unpriced_operators: dict[str, int]
     warnings: list[str]
+    neighbours: list[NeighbourBody]
 
 
 class ProblemItem(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +51,7 @@ def compose(
     parts = placed.parts
     rate, at_low, at_high = placed.samples_per_second.tolist()
     low, high = interval(rate, at_low, at_high, placed.half_width)
-    memory = tightest_memory(prepared, placement)
+    memory = tightest_memory(prepared, placement, placed.neighbour_bytes)
     compute_s = float(parts.compute_s[0])
     return Estimate(
         throughput=Throughput(
@@ -78,6 +79,7 @@ def compose(
         model_version=slowest.model_version,
         unpriced_operators=prepared.step.unpriced_operators,
         warnings=_warnings(prepared, placement, predictions, placed, memory),
+        neighbours=placed.neighbours,
     )
 
 
@@ -126,14 +128,27 @@ def _tokens_per_second(prepared: PreparedJob, rate: float) -> float | None:
     return None if tokens is None else rate * tokens
 
 
-def tightest_memory(prepared: PreparedJob, placement: ResolvedPlacement) -> MemoryEstimate:
-    """Return the memory of the accelerator with the least room."""
+def tightest_memory(
+    prepared: PreparedJob, placement: ResolvedPlacement, neighbour_bytes: float = 0.0
+) -> MemoryEstimate:
+    """Return the memory of the accelerator with the least room.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+    placement : ResolvedPlacement
+    neighbour_bytes : float
+        What other jobs hold of it: the step fits where all of them do.
+    """
     profile, job, plan = prepared.step.memory_profile, prepared.job, placement.fabric.plan
     estimates = [
         memory_estimate(profile, kind.held, job=job, plan=plan, accelerator_count=placement.count)
         for kind in placement.kinds
     ]
-    return min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
+    least = min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
+    if (least.peak_bytes or 0.0) + neighbour_bytes <= least.capacity_bytes or not neighbour_bytes:
+        return least
+    return replace(least, fits=False, oom_probability=1.0)
 
 
 def _warnings(

@@ -22,7 +22,7 @@ from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.placed import PlacedStep, place
 from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements, search
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement, resolve_placement
-from perfmodel.estimator.slowdowns import load_alone
+from perfmodel.estimator.slowdowns import Neighbour, load_alone
 from perfmodel.estimator.splits import single_with_plan_engine
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
@@ -32,7 +32,6 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from perfmodel.placement.sharing.colocation import load_of_type
-from perfmodel.placement.sharing.job_load import JobLoad
 from perfmodel.placement.topology.long_form import is_job
 from perfmodel.placement.topology.topology import Placement
 
@@ -367,8 +366,10 @@ class Estimator:
         """Return an answer that was given before; placements are told apart by identity."""
         return None if observed is not None else self._answers.get((prepared.key, placement))
 
-    def _neighbours(self, placement: ResolvedPlacement) -> list[list[JobLoad]]:
-        """Return the loads of the jobs that share each kind of accelerator of a placement."""
+    def _neighbours(self, placement: ResolvedPlacement) -> list[list[Neighbour]]:
+        """Return the jobs that share each kind of accelerator of a placement; empty if none do."""
+        if not placement.placement.shared_with:
+            return []
         return [
             [
                 self._neighbour(name, kind, f"{placement.pointer}/shared_with/{position}")
@@ -377,12 +378,14 @@ class Estimator:
             for kind in placement.kinds
         ]
 
-    def _neighbour(self, name: str, kind: Kind, pointer: str) -> JobLoad:
+    def _neighbour(self, name: str, kind: Kind, pointer: str) -> Neighbour:
         if not is_job(name):
-            return load_of_type(name, kind.accelerator.name, _STEP_OF_A_TYPE_S)
+            load = load_of_type(name, kind.accelerator.name, _STEP_OF_A_TYPE_S)
+            return Neighbour(name=name, load=load, has_step=False)
         prepared = self.prepare(parse_job(json.loads(name), pointer=pointer))
         (prediction,) = self.predictions([(prepared, kind.accelerator)])
-        return load_alone(prepared, kind, prediction.time_s)
+        load = load_alone(prepared, kind, prediction.time_s)
+        return Neighbour(name=prepared.job.label, load=load, has_step=True)
 
     def predictions(
         self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]

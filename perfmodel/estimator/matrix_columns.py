@@ -231,7 +231,7 @@ class MatrixColumns:
         if observed is not None and not observed.is_alone:
             placed = observed.correct(job, placement, placed)
         rate, at_low, at_high = placed.samples_per_second.tolist()
-        memory = tightest_memory(job, placement)
+        memory = tightest_memory(job, placement, placed.neighbour_bytes)
         self._floats["samples_per_second"][cell] = rate
         low, high = interval(rate, at_low, at_high, placed.half_width)
         self._floats["low"][cell], self._floats["high"][cell] = low, high

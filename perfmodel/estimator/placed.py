@@ -12,13 +12,13 @@ import numpy.typing as npt
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import ResolvedPlacement
-from perfmodel.estimator.slowdowns import Slowdown, load_alone, slowdown_on
+from perfmodel.estimator.slowdowns import Neighbour, Slowdown, beside, load_alone, slowdown_on
 from perfmodel.estimator.splits import split_parts
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
-from perfmodel.placement.sharing.job_load import JobLoad
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Basis, Mode
@@ -44,6 +44,10 @@ class PlacedStep:
     basis : Basis or None
         The best that the answer can rest on; None where the time of one accelerator decides.
     warnings : tuple of str
+    neighbours : tuple of NeighbourEstimate
+        What jobs on the same accelerators suffer.
+    neighbour_bytes : float
+        Memory that they hold of an accelerator, as far as it is known.
     calibrated : bool
         Observed steps of the job were taken into account; the half width is that of the whole.
     """
@@ -53,6 +57,8 @@ class PlacedStep:
     half_width: float = 0.0
     basis: Basis | None = None
     warnings: tuple[str, ...] = ()
+    neighbours: tuple[NeighbourEstimate, ...] = ()
+    neighbour_bytes: float = 0.0
     calibrated: bool = False
 
 
@@ -60,7 +66,7 @@ def place(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[StepPrediction],
-    neighbours: Sequence[Sequence[JobLoad]] = (),
+    neighbours: Sequence[Sequence[Neighbour]] = (),
 ) -> PlacedStep:
     """Return the step of a job on a placement.
 
@@ -70,8 +76,8 @@ def place(
     placement : ResolvedPlacement
     predictions : sequence of StepPrediction
         On one accelerator of each kind of the placement, in order.
-    neighbours : sequence of sequence of JobLoad
-        For each kind the jobs beside this one, each as it is alone there.
+    neighbours : sequence of sequence of Neighbour
+        For each kind the jobs beside this one.
 
     Raises
     ------
@@ -90,24 +96,51 @@ def place(
         placed = _replicated(prepared, placement, times)
     wide = math.hypot(placed.half_width, max(s.half_width for s in slow))
     weakest = _weakest([placed.basis, *(s.basis for s in slow)])
-    return _fed(prepared, placement, times, replace(placed, half_width=wide, basis=weakest))
+    found = replace(placed, half_width=wide, basis=weakest)
+    if neighbours:
+        found = _shared(prepared, placement, predictions, neighbours, found)
+    return _fed(prepared, placement, times, found)
+
+
+def _shared(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    neighbours: Sequence[Sequence[Neighbour]],
+    placed: PlacedStep,
+) -> PlacedStep:
+    """Add what the neighbours suffer, on the kind where that is most, and what they hold."""
+    each = [
+        beside(placement, kind, load_alone(prepared, kind, prediction.time_s), jobs)
+        for kind, prediction, jobs in zip(placement.kinds, predictions, neighbours, strict=True)
+    ]
+    worst = tuple(max(on_kinds, key=lambda n: n.slowdown) for on_kinds in zip(*each, strict=True))
+    held = [sum(n.load.memory_bytes or 0.0 for n in jobs) for jobs in neighbours]
+    unknown = {n.name for jobs in neighbours for n in jobs if n.load.memory_bytes is None}
+    said = (UNKNOWN_MEMORY_WARNING.format(", ".join(sorted(unknown))),) if unknown else ()
+    return replace(
+        placed,
+        neighbours=worst,
+        neighbour_bytes=max(held, default=0.0),
+        warnings=(*placed.warnings, *said),
+    )
 
 
 def _slowdowns(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[StepPrediction],
-    neighbours: Sequence[Sequence[JobLoad]],
+    neighbours: Sequence[Sequence[Neighbour]],
 ) -> list[Slowdown]:
     limited = placement.placement.power_limit_w is not None
-    beside = neighbours or [()] * len(placement.kinds)
+    shared = neighbours or [()] * len(placement.kinds)
     found = []
-    for kind, prediction, jobs in zip(placement.kinds, predictions, beside, strict=True):
+    for kind, prediction, jobs in zip(placement.kinds, predictions, shared, strict=True):
         if kind.part is None and not limited and not jobs:
             found.append(Slowdown())
         else:
             load = load_alone(prepared, kind, prediction.time_s)
-            found.append(slowdown_on(placement, kind, load, jobs))
+            found.append(slowdown_on(placement, kind, load, [job.load for job in jobs]))
     return found
 
 
@@ -229,6 +262,9 @@ def _weakest(bases: Sequence[Basis | None]) -> Basis | None:
     stated = [basis for basis in bases if basis is not None]
     return max(stated, key=list(Basis).index) if stated else None
 
+
+#: Said of neighbours that are known by their type alone.
+UNKNOWN_MEMORY_WARNING = "The memory of {0} is not known; whether all jobs fit together is not."
 
 #: Said where loading takes longer than the step.
 INPUT_BOUND_WARNING = (

@@ -11,6 +11,8 @@ import numpy as np
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.estimate import NeighbourEstimate
+from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.placement.sharing.colocation import (
     basis_of_pair,
     family_of,
@@ -26,18 +28,21 @@ from perfmodel.types import Basis
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbour:
-    """A job that shares the accelerators of another one.
+    """A job that shares one kind of accelerator with another one.
 
     Parameters
     ----------
     name : str
         For people.
-    prepared : PreparedJob or None
-        None for a job known by its type alone.
+    load : JobLoad
+        As it is alone there.
+    has_step : bool
+        Its step time is known; of a job known by its type alone only the load is.
     """
 
     name: str
-    prepared: PreparedJob | None = None
+    load: JobLoad
+    has_step: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +79,13 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
         Its step on the whole accelerator.
     """
     family = family_of(prepared.job.model or "")
-    load = load_of(prepared.on(kind.accelerator), step_time_s, family=family)
+    memory = memory_estimate(prepared.step.memory_profile, kind.held, job=prepared.job)
+    load = load_of(
+        prepared.on(kind.accelerator),
+        step_time_s,
+        memory_bytes=memory.peak_bytes,
+        family=family,
+    )
     if family is None:
         return load
     share = known_device_share(family, load.batch_size, kind.accelerator.name)
@@ -86,9 +97,34 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
         device_share=share,
         compute_bound_share=load.compute_bound_share,
         memory_bound_share=load.memory_bound_share,
+        memory_bytes=load.memory_bytes,
         family=family,
         batch_size=load.batch_size,
     )
+
+
+def beside(
+    placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[Neighbour]
+) -> tuple[NeighbourEstimate, ...]:
+    """Return what each neighbour suffers from a job and from the other neighbours.
+
+    Parameters
+    ----------
+    placement : ResolvedPlacement
+    kind : Kind
+    load : JobLoad
+        Of the job, alone on the accelerator.
+    neighbours : sequence of Neighbour
+    """
+    found = []
+    for position, one in enumerate(neighbours):
+        others = [n.load for i, n in enumerate(neighbours) if i != position]
+        slow = slowdown_beside(
+            one.load, [load, *others], kind.accelerator.name, sharing=placement.placement.sharing
+        )
+        step_s = one.load.step_time_s * slow if one.has_step else None
+        found.append(NeighbourEstimate(name=one.name, slowdown=slow, step_time_s=step_s))
+    return tuple(found)
 
 
 def slowdown_on(

@@ -56,6 +56,25 @@ class MemoryEstimate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NeighbourEstimate:
+    """What a job on the same accelerators suffers from the one that was asked about.
+
+    Parameters
+    ----------
+    name : str
+        Its model or job type.
+    slowdown : float
+        How many times as long its step takes beside all the others, >= 1.
+    step_time_s : float or None
+        That step; None for a job known by its type alone.
+    """
+
+    name: str
+    slowdown: float
+    step_time_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
     """What throughput a job will reach on a placement, and what that rests on.
 
@@ -78,6 +97,8 @@ class Estimate:
     unpriced_operators : mapping of str to int
         Operators without a cost formula and how often they occur.
     warnings : tuple of str
+    neighbours : tuple of NeighbourEstimate
+        Jobs on the same accelerators, in the order of the placement.
     """
 
     throughput: Throughput
@@ -92,6 +113,7 @@ class Estimate:
     nearest: tuple[str, ...] = ()
     unpriced_operators: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = ()
+    neighbours: tuple[NeighbourEstimate, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain JSON values."""
@@ -111,4 +133,5 @@ class Estimate:
             "model_version": self.model_version,
             "unpriced_operators": dict(self.unpriced_operators),
             "warnings": list(self.warnings),
+            "neighbours": [asdict(neighbour) for neighbour in self.neighbours],
         }

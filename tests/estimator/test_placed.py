@@ -94,6 +94,37 @@ def test_a_neighbour_slows_down_and_two_more_so(estimator: Estimator) -> None:
     assert beside(neighbour, sharing="time_slicing") > alone
 
 
+def test_both_jobs_are_answered_and_have_to_fit_together(estimator: Estimator) -> None:
+    neighbour = {"model": "zoo/two", "mode": "training", "batch_size": 64}
+    nodes = [{"accelerator": "V100-SXM2-16GB"}]
+    answer = _on(estimator, {"nodes": nodes, "shared_with": [neighbour, "A3C"]})
+    other, opaque = answer.neighbours
+    assert (other.name, opaque.name) == ("zoo/two", "A3C")
+    assert min(other.slowdown, opaque.slowdown) > 1
+    # 64 samples of 1 us alone.
+    assert other.step_time_s == pytest.approx(64e-6 * other.slowdown)
+    assert opaque.step_time_s is None
+    assert any("memory of A3C is not known" in text for text in answer.warnings)
+    # Swapped, each is what the other said of it.
+    small = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=64)
+    large = {"model": "zoo/two", "mode": "training", "batch_size": 2000}
+    pair = _on(estimator, {"nodes": nodes, "shared_with": [neighbour]})
+    swapped = _on(estimator, {"nodes": nodes, "shared_with": [large]}, small)
+    assert swapped.step_time_s == pytest.approx(pair.neighbours[0].step_time_s)
+    assert swapped.neighbours[0].step_time_s == pytest.approx(pair.step_time_s)
+    # 25,000 samples take some 11 GB alone; two such jobs do not fit 16.
+    crowd = {**neighbour, "batch_size": 25_000}
+    alone = _on(estimator, {"nodes": nodes}, Job(**{**vars(JOB), "batch_size": 25_000}))
+    both = _on(
+        estimator,
+        {"nodes": nodes, "shared_with": [crowd]},
+        Job(**{**vars(JOB), "batch_size": 25_000}),
+    )
+    assert both.memory.peak_bytes == alone.memory.peak_bytes
+    assert alone.memory.fits
+    assert not both.memory.fits
+
+
 def test_a_bad_neighbour_is_refused_where_it_stands(estimator: Estimator) -> None:
     with pytest.raises(InvalidInputError) as refused:
         _on(estimator, {"nodes": [{"accelerator": "T4"}], "shared_with": [{"model": "zoo/two"}]})
