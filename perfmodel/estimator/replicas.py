@@ -51,7 +51,8 @@ def replica_parts(
         Replicas of inference do not wait for each other: the slowest is stated.
     """
     slowest = np.asarray(np.maximum.reduce(list(times_s)))
-    if mode is Mode.INFERENCE:
+    # One rank shares nothing; left out early, since most cells of some schedulers are such.
+    if mode is Mode.INFERENCE or np.all(groups.ranks == 1):
         nothing = np.zeros(slowest.shape)
         return StepParts(
             compute_s=slowest,

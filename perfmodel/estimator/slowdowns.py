@@ -78,6 +78,14 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
     step_time_s : float
         Its step on the whole accelerator.
     """
+    key = (kind.accelerator.name, kind.part.name if kind.part else "", step_time_s)
+    known = prepared.loads.get(key)
+    if known is None:
+        known = prepared.loads[key] = _load_alone(prepared, kind, step_time_s)
+    return known
+
+
+def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
     family = family_of(prepared.job.model or "")
     memory = memory_estimate(prepared.step.memory_profile, kind.held, job=prepared.job)
     load = load_of(

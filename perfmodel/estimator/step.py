@@ -21,6 +21,7 @@ from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, 
 from perfmodel.placement.data_parallel.profile_graph import step_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
+from perfmodel.placement.sharing.job_load import JobLoad
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,10 @@ class PreparedJob:
     key: str
     step: CapturedStep
     warnings: tuple[str, ...] = field(init=False)
+    #: Loads that were worked out, by accelerator, part of it and step time.
+    loads: dict[tuple[str, str, float], JobLoad] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         unpriced = self.step.unpriced_operators
