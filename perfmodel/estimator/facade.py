@@ -13,7 +13,8 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.answer import compose
-from perfmodel.estimator.curve import Curve, CurveQuestion, draw_curve
+from perfmodel.estimator.curve import Curve, CurveQuestion
+from perfmodel.estimator.curve_points import draw_curve
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.matrix import MatrixEstimate, fill_matrix
 from perfmodel.estimator.model import StepModel, StepPrediction

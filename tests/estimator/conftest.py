@@ -17,7 +17,7 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode, Phase, Role
 
-KNOWN = ("zoo/one", "zoo/two")
+KNOWN = ("zoo/one", "zoo/two", "zoo/megatron-gpt")
 
 
 def product_graph(rows: int) -> Graph:

@@ -11,7 +11,7 @@ from perfmodel.estimator.curve import CurveQuestion, doubling_counts
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Mode
+from perfmodel.types import Mode, Precision
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
 
@@ -59,3 +59,24 @@ def test_nonsense_is_refused(change: dict[str, object], pointer: str) -> None:
 def test_doubling_ends_where_it_should() -> None:
     assert list(doubling_counts(1)) == [1]
     assert list(doubling_counts(8)) == [1, 2, 4, 8]
+
+
+def test_a_language_model_has_the_points_of_its_single_answers(estimator: Estimator) -> None:
+    kwargs = {"num_layers": 4, "hidden_size": 512, "num_heads": 8, "vocab_size": 1024}
+    job = Job(
+        model="zoo/megatron-gpt", model_kwargs=kwargs, mode=Mode.TRAINING, batch_size=4,
+        precision=Precision.FP16,
+    )  # fmt: skip
+    question = CurveQuestion(accelerator="A100", counts=(1, 4, 12), zero_stage=1)
+    curve = estimator.curve(job, question)
+    placements = (
+        {"nodes": [{"accelerator": "A100", "count": 4}], "plan": {"zero_stage": 1}},
+        {
+            "nodes": [{"accelerator": "A100", "count": 8}, {"accelerator": "A100", "count": 4}],
+            "plan": {"zero_stage": 1},
+        },
+    )
+    for position, written in enumerate(placements, start=1):
+        single = estimator.estimate(job, parse_placement(written))
+        assert curve.step_time_s[position] == pytest.approx(single.step_time_s)
+    assert curve.efficiency[0] == pytest.approx(1.0)
