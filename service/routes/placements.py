@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.answers import curve_to_dict, json_response, ranking_to_dict
 from service.documentation import json_body, problems
+from service.etag import etagged_response
 from service.routes.requests import desk_of, json_body_of
 from service.schemas import CurveAnswer, CurveRequest, RankAnswer, RankRequest
 
@@ -59,7 +60,7 @@ RANK_EXAMPLES: dict[str, Any] = {
 async def curve(request: Request) -> Response:
     """Answer a job's throughput over the count, in columns."""
     body = await json_body_of(request)
-    return json_response(curve_to_dict(await desk_of(request).curve(body)))
+    return etagged_response(request, curve_to_dict(await desk_of(request).curve(body)))
 
 
 @router.post(

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.answers import json_response, matrix_to_dict
 from service.documentation import json_body, problems
+from service.etag import etagged_response
 from service.routes.requests import desk_of, json_body_of
 from service.schemas import MatrixAnswer, MatrixRequest, PredictAnswer, PredictRequest
 
@@ -62,4 +63,4 @@ async def predict(request: Request) -> Response:
 async def matrix(request: Request) -> Response:
     """Answer every pair in columns; a bad job or placement costs its own cells only."""
     body = await json_body_of(request)
-    return json_response(matrix_to_dict(await desk_of(request).matrix(body)))
+    return etagged_response(request, matrix_to_dict(await desk_of(request).matrix(body)))

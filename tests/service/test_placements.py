@@ -149,3 +149,22 @@ def test_stored_observations_count_like_those_that_come_along(client: TestClient
         assert answer["throughput"] == pytest.approx(along["throughput"])
     matrix = client.post("/v1/matrix", json={"jobs": [JOB], "placements": ["2xA10"]}).json()
     assert matrix["step_time_s"][0][0] == pytest.approx(along["step_time_s"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/curve", {"job": JOB, "accelerator": "A10", "most": 4}),
+        ("/v1/matrix", {"jobs": [JOB], "placements": ["A10", "2xA10"]}),
+    ],
+)
+def test_an_answer_that_the_caller_has_is_not_sent_again(
+    client: TestClient, path: str, body: dict[str, Any]
+) -> None:
+    first = client.post(path, json=body)
+    tag = first.headers["etag"]
+    again = client.post(path, json=body, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    other = client.post(path, json={**body, "observations": []}, headers={"If-None-Match": "x"})
+    assert other.status_code == 200
+    assert other.headers["etag"] == tag
