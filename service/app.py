@@ -28,6 +28,7 @@ from service.routes import (
     observations,
     placements,
     predict,
+    prices,
 )
 from service.settings import Settings
 
@@ -81,6 +82,7 @@ def create_app(
         graphs,
         accelerators,
         models,
+        prices,
         health,
         kserve,
         slurm,

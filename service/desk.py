@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
@@ -182,7 +183,19 @@ class Desk:
                 asked.job, asked.placement, global_batch=asked.global_batch, most=asked.most
             )
         seen = self._seen(asked.job, asked.observations)
-        return self.estimator.rank(asked.job, asked.placements, asked.question, seen)
+        ranking = replace(asked.question, prices=self._prices(asked.question.prices))
+        return self.estimator.rank(asked.job, asked.placements, ranking, seen)
+
+    def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
+        """Return prices by canonical names: those that are kept, and over them those stated."""
+        prices = {name: price.per_hour for name, price in self.state.prices.all().items()}
+        for written, price in stated.items():
+            try:
+                prices[self.estimator.accelerators.get(written).name] = price
+            except InvalidInputError as error:
+                error.pointer = f"/prices/{written}"
+                raise
+        return prices
 
     def _read_job(self, written: Any, *, pointer: str) -> Job:
         found = resolve_job_reference(written, self.state.references, pointer=pointer)

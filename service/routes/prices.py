@@ -1,0 +1,95 @@
+"""``GET /v1/prices``, ``PUT`` and ``DELETE /v1/prices/{accelerator}``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown
+from perfmodel.store.prices import Price
+from service.answers import json_response
+from service.desk import read_json
+from service.documentation import problems
+from service.etag import etagged_response
+from service.routes.requests import desk_of, json_body_of, state_of
+
+router = APIRouter(tags=["prices"])
+
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "per_hour": {"type": "number", "exclusiveMinimum": 0},
+                        "currency": {"type": "string", "pattern": "^[A-Z]{3}$", "default": "USD"},
+                    },
+                    "required": ["per_hour"],
+                    "additionalProperties": False,
+                },
+                "examples": {"an hour": {"value": {"per_hour": 2.5, "currency": "EUR"}}},
+            }
+        },
+    }
+}
+
+
+@router.get(
+    "/v1/prices",
+    summary="What an hour of each accelerator costs here",
+    responses={**problems(503)},
+)
+async def prices(request: Request) -> Response:
+    """List the prices that were set; rankings by cost use them unless told otherwise."""
+    found = await desk_of(request).in_thread(state_of(request).prices.all)
+    return etagged_response(request, {"prices": [asdict(price) for price in found.values()]})
+
+
+@router.put(
+    "/v1/prices/{accelerator}",
+    summary="Set the price of an accelerator",
+    responses={**problems(400, 413, 415, 422, 503)},
+    openapi_extra=_BODY,
+)
+async def put_price(request: Request, accelerator: str) -> Response:
+    """Set what an hour of one accelerator costs; any of its names will do."""
+    fields = as_object(read_json(await json_body_of(request)), "", what="A price")
+    refuse_unknown(fields, ("per_hour", "currency"), "")
+    if "per_hour" not in fields:
+        raise InvalidInputError("A price needs the field 'per_hour'.", pointer="/per_hour")
+    currency = as_text("currency", fields.get("currency", "USD"), "/currency")
+    if not _CURRENCY.fullmatch(currency):
+        raise InvalidInputError(
+            f"currency is a code of three letters, such as EUR; got {currency!r}.",
+            pointer="/currency",
+        )
+    desk = desk_of(request)
+    price = Price(
+        accelerator=desk.estimator.accelerators.get(accelerator).name,
+        per_hour=as_number("per_hour", fields["per_hour"], "/per_hour"),
+        currency=currency,
+    )
+    await desk.in_thread(state_of(request).prices.put, price)
+    return json_response(asdict(price))
+
+
+@router.delete(
+    "/v1/prices/{accelerator}",
+    summary="Forget the price of an accelerator",
+    status_code=204,
+    responses={404: {"description": "No price was set"}, **problems(422, 503)},
+)
+async def delete_price(request: Request, accelerator: str) -> Response:
+    """Forget a price."""
+    desk = desk_of(request)
+    name = desk.estimator.accelerators.get(accelerator).name
+    if not await desk.in_thread(state_of(request).prices.remove, name):
+        raise HTTPException(404, f"No price of {name} was set.")
+    return Response(status_code=204)
