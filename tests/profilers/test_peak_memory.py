@@ -8,11 +8,13 @@ from perfmodel.profilers.peak_memory import PeakMemory
 def test_the_peak_holds_what_was_allocated_and_freed_again() -> None:
     memory = PeakMemory()
     memory.reset()
-    block = np.ones(32 * 2**20 // 8)  # 32 MiB, touched
+    # 96 MiB, touched: above 32 MiB the allocator always asks for fresh pages, whatever earlier
+    # tests have left in its lists.
+    block = np.ones(96 * 2**20 // 8)
     del block
     peak = memory.peak_bytes()
     assert peak is not None
-    assert 28 * 2**20 < peak < 128 * 2**20
+    assert 92 * 2**20 < peak < 192 * 2**20
 
 
 def test_a_reset_forgets_an_earlier_peak() -> None:
