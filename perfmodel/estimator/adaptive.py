@@ -101,7 +101,7 @@ def _most_samples(pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlac
     for kind in placement.kinds:
         low, high = (
             memory_estimate(
-                one.step.memory_profile,
+                one.memory_profile,
                 kind.held,
                 job=one.job,
                 plan=placement.fabric.plan,

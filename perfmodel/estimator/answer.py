@@ -140,7 +140,7 @@ def tightest_memory(
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
     """
-    profile, job, plan = prepared.step.memory_profile, prepared.job, placement.fabric.plan
+    profile, job, plan = prepared.memory_profile, prepared.job, placement.fabric.plan
     estimates = [
         memory_estimate(profile, kind.held, job=job, plan=plan, accelerator_count=placement.count)
         for kind in placement.kinds

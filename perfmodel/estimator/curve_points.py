@@ -71,7 +71,7 @@ def draw_curve(
     points = _points(prepared, spec, asked, prediction, observed)
     ranks = points.groups.ranks[1:]
     memory = memory_columns(
-        prepared.step.memory_profile,
+        prepared.memory_profile,
         [spec] * len(ranks),
         job=prepared.job,
         plan=MemoryPlan(

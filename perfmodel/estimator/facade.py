@@ -274,7 +274,7 @@ class Estimator:
         key = job_key(job)
         known = self._jobs.get(key)
         if known is None:
-            known = PreparedJob(job=job, key=key, step=self.graphs.step(job))
+            known = PreparedJob(job=job, key=key, step=self.graphs.step(job.step))
             self._jobs.put(key, known)
         return known
 

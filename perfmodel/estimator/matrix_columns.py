@@ -180,7 +180,7 @@ class MatrixColumns:
                 micro_batches=float(job.job.accumulation_steps),
             )  # fmt: skip
             memory = memory_columns(
-                job.step.memory_profile, [spec for _, spec in kinds], job=job.job, plan=plan
+                job.memory_profile, [spec for _, spec in kinds], job=job.job, plan=plan
             )
             room = memory.capacity_bytes - memory.peak_bytes
             order = np.lexsort((room, place))

@@ -87,7 +87,7 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
 
 def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
     family = family_of(prepared.job.model or "")
-    memory = memory_estimate(prepared.step.memory_profile, kind.held, job=prepared.job)
+    memory = memory_estimate(prepared.memory_profile, kind.held, job=prepared.job)
     load = load_of(
         prepared.on(kind.accelerator),
         step_time_s,

@@ -42,11 +42,6 @@ class CapturedStep:
     warnings: tuple[str, ...] = ()
 
     @cached_property
-    def memory_profile(self) -> MemoryProfile:
-        """What the memory of the step is made of."""
-        return memory_profile(self.graph)
-
-    @cached_property
     def profile(self) -> StepProfile:
         """What a placement needs to know of the step, all its micro-batches."""
         return step_profile(self.graph, samples=1)
@@ -114,6 +109,12 @@ class PreparedJob:
     def samples(self) -> int:
         """Samples of one replica in one step, all micro-batches."""
         return self.job.batch_size * self.job.accumulation_steps
+
+    @cached_property
+    def memory_profile(self) -> MemoryProfile:
+        """What the memory of the step is made of."""
+        selective = self.job.selective_checkpointing
+        return memory_profile(self.step.graph, selective_checkpointing=selective)
 
     @cached_property
     def has_plan_engine(self) -> bool:

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from synthetic_workloads import mlp
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError, UnknownModelError
-from perfmodel.estimator import Estimator, job_key
+from perfmodel.estimator import CapturedStep, Estimator, PreparedJob, job_key
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Basis, Mode
+from perfmodel.types import Basis, Mode, Phase, Role
 
 
 def _ask(estimator: Estimator, placement: Any = "A10", **job: Any) -> Estimate:
@@ -156,3 +163,52 @@ def test_the_key_of_a_job_depends_on_every_field() -> None:
         Job(graph="zoo/one", batch_size=8),
     ]
     assert len({job_key(job) for job in [base, *others]}) == 6
+
+
+def test_the_capture_is_not_asked_for_what_leaves_the_step_alone() -> None:
+    asked: list[Job] = []
+
+    class Recorder:
+        def step(self, job: Job) -> CapturedStep:
+            asked.append(job)
+            return CapturedStep(graph=mlp(job.batch_size, [8, 8], "relu", training=True))
+
+    estimator = Estimator(
+        accelerators=Catalog.default(), model=AnalyticalModel(), graphs=Recorder()
+    )
+    plain = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=8)
+    prepared = estimator.prepare(replace(plain, input={"cpu_s": 1e-3}))
+    assert asked == [plain]
+    assert prepared.job.input == {"cpu_s": 1e-3}
+
+
+def test_selective_checkpointing_reaches_the_memory() -> None:
+    def tensor(shape: tuple[int, ...], storage: int, role: Role = Role.ACTIVATION) -> Tensor:
+        return Tensor(shape=shape, dtype="float32", role=role, storage=storage)
+
+    def node(op: str, inputs: tuple[int, ...], output: int, phase: Phase = Phase.FORWARD) -> Node:
+        return Node(op=op, phase=phase, inputs=inputs, outputs=(output,))
+
+    # Scores and softmax of attention that is not fused, then a large tensor while they wait.
+    graph = Graph(
+        nodes=(
+            node("bmm", (0,), 1),
+            node("_softmax", (1,), 2),
+            node("bmm", (2, 0), 3),
+            node("relu", (3,), 4),
+            node("_softmax_backward_data", (3, 2), 5, Phase.BACKWARD),
+        ),
+        tensors=(
+            tensor((2, 300, 4), 0, Role.INPUT), tensor((2, 300, 300), 1),
+            tensor((2, 300, 300), 2), tensor((2, 300, 4), 3), tensor((2, 300, 4000), 4),
+            tensor((2, 300, 4), 5),
+        ),
+    )  # fmt: skip
+    job = Job(model="zoo/two", mode=Mode.TRAINING)
+    for selective in (False, True):
+        chosen = replace(job, selective_checkpointing=selective)
+        found = PreparedJob(job=chosen, key="", step=CapturedStep(graph=graph)).memory_profile
+        wanted = memory_profile(graph, selective_checkpointing=selective)
+        np.testing.assert_array_equal(found.activation_corners, wanted.activation_corners)
+    plain = memory_profile(graph).activation_corners.max()
+    assert found.activation_corners.max() < plain
