@@ -169,9 +169,9 @@ def test_reading_the_catalogue_is_quick():
     aliases = (folder / "aliases.toml").read_text(encoding="utf-8")
     times = []
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.process_time()
         Catalog.from_toml(devices, aliases)
-        times.append(time.perf_counter() - started)
+        times.append(time.process_time() - started)
     # 17 ms where this was written; the bound leaves room for slower machines.
     assert min(times) < 0.06
 

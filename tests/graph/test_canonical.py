@@ -220,10 +220,10 @@ def test_nonsense_is_refused_at_its_place(changes: dict[str, object], pointer: s
     ids=lambda value: repr(value[:12]),
 )  # fmt: skip
 def test_hostile_text_is_refused_quickly(text: bytes | str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidGraphError):
         from_json(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @settings(max_examples=150, deadline=None)
@@ -252,8 +252,8 @@ def test_hash_of_two_thousand_nodes_is_fast() -> None:
     graph = Graph(nodes=tuple(nodes), tensors=tuple(tensors))
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         content_hash(graph)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     # 50 ms is the aim on an idle core; twice that leaves room for a busy one.
     assert min(times) < 0.1

@@ -98,7 +98,7 @@ def test_a_thousand_nodes_take_milliseconds() -> None:
     count = len(family.at(10).nodes)
     seconds = []
     for batch_size in range(20, 41):
-        begin = time.perf_counter()
+        begin = time.process_time()
         family.at(batch_size)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
     assert statistics.median(seconds) / count * 1000 <= 0.020

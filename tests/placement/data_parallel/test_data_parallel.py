@@ -215,9 +215,9 @@ def test_other_stages_and_no_micro_batch_are_refused() -> None:
 def _fastest(profile: StepProfile, groups: CommGroups, alone: npt.ArrayLike) -> float:
     spent = []
     for _ in range(7):
-        started = time.perf_counter()
+        started = time.process_time()
         data_parallel_parts(profile, alone, groups)
-        spent.append(time.perf_counter() - started)
+        spent.append(time.process_time() - started)
     return min(spent)
 
 

@@ -96,6 +96,6 @@ def test_a_fixed_overhead_and_one_prediction() -> None:
 def test_a_thousand_replicas_take_milliseconds() -> None:
     rng = np.random.default_rng(0)
     steps = AffineSteps(fixed_s=np.full(1024, 0.01), per_sample_s=rng.uniform(1e-3, 4e-3, 1024))
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert proportional_split(65_536, steps).samples.sum() == 65_536
-    assert time.perf_counter() - begin < 0.2
+    assert time.process_time() - begin < 0.2

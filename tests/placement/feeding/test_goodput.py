@@ -113,7 +113,7 @@ def test_bounds_that_no_batch_meets_are_refused() -> None:
 
 
 def test_a_search_takes_milliseconds() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = [best_batch(_adaptation(1e4), replicas, _steps) for replicas in range(1, 33)]
-    assert time.perf_counter() - begin < 1.0
+    assert time.process_time() - begin < 1.0
     assert all(isinstance(answer, BestBatch) for answer in found)

@@ -116,6 +116,6 @@ def test_a_job_type_without_measurements_has_a_typical_load() -> None:
 def test_twenty_thousand_pairs_take_a_fraction_of_a_second() -> None:
     one = JobLoad(step_time_s=0.2, device_share=0.9, family="ResNet-50", batch_size=48)
     loads = Loads.of([one] * 20_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     slowdowns(loads, loads, "V100-SXM2-16GB")
-    assert time.perf_counter() - begin < 1.0
+    assert time.process_time() - begin < 1.0
