@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Row, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from perfmodel.store.connections import Connections, now
-from perfmodel.store.pages import Page, read_cursor, write_cursor
+from perfmodel.store.connections import now
+from perfmodel.store.pages import Page
+from perfmodel.store.shared_store import SharedStore, insert_into
 from perfmodel.store.tables import JOBS
 
 
@@ -35,22 +35,8 @@ class StoredJob:
     created_at: str = ""
 
 
-class JobStore:
-    """Keeps jobs; may be shared by threads and processes.
-
-    Parameters
-    ----------
-    connections : Connections
-        To a database of the newest schema.
-
-    Raises
-    ------
-    StoreError
-        In every method: the database cannot be read or written.
-    """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+class JobStore(SharedStore):
+    """Keeps jobs."""
 
     def register(self, job: StoredJob) -> tuple[StoredJob, bool]:
         """Keep a job; one that is there already stays as it is.
@@ -91,16 +77,7 @@ class JobStore:
         InvalidInputError
             Not a cursor.
         """
-        query = select(JOBS).order_by(JOBS.c.id.desc()).limit(limit + 1)
-        before = read_cursor(cursor)
-        if before is not None:
-            query = query.where(JOBS.c.id < before)
-        with self._connections.reading() as connection:
-            rows = connection.execute(query).all()
-        return Page(
-            items=tuple(_stored(row) for row in rows[:limit]),
-            next_cursor=write_cursor(rows[limit - 1].id) if len(rows) > limit else None,
-        )
+        return self._page(select(JOBS), JOBS.c.id, _stored, cursor=cursor, limit=limit)
 
 
 def insert_jobs(connection: Connection, jobs: Iterable[StoredJob]) -> set[str]:
@@ -111,8 +88,8 @@ def insert_jobs(connection: Connection, jobs: Iterable[StoredJob]) -> set[str]:
     ]
     if not rows:
         return set()
-    into = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    statement = into(JOBS).on_conflict_do_nothing(index_elements=["ref"]).returning(JOBS.c.ref)
+    inserted = insert_into(connection, JOBS).on_conflict_do_nothing(index_elements=["ref"])
+    statement = inserted.returning(JOBS.c.ref)
     return set(connection.execute(statement, rows).scalars())
 
 

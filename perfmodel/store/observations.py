@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from perfmodel.store.connections import Connections, now
 from perfmodel.store.jobs import StoredJob, insert_jobs
-from perfmodel.store.pages import Page, read_cursor, write_cursor
+from perfmodel.store.pages import Page
 from perfmodel.store.revisions import raise_revision, read_revision
+from perfmodel.store.shared_store import SharedStore, insert_into
 from perfmodel.store.tables import OBSERVATIONS
 
 #: Name of the counter that each transaction with new observations raises.
@@ -80,22 +80,16 @@ class StoredObservation:
     received_at: str = ""
 
 
-class ObservationStore:
-    """Keeps observations; may be shared by threads and processes.
+class ObservationStore(SharedStore):
+    """Keeps observations.
 
     Parameters
     ----------
     connections : Connections
-        To a database of the newest schema.
-
-    Raises
-    ------
-    StoreError
-        In every method: the database cannot be read or written.
     """
 
     def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+        super().__init__(connections)
         self._kept_jobs: set[str] = set()
 
     def add(self, observations: Sequence[StoredObservation]) -> list[Outcome]:
@@ -155,20 +149,12 @@ class ObservationStore:
         InvalidInputError
             Not a cursor.
         """
-        query = select(OBSERVATIONS).order_by(OBSERVATIONS.c.id.desc()).limit(limit + 1)
-        before = read_cursor(cursor)
-        if before is not None:
-            query = query.where(OBSERVATIONS.c.id < before)
+        query = select(OBSERVATIONS)
         if family is not None:
             query = query.where(OBSERVATIONS.c.family == family)
         if state is not None:
             query = query.where(OBSERVATIONS.c.state == state.value)
-        with self._connections.reading() as connection:
-            rows = connection.execute(query).all()
-        return Page(
-            items=tuple(_stored(row) for row in rows[:limit]),
-            next_cursor=write_cursor(rows[limit - 1].id) if len(rows) > limit else None,
-        )
+        return self._page(query, OBSERVATIONS.c.id, _stored, cursor=cursor, limit=limit)
 
     def recent(
         self, family: str, *, most: int = 256, of_one_cell: int = 3
@@ -230,9 +216,8 @@ _Key = tuple[str, str]
 def _insert(
     connection: Connection, observations: Sequence[StoredObservation], revision: int
 ) -> set[_Key]:
-    into = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     statement = (
-        into(OBSERVATIONS)
+        insert_into(connection, OBSERVATIONS)
         .on_conflict_do_nothing(index_elements=["family", "key"])
         .returning(OBSERVATIONS.c.family, OBSERVATIONS.c.key)
     )

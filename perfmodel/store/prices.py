@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from perfmodel.store.connections import Connections, now
+from perfmodel.store.connections import now
 from perfmodel.store.revisions import raise_revision, read_revision
+from perfmodel.store.shared_store import SharedStore, insert_into
 from perfmodel.store.tables import PRICES
 
 #: Name of the counter that each change raises.
@@ -34,30 +34,17 @@ class Price:
     currency: str = "USD"
 
 
-class PriceStore:
-    """Keeps prices; may be shared by threads and processes.
-
-    Parameters
-    ----------
-    connections : Connections
-        To a database of the newest schema.
-
-    Raises
-    ------
-    StoreError
-        In every method: the database cannot be read or written.
-    """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+class PriceStore(SharedStore):
+    """Keeps prices."""
 
     def put(self, price: Price) -> None:
         """Set a price; the one before it is forgotten."""
         values = {"per_hour": price.per_hour, "currency": price.currency, "updated_at": now()}
-        into = sqlite.insert if self._connections.is_sqlite else postgresql.insert
-        statement = into(PRICES).values(accelerator=price.accelerator, **values)
         with self._connections.writing() as connection:
             raise_revision(connection, REVISION)
+            statement = insert_into(connection, PRICES).values(
+                accelerator=price.accelerator, **values
+            )
             connection.execute(
                 statement.on_conflict_do_update(index_elements=["accelerator"], set_=values)
             )

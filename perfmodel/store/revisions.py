@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection, select
-from sqlalchemy.dialects import postgresql, sqlite
 
+from perfmodel.store.shared_store import insert_into
 from perfmodel.store.tables import REVISIONS
 
 
@@ -26,14 +26,18 @@ def raise_revision(connection: Connection, name: str) -> int:
     int
         The revision of this transaction, >= 1.
     """
-    into = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     counted = (
-        into(REVISIONS)
+        insert_into(connection, REVISIONS)
         .values(name=name, value=1)
         .on_conflict_do_update(index_elements=["name"], set_={"value": REVISIONS.c.value + 1})
         .returning(REVISIONS.c.value)
     )
     return int(connection.execute(counted).scalar_one())
+
+
+def read_revisions(connection: Connection) -> dict[str, int]:
+    """Return how often each thing was changed; what never was is not named."""
+    return {row.name: int(row.value) for row in connection.execute(select(REVISIONS))}
 
 
 def read_revision(connection: Connection, name: str) -> int:
