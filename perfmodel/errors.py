@@ -18,6 +18,7 @@
     |   +-- UnsupportedOnnxError     an ONNX file that is refused, with the reason
     +-- MissingExtraError            an optional library is absent; names the extra
     +-- DamagedArtifactError         a stored model whose content is not what was written
+    +-- NotInTimeError               an answer that takes longer than the caller waits
     +-- StoreError                   a record or a file that could not be read or written
     +-- MeasurementError             a profile run that failed; carries the reason
     +-- TrainingError                data from which nothing can be learned
@@ -191,6 +192,10 @@ class MissingExtraError(PerfModelError):
 
 class DamagedArtifactError(PerfModelError):
     """A stored model whose content is not what was written."""
+
+
+class NotInTimeError(PerfModelError):
+    """An answer that takes longer than the caller waits."""
 
 
 class StoreError(PerfModelError):

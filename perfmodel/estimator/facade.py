@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.answer import compose
+from perfmodel.estimator.at_hand import NO_CAPTURES, NoModel
 from perfmodel.estimator.curve import Curve, CurveQuestion
 from perfmodel.estimator.curve_points import draw_curve
 from perfmodel.estimator.lru import LruCache
@@ -35,6 +37,9 @@ from perfmodel.placement.plans.plan_search import PlanRanking
 from perfmodel.placement.sharing.colocation import load_of_type
 from perfmodel.placement.topology.long_form import is_job
 from perfmodel.placement.topology.topology import Placement
+
+if TYPE_CHECKING:
+    from perfmodel.estimator.loading import LoadedModel
 
 #: Step time of a neighbour known by its type alone; of its step only the share counts that it
 #: keeps the accelerator busy.
@@ -139,6 +144,68 @@ class Estimator:
     def model_version(self) -> str:
         """Which model answers."""
         return self.model.version
+
+    def with_model(self, loaded: LoadedModel) -> Self:
+        """Return an estimator that answers with another version of the model.
+
+        Both know the same graphs; nothing else that either remembers reaches the other.
+
+        Parameters
+        ----------
+        loaded : LoadedModel
+            Devices that it was measured on join the catalogue.
+        """
+        accelerators = self.accelerators
+        for device in loaded.devices:
+            accelerators = accelerators.with_device(device)
+        other = type(self)(
+            accelerators=accelerators,
+            model=loaded.model,
+            graphs=self.graphs,
+            models=loaded.models,
+            problems=loaded.problems,
+        )
+        other._jobs = self._jobs
+        return other
+
+    def at_hand(self, *, predicting: bool = False) -> Self:
+        """Return an estimator over the same memory that answers what takes no time, or nothing.
+
+        Parameters
+        ----------
+        predicting : bool
+            It may still ask the model, for one that answers at once.
+
+        Returns
+        -------
+        Estimator
+            Where this one would capture a graph, or ask the model unless it may, that one raises
+            :class:`~perfmodel.errors.NotInTimeError`.
+        """
+        view = copy(self)
+        view.graphs = NO_CAPTURES
+        if not predicting:
+            view.model = NoModel(self.model.version)
+        return view
+
+    def has_predicted(self, prepared: PreparedJob, accelerator: AcceleratorSpec) -> bool:
+        """Return whether the step of a job on one accelerator is in memory."""
+        return self._predictions.get((prepared.key, accelerator.name)) is not None
+
+    def recently_predicted(self, most: int) -> list[tuple[PreparedJob, AcceleratorSpec]]:
+        """Return the jobs and accelerators that were last asked about, as long as both are known.
+
+        Parameters
+        ----------
+        most : int
+            Pairs at most.
+        """
+        pairs = []
+        for key, name in self._predictions.recent(most):
+            prepared = self._jobs.get(key)
+            if prepared is not None and name in self.accelerators:
+                pairs.append((prepared, self.accelerators.get(name)))
+        return pairs
 
     def estimate(
         self, job: Job, placement: Placement, observations: Sequence[Observation] = ()

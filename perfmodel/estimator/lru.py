@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from itertools import islice
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -56,3 +57,8 @@ class LruCache(Generic[K, V]):
             self._values.move_to_end(key)
             if len(self._values) > self._capacity:
                 self._values.popitem(last=False)
+
+    def recent(self, most: int) -> list[K]:
+        """Return the keys that were used last, the latest first."""
+        with self._lock:
+            return list(islice(reversed(self._values), most))
