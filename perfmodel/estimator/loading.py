@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import DamagedArtifactError, PerfModelError
 from perfmodel.estimator.analytical import AnalyticalModel
 from perfmodel.estimator.model import StepModel
 from perfmodel.store.artifacts import Artifact, names, read_artifact, versions
@@ -47,7 +48,9 @@ class LoadedModel:
     devices: tuple[AcceleratorSpec, ...] = ()
 
 
-def load_model(folder: Path) -> LoadedModel:
+def load_model(
+    folder: Path, in_memory: Mapping[str, StepModel] = MappingProxyType({})
+) -> LoadedModel:
     """Load the best model of a folder; a damaged one never stops the start.
 
     The newest sound version answers. If every version is damaged, the newest of which a part is
@@ -57,36 +60,74 @@ def load_model(folder: Path) -> LoadedModel:
     ----------
     folder : Path
         Holds ``<name>/<version>/``; may be missing.
+    in_memory : mapping of str to StepModel
+        Versions that are loaded already: they are sound, whatever became of their files, and not
+        loaded again.
 
     Returns
     -------
     LoadedModel
     """
     artifacts, problems = _read_all(folder)
-    sound_first = sorted(artifacts, key=lambda artifact: bool(artifact.damaged))
     serving: Artifact | None = None
     model: StepModel = AnalyticalModel()
     devices: tuple[AcceleratorSpec, ...] = ()
-    for artifact in sound_first:
+    for artifact in sorted(artifacts, key=lambda a: bool(a.damaged) and a.name not in in_memory):
+        known = in_memory.get(artifact.name)
+        if known is not None:
+            serving, model = artifact, known
+            break
         try:
             trained = _load(artifact)
         except Exception as error:  # whatever a model file provokes, the service must start
             problems.append(f"The model {artifact.name} cannot be loaded: {error}")
             continue
-        serving, model = artifact, trained
-        devices = (*trained.devices.values(), *trained.adapted.values())
-        problems += [
-            f"The member {member} of the model {artifact.name} does not answer: {reason}"
-            for member, reason in trained.absent.items()
-        ]
+        serving, model, devices = artifact, trained, _devices(trained)
+        problems += _absences(trained)
         break
-    facts = [_facts(artifact, serving) for artifact in artifacts]
     return LoadedModel(
         model=model,
-        models=tuple(facts),
+        models=tuple(_facts(artifact, serving) for artifact in artifacts),
         problems=tuple(dict.fromkeys(problems)),
         devices=devices,
     )
+
+
+def load_version(folder: Path, name: str) -> LoadedModel:
+    """Load one version of a model.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``<name>/<version>/``.
+    name : str
+        ``"<name>/<version>"``, one of :func:`version_names`.
+
+    Returns
+    -------
+    LoadedModel
+        Its ``models`` are empty: it was not compared with others.
+
+    Raises
+    ------
+    DamagedArtifactError
+        A file of it is not what was written, or it cannot be loaded.
+    """
+    artifact = read_artifact(folder / name)
+    if artifact.damaged:
+        path, reason = next(iter(artifact.damaged.items()))
+        raise DamagedArtifactError(f"The file {path} of the model {name} is damaged: {reason}.")
+    try:
+        trained = _load(artifact)
+    except Exception as error:
+        raise DamagedArtifactError(f"The model {name} cannot be loaded: {error}") from error
+    absent = _absences(trained)
+    return LoadedModel(model=trained, problems=tuple(absent), devices=_devices(trained))
+
+
+def version_names(folder: Path) -> list[str]:
+    """Return every version of a folder as answers cite it, the default model's newest first."""
+    return [f"{path.parent.name}/{path.name}" for path in _version_folders(folder)]
 
 
 def _load(artifact: Artifact) -> ServingModel:
@@ -94,6 +135,17 @@ def _load(artifact: Artifact) -> ServingModel:
     from perfmodel.predictors.serving import ServingModel
 
     return ServingModel.load(artifact.folder)
+
+
+def _devices(trained: ServingModel) -> tuple[AcceleratorSpec, ...]:
+    return (*trained.devices.values(), *trained.adapted.values())
+
+
+def _absences(trained: ServingModel) -> list[str]:
+    return [
+        f"The member {member} of the model {trained.version} does not answer: {reason}"
+        for member, reason in trained.absent.items()
+    ]
 
 
 def _read_all(folder: Path) -> tuple[list[Artifact], list[str]]:
