@@ -51,7 +51,9 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": _TEMPLATE.format(model="Problem")}}}
     words = {
         400: "Not JSON", 404: "Not there", 413: "Too large", 415: "Not a content type that is read",
-        422: "Cannot be answered", 501: "An optional library is missing", 503: "Try again later",
+        409: "Conflicts with what there is", 422: "Cannot be answered",
+        501: "An optional library is missing", 503: "Try again later",
+        504: "Not answered by the deadline; goes on in the background",
     }  # fmt: skip
     return {status: {"description": words[status], "content": content} for status in statuses}
 

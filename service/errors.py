@@ -18,6 +18,7 @@ from perfmodel.errors import (
     DamagedArtifactError,
     InvalidInputError,
     MissingExtraError,
+    NotInTimeError,
     PerfModelError,
     StoreError,
     UnknownNameError,
@@ -35,7 +36,11 @@ _STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
     (MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
     (DamagedArtifactError, HTTPStatus.SERVICE_UNAVAILABLE),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotInTimeError, HTTPStatus.GATEWAY_TIMEOUT),
 )
+
+#: What may be asked again as it is, a little later.
+_RETRIED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
 class MalformedBodyError(InvalidInputError):
@@ -44,6 +49,16 @@ class MalformedBodyError(InvalidInputError):
 
 class UnsupportedMediaError(InvalidInputError):
     """A body of a content type that the route does not read."""
+
+
+class UnknownModelVersionError(UnknownNameError):
+    """A version of the model that is not installed here."""
+
+    kind = "model version"
+
+
+class PinnedModelError(InvalidInputError):
+    """A version of the model that is installed here and cannot answer."""
 
 
 class OverloadedError(PerfModelError):
@@ -100,6 +115,8 @@ def status_of(error: PerfModelError) -> HTTPStatus:
         return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     if isinstance(error, OverloadedError):
         return HTTPStatus.SERVICE_UNAVAILABLE
+    if isinstance(error, PinnedModelError):
+        return HTTPStatus.CONFLICT
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return status
@@ -130,7 +147,7 @@ def problem_response(
     content: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem object as a response."""
-    retry = {"Retry-After": str(RETRY_AFTER_S)} if content["status"] == 503 else {}
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if content["status"] in _RETRIED else {}
     return Response(
         orjson.dumps(content),
         status_code=content["status"],
