@@ -26,6 +26,7 @@ from service.routes import (
     jobs,
     models,
     observations,
+    page,
     placements,
     predict,
     prices,
@@ -89,6 +90,7 @@ def create_app(
         dstack,
         jobs,
         observations,
+        page,
     ):
         app.include_router(routes.router)
     install_kubernetes(app, desk, settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
@@ -113,7 +113,7 @@ class Policy:
         token = token_of(request["headers"])
         key = self.keys.find(digest_of(token)) if token else None
         if key is None:
-            return _unknown(shown=token is not None)
+            return _unknown(shown=token is not None, challenges=_challenges(request))
         scope = needs if isinstance(needs, Scope) else _scope_of_unlisted(request, key)
         admin = scope is Scope.ADMIN and request["method"] not in _SAFE
         if not key.allows(scope):
@@ -167,13 +167,21 @@ def _scope_of_unlisted(request: Request, key: ApiKey) -> Scope:
     return Scope.ADMIN if exists else next(iter(key.scopes))
 
 
-def _unknown(*, shown: bool) -> Refusal:
+def _challenges(request: Request) -> Sequence[bytes]:
+    """Return what a caller is told to show.
+
+    A script of a page asks its user itself; Basic would make the browser ask as well.
+    """
+    return CHALLENGES[:1] if (b"sec-fetch-dest", b"empty") in request["headers"] else CHALLENGES
+
+
+def _unknown(*, shown: bool, challenges: Sequence[bytes]) -> Refusal:
     detail = (
         "The key is not known; it may have been revoked. `perfmodel keys list` shows all."
         if shown
         else "Show a key: 'Authorization: Bearer KEY'. `perfmodel keys create` makes one."
     )
-    headers = tuple((b"www-authenticate", challenge) for challenge in CHALLENGES)
+    headers = tuple((b"www-authenticate", challenge) for challenge in challenges)
     content = problem(
         HTTPStatus.UNAUTHORIZED, kind="unauthorized", title="Unauthorized", detail=detail
     )

@@ -22,7 +22,7 @@ class Door(StrEnum):
     """What stands where no scope does."""
 
     OPEN = "open"
-    """Answered without a key: tells nothing but that the service runs."""
+    """Answered without a key: tells nothing but that the service runs, or shows its page."""
     UNLISTED = "unlisted"
     """No rule speaks of it: closed to all but administrators, if it exists at all."""
 
@@ -88,9 +88,11 @@ RULES: tuple[Rule, ...] = (
     _rule(_ASK, "/v2", Scope.PREDICT),
     _rule(_ASK, "/kubernetes", Scope.PREDICT),
     _rule(_ASK, "/v1/adapters", Scope.PREDICT),
-    # The page and what describes the interface.
-    _rule(_READ, "/", Scope.PREDICT, exact=True),
-    _rule(_READ, "/static", Scope.PREDICT),
+    # The page is the same for everybody; it asks for a key when it asks something.
+    _rule(_READ, "/", Door.OPEN, exact=True),
+    _rule(_READ, "/static", Door.OPEN),
+    _rule(_READ, "/favicon.ico", Door.OPEN, exact=True),
+    # What describes the interface.
     _rule(_READ, "/docs", Scope.PREDICT),
     _rule(_READ, "/redoc", Scope.PREDICT, exact=True),
     _rule(_READ, "/openapi.json", Scope.PREDICT, exact=True),

@@ -18,8 +18,13 @@ from service.access.scopes import Door, Scope, needed
 
 guarded = pytest.fixture(scope="module")(guarded_service)
 
-#: Answered without a key, and nothing else ever.
-OPEN = {("GET", "/v2/health/live"), ("GET", "/v2/health/ready")}
+#: Answered without a key, and nothing else ever: whether it runs, and the page.
+OPEN = {
+    ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"), ("GET", "/"), ("HEAD", "/"),
+    ("GET", "/favicon.ico"), ("HEAD", "/favicon.ico"),
+}  # fmt: skip
+#: Files of the page; the walk puts a name there that none has.
+OPEN_FILES = {("GET", "/static/{version}/{name:path}"), ("HEAD", "/static/{version}/{name:path}")}
 
 
 def endpoints(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -56,7 +61,7 @@ def status(client: TestClient, method: str, path: str, headers: dict[str, str]) 
 def test_the_walk_finds_the_routes(guarded: Guarded) -> None:
     found = every_endpoint(guarded.app)
     assert {("POST", "/v1/predict"), ("POST", "/v1/graphs"), ("GET", "/v1/models")} <= set(found)
-    assert set(found) >= OPEN | {("GET", "/docs"), ("HEAD", "/openapi.json")}
+    assert set(found) >= OPEN | OPEN_FILES | {("GET", "/docs"), ("HEAD", "/openapi.json")}
 
 
 def test_every_route_has_a_rule(guarded: Guarded) -> None:
@@ -64,11 +69,13 @@ def test_every_route_has_a_rule(guarded: Guarded) -> None:
     assert not without, f"say in service/access/scopes.py what these need: {without}"
 
 
-def test_without_a_key_only_health_answers(guarded: Guarded) -> None:
+def test_without_a_key_only_health_and_the_page_answer(guarded: Guarded) -> None:
     for method, path in every_endpoint(guarded.app):
         found = status(guarded.client, method, path, {})
         if (method, path) in OPEN:
             assert found == 200, f"{method} {path}"
+        elif (method, path) in OPEN_FILES:
+            assert found == 404, f"{method} {path}"
         else:
             assert found == 401, f"{method} {path} answers {found} to anybody"
 
@@ -103,11 +110,18 @@ def test_a_method_that_a_route_does_not_take(guarded: Guarded) -> None:
         "//v1/models", "/v1//models", "/V1/models", "/v1/models/", "/v1/models/../models",
         "/v1/%6dodels", "/v2/health/live/", "/v2/health/live/../../../v1/models",
         "/v2/health/live%2f..%2f..%2f..%2fv1%2fmodels", "/v1/models;/v2/health/live",
-        "/v2/health/ready%00", "*",
+        "/v2/health/ready%00", "*", "/statics", "//static/x/js/app.js",
     ],
 )  # fmt: skip
 def test_no_spelling_of_a_path_gets_round_the_guard(guarded: Guarded, path: str) -> None:
     assert status_of_raw_path(guarded.app, path) == 401
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../v1/models", "/static/x/%2e%2e/%2e%2e/v1/models", "/static/x/../page.py"]
+)
+def test_nothing_but_files_of_the_page_lies_below_them(guarded: Guarded, path: str) -> None:
+    assert status_of_raw_path(guarded.app, path) == 404
 
 
 def status_of_raw_path(app: FastAPI, path: str) -> int:

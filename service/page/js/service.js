@@ -1,0 +1,55 @@
+// Ask the service; what goes wrong is a Problem.
+
+import { askForKey, keyInUse } from "./key.js";
+
+/** What the service says is wrong (RFC 9457), or that it could not be reached. */
+export class Problem extends Error {
+  constructor({ status = 0, title = "", detail = "", errors = [], did_you_mean = [] }) {
+    super(detail || title);
+    Object.assign(this, { status, title, detail, errors, did_you_mean });
+  }
+}
+
+/** Return a question as it is sent: method, address and body. */
+export function question(method, path, body = null) {
+  return { method, url: new URL(path, document.baseURI).href, body };
+}
+
+/**
+ * Ask, and return what was answered.
+ *
+ * A service that wants a key gets one from its user, once; the question is then asked again.
+ */
+export async function ask(asked, { signal } = {}) {
+  const response = await send(asked, signal);
+  if (response.status === 401 && (await askForKey(await problemOf(response)))) {
+    return read(await send(asked, signal));
+  }
+  return read(response);
+}
+
+async function send({ method, url, body }, signal) {
+  const headers = {};
+  if (body !== null) headers["Content-Type"] = "application/json";
+  if (keyInUse()) headers.Authorization = `Bearer ${keyInUse()}`;
+  try {
+    return await fetch(url, { method, headers, body: body && JSON.stringify(body), signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem({ title: "No answer", detail: "The service cannot be reached." });
+  }
+}
+
+async function read(response) {
+  if (!response.ok) throw await problemOf(response);
+  return response.json();
+}
+
+async function problemOf(response) {
+  try {
+    return new Problem(await response.clone().json());
+  } catch {
+    const detail = `The service answered with ${response.status} ${response.statusText}.`;
+    return new Problem({ status: response.status, title: response.statusText, detail });
+  }
+}
