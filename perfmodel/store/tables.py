@@ -30,14 +30,20 @@ GRAPHS = Table(
     Column("created_at", String(32), nullable=False),
 )
 
-#: What a client registered: how the graph was captured.
+#: What a client registered: how the graph was captured, and what there is to say of it without
+#: reading it. Graphs that were registered before facts were kept have none.
 REGISTRATIONS = Table(
     "registrations",
     METADATA,
-    Column("hash", String(64), primary_key=True),
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("hash", String(64), nullable=False, unique=True),
     Column("mode", String(16), nullable=False),
     Column("batch_size", Integer, nullable=False),
     Column("tokens_per_sample", Integer),
+    Column("node_count", Integer),
+    Column("parameter_count", BigInteger),
+    Column("flops", Double),
+    Column("source", Text),
     Column("created_at", String(32), nullable=False),
 )
 
@@ -96,7 +102,8 @@ PRICES = Table(
     Column("updated_at", String(32), nullable=False),
 )
 
-#: Work that outlasts its request.
+#: Requests that are answered later. ``owner`` is the process that took it in, then the one that
+#: works on it; past ``lease_until`` (POSIX seconds of the database) anybody may take it over.
 OPERATIONS = Table(
     "operations",
     METADATA,
@@ -104,11 +111,57 @@ OPERATIONS = Table(
     Column("name", String(64), nullable=False, unique=True),
     Column("kind", String(64), nullable=False),
     Column("state", String(16), nullable=False),
-    Column("progress", Double, nullable=False),
-    Column("result", Text),
+    Column("caller", String(64), nullable=False),
+    Column("request", LargeBinary),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("status", Integer),
+    Column("result", LargeBinary),
     Column("problem", Text),
     Column("created_at", String(32), nullable=False),
     Column("updated_at", String(32), nullable=False),
+    Index("ix_operations_state_id", "state", "id"),
+)
+
+#: Accelerators that the operator of the service describes, as JSON.
+ACCELERATORS = Table(
+    "accelerators",
+    METADATA,
+    Column("name", String(200), primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("updated_at", String(32), nullable=False),
+)
+
+#: Names that the operator of the service gives to accelerators.
+ALIASES = Table(
+    "aliases",
+    METADATA,
+    Column("alias", String(200), primary_key=True),
+    Column("accelerator", String(200), nullable=False, index=True),
+    Column("updated_at", String(32), nullable=False),
+)
+
+#: What is kept of the keys of callers.
+KEYS = Table(
+    "keys",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("key_id", String(32), nullable=False, unique=True),
+    Column("name", String(64), nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("scopes", String(200), nullable=False),
+    Column("rate_per_s", Double),
+    Column("created_at", String(32), nullable=False),
+    Column("revoked_at", String(32)),
+)
+
+#: What administrators did, one JSON object each; rows are added and never changed.
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("content", Text, nullable=False),
 )
 
 #: How often something was changed; who keeps a copy of it in memory looks here whether it is old.
