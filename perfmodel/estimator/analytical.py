@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perfmodel.features.nodes import node_table
+from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
+from perfmodel.predictors.explanation import ROOFLINE, Stage, StepExplanation, parts_of_nodes
 from perfmodel.predictors.roofline import RooflinePredictor
 from perfmodel.types import Basis
 
@@ -56,3 +59,26 @@ class AnalyticalModel:
             )
             for time_s in self._roofline.predict(workloads).tolist()
         ]
+
+    def explain(self, workload: Workload) -> StepExplanation:
+        """Return how the answer for a workload came about: it is additive all the way."""
+        return explain_roofline(workload, self.predict([workload])[0].time_s)
+
+
+def explain_roofline(workload: Workload, answer_s: float) -> StepExplanation:
+    """Explain an answer by the formulas of the operators alone.
+
+    Parameters
+    ----------
+    workload : Workload
+    answer_s : float
+        What the roofline and the launches lack of it is given to all operators alike.
+    """
+    launch_s = LAUNCH_S * ~node_table(workload.graph).is_view
+    nodes = parts_of_nodes(workload, node_roofline(workload).roofline_s, launch_s)
+    stages = (
+        Stage(name=ROOFLINE, time_s=nodes.roofline_s),
+        Stage(name="launches", time_s=float(nodes.time_s.sum())),
+        Stage(name="typical efficiency", time_s=answer_s),
+    )
+    return StepExplanation(stages=stages, nodes=nodes)

@@ -39,6 +39,7 @@ from perfmodel.placement.topology.long_form import is_job
 from perfmodel.placement.topology.topology import Placement
 
 if TYPE_CHECKING:
+    from perfmodel.estimator.explanation import Explanation
     from perfmodel.estimator.loading import LoadedModel
 
 #: Step time of a neighbour known by its type alone; of its step only the share counts that it
@@ -234,6 +235,42 @@ class Estimator:
             return opaque_estimates(job, [resolved], observations, self.accelerators)[0]
         prepared = self.prepare(job)
         return self.answer(prepared, resolved, self.observed(prepared, observations))
+
+    def explain(
+        self,
+        job: Job,
+        placement: Placement,
+        observations: Sequence[Observation] = (),
+        *,
+        most: int = 50,
+    ) -> Explanation:
+        """Explain an answer: which operators take the time, and what lies behind each factor.
+
+        Parameters
+        ----------
+        job : Job
+        placement : Placement
+        observations : sequence of Observation
+            As for :meth:`estimate`.
+        most : int
+            Groups of equal operators at most.
+
+        Returns
+        -------
+        Explanation
+            Its estimate is that of :meth:`estimate`.
+
+        Raises
+        ------
+        InvalidInputError
+            As :meth:`estimate`, and for a job type, which has no operators.
+        """
+        # Imported here: most callers never ask why.
+        from perfmodel.estimator.explain import explain_answer
+
+        prepared, resolved = self.prepare(job), self.resolve(placement)
+        observed = self.observed(prepared, observations)
+        return explain_answer(self, prepared, resolved, observed, most=most)
 
     def observed(
         self, prepared: PreparedJob, observations: Sequence[Observation]

@@ -50,6 +50,8 @@ class PlacedStep:
         Memory that they hold of an accelerator, as far as it is known.
     calibrated : bool
         Observed steps of the job were taken into account; the half width is that of the whole.
+    slowdowns : tuple of Slowdown
+        Of each kind of accelerator.
     """
 
     parts: StepParts
@@ -60,6 +62,7 @@ class PlacedStep:
     neighbours: tuple[NeighbourEstimate, ...] = ()
     neighbour_bytes: float = 0.0
     calibrated: bool = False
+    slowdowns: tuple[Slowdown, ...] = ()
 
 
 def place(
@@ -96,7 +99,7 @@ def place(
         placed = _replicated(prepared, placement, times)
     wide = math.hypot(placed.half_width, max(s.half_width for s in slow))
     weakest = _weakest([placed.basis, *(s.basis for s in slow)])
-    found = replace(placed, half_width=wide, basis=weakest)
+    found = replace(placed, half_width=wide, basis=weakest, slowdowns=tuple(slow))
     if neighbours:
         found = _shared(prepared, placement, predictions, neighbours, found)
     return _fed(prepared, placement, times, found)

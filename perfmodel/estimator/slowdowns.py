@@ -57,11 +57,14 @@ class Slowdown:
         What it adds to the half width of an interval, in logarithms.
     basis : Basis or None
         The best that an answer can rest on; None where nothing slows the job down.
+    factors : tuple
+        What the factor is the product of, each with its name.
     """
 
     factor: float = 1.0
     half_width: float = 0.0
     basis: Basis | None = None
+    factors: tuple[tuple[str, float], ...] = ()
 
 
 #: Half width in logarithms of an equation with constants from the literature.
@@ -154,21 +157,24 @@ def slowdown_on(
     InvalidPlacementError
         A power limit below what boards take, or on an accelerator whose power is not known.
     """
-    factor, half_width, basis = 1.0, 0.0, None
+    half_width, basis = 0.0, None
+    factors: list[tuple[str, float]] = []
     if kind.part is not None:
         shares = (
             np.array([load.device_share]),
             np.array([load.compute_bound_share]),
             np.array([load.memory_bound_share]),
         )
-        factor *= float(part_slowdown(kind.part, *shares)[0])
+        factors.append(("part of the accelerator", float(part_slowdown(kind.part, *shares)[0])))
         half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
     if placement.placement.power_limit_w is not None:
-        factor *= _under_limit(placement, kind, load, placement.placement.power_limit_w)
+        limit_w = placement.placement.power_limit_w
+        factors.append(("power limit", _under_limit(placement, kind, load, limit_w)))
         half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
     if neighbours:
         name = kind.accelerator.name
-        factor *= slowdown_beside(load, neighbours, name, sharing=placement.placement.sharing)
+        slow = slowdown_beside(load, neighbours, name, sharing=placement.placement.sharing)
+        factors.append(("jobs on the same accelerator", slow))
         pairs = [
             basis_of_pair(load, one, name, sharing=placement.placement.sharing)
             for one in neighbours
@@ -177,7 +183,12 @@ def slowdown_on(
         low, high = interval_factors(weakest)
         half_width = math.hypot(half_width, math.log(max(high, 1.0 / low)))
         basis = basis or weakest
-    return Slowdown(factor=factor, half_width=half_width, basis=basis)
+    return Slowdown(
+        factor=math.prod((factor for _, factor in factors), start=1.0),
+        half_width=half_width,
+        basis=basis,
+        factors=tuple(factors),
+    )
 
 
 def _under_limit(placement: ResolvedPlacement, kind: Kind, load: JobLoad, limit_w: float) -> float:

@@ -111,6 +111,11 @@ class EfficiencyPredictor(Predictor):
 
     def predict_nodes(self, workload: Workload) -> FloatArray:
         """Return roofline over efficiency plus launch of each node."""
+        work_s, launch_s = self.node_parts(workload)
+        return work_s + launch_s
+
+    def node_parts(self, workload: Workload) -> tuple[FloatArray, FloatArray]:
+        """Return work and launch of each node; of what runs side by side only the longer."""
         if self.by_kind_ is None:
             raise unfitted(self.name)
         typical = self._typical(workload)
@@ -118,8 +123,10 @@ class EfficiencyPredictor(Predictor):
         shares = np.array([typical.by_class[slot] for slot in SLOTS])
         work = node_roofline(workload).roofline_s / shares[_slots(table)]
         if typical is not ASSUMED:
-            return np.asarray(work + typical.launch_s)
-        return np.where(table.is_view, 0.0, np.maximum(work, typical.launch_s))
+            return work, np.full(len(work), typical.launch_s)
+        works = ~table.is_view & (work >= typical.launch_s)
+        launches = np.where(table.is_view | works, 0.0, typical.launch_s)
+        return np.where(works, work, 0.0), launches
 
     def _typical(self, workload: Workload) -> TypicalEfficiency:
         """Take the constants of device and compiler, else of the device, else the assumed ones."""

@@ -76,6 +76,7 @@ _POOLED = (
 class _Raw:
     """Answers of all members: logarithms of seconds, shape (members, steps)."""
 
+    network: FloatArray
     mixed: FloatArray
     shares: FloatArray
     scale: FloatArray
@@ -251,13 +252,15 @@ class JointPredictor:
         weight = of_regime(self.mix_, regimes(table))
         # Trees know devices, not facts of devices: only the network answers for a new one.
         weight[[name not in self.devices_ for name in table.devices]] = 1.0
-        mixed, shares = [], []
+        network, mixed, shares = [], [], []
         for member in self.members_:
             net, share = member.net.log_times(table)
             boost = member.boost.log_times(rows, log_reference(reference))
+            network.append(net)
             mixed.append(weight * net + (1.0 - weight) * boost)
             shares.append(share)
         return _Raw(
+            network=np.stack(network),
             mixed=np.stack(mixed),
             shares=np.mean(shares, axis=0),
             scale=of_regime(self.spread_, regimes(table)),
@@ -351,6 +354,33 @@ class JointPredictor:
         return (
             f"No step was ever measured on {device}: the answer rests on its specification and "
             "on other devices.",
+        )
+
+    def log_stages(self, step: Step) -> dict[str, float]:
+        """Return the logarithm of the time of a step after each thing that is taken into account.
+
+        The first is what the node networks say alone, mixed as all members are.
+        """
+        table = step_table([step])
+        rows, reference = whole_rows(table)
+        raw = self._raw(table, rows, reference)
+        mixed, scale = raw.mixed[:, 0], float(raw.scale[0])
+        by_memory, _ = self._with_memory(step, mixed, scale)
+        shift, _ = self._device(groups(table)[0], raw.shares[:1])
+        return {
+            # Without a scale nothing is recalled.
+            "network": self._with_memory(step, raw.network[:, 0], 0.0)[0],
+            "trees": self._with_memory(step, mixed, 0.0)[0],
+            "memory": by_memory,
+            "device": by_memory + shift,
+            "least": max(by_memory + shift, float(np.log(raw.least_s[0]))),
+        }
+
+    def row_parts(self, table: StepTable) -> tuple[FloatArray, FloatArray]:
+        """Return work and launches of the rows of a table's one step, the mean of all members."""
+        parts = [member.net.row_parts(table) for member in self.members_]
+        return np.mean([work for work, _ in parts], axis=0), np.mean(
+            [launch for _, launch in parts], axis=0
         )
 
     def node_times(self, workload: Workload) -> FloatArray:

@@ -204,13 +204,21 @@ class NodeNet:
             shares[batch.steps] = (parts / total[:, None]).numpy()
         return logs[steps], shares[steps]
 
-    @torch.no_grad()
     def row_times(self, table: StepTable) -> FloatArray:
         """Return the time of every row of the one step of a table, equal nodes together."""
+        work_s, launch_s = self.row_parts(table)
+        return work_s + launch_s
+
+    @torch.no_grad()
+    def row_parts(self, table: StepTable) -> tuple[FloatArray, FloatArray]:
+        """Return work and launches of every row, as :meth:`row_times` adds them up."""
         tensors = TableTensors.of(table, self.mean_, self.scale_)
         batch = batches(table.sketch_of, np.arange(1), 1, np.arange(1))[0]
         times = self.network_.row_times(tensors, batch, self._device_codes(table.devices))
-        return np.asarray((times.work_s + times.launch_s).numpy(), dtype=np.float64)
+        return (
+            np.asarray(times.work_s.numpy(), dtype=np.float64),
+            np.asarray(times.launch_s.numpy(), dtype=np.float64),
+        )
 
     def save(self, folder: Path, stem: str) -> None:
         """Write the weights as safetensors and the settings as JSON."""

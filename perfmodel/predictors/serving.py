@@ -29,9 +29,11 @@ from perfmodel.predictors.checks import finite, not_below_bound, read_json, scal
 from perfmodel.predictors.distance import Nearness, TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.ensemble import read_weights
+from perfmodel.predictors.explanation import StepExplanation
 from perfmodel.predictors.intervals import ConformalIntervals, HalfWidth
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.registry import predictor_class
+from perfmodel.predictors.serving_explained import explain_efficiencies, explain_members
 from perfmodel.predictors.stacking import mix
 from perfmodel.store.artifacts import MANIFEST, Artifact, read_artifact
 from perfmodel.types import Basis
@@ -266,6 +268,29 @@ class ServingModel:
                 self._remembered.popitem(last=False)
         return [answers[key] for key in keys]
 
+    def explain(self, workload: Workload) -> StepExplanation:
+        """Return how the answer for a workload came about.
+
+        Parameters
+        ----------
+        workload : Workload
+        """
+        (prediction,) = self.predict([workload])
+        known = self._as_measured(workload)
+        who, answer_s = self._who_answers(known), prediction.time_s
+        if who == "joint" and self._joint is not None:
+            from perfmodel.predictors.joint_explained import explain_jointly
+
+            return explain_jointly(self._joint, known)
+        if who == "own":
+            heaviest = sorted(self._members, key=lambda m: -self._weights[m])
+            members = {m: self._members[m] for m in heaviest}
+            mixed_s = float(self._mixed([known])[0])
+            found = explain_members(members, known, mixed_s=mixed_s, answer_s=answer_s)
+            if found is not None:
+                return found
+        return explain_efficiencies(self._fallback, known, answer_s)
+
     def _answer(self, workloads: list[Workload], node_times: bool) -> list[Prediction]:
         known = [self._as_measured(workload) for workload in workloads]
         results: list[Prediction | None] = [None] * len(known)
@@ -310,13 +335,16 @@ class ServingModel:
         return replace(workload, accelerator=spec)
 
     def _learned(self, workloads: list[Workload]) -> list[Prediction]:
-        answers = np.stack([p.predict(workloads) for p in self._members.values()], axis=1)
-        times = not_below_bound(mix(answers, np.array(list(self._weights.values()))), workloads)
+        times = self._mixed(workloads)
         places = self._distance.measure(workloads)
         return [
             self._one(workload, float(time_s), place)
             for workload, time_s, place in zip(workloads, times, places, strict=True)
         ]
+
+    def _mixed(self, workloads: list[Workload]) -> FloatArray:
+        answers = np.stack([p.predict(workloads) for p in self._members.values()], axis=1)
+        return not_below_bound(mix(answers, np.array(list(self._weights.values()))), workloads)
 
     def _one(self, workload: Workload, time_s: float, place: Nearness) -> Prediction:
         measured = self._measured.get(workload.content_hash)

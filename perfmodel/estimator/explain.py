@@ -1,0 +1,148 @@
+"""Explain an answer: which operators take the time, and what made it longer than the roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from perfmodel.estimator.analytical import explain_roofline
+from perfmodel.estimator.explain_nodes import class_shares, operator_shares
+from perfmodel.estimator.explain_placement import placed_chain
+from perfmodel.estimator.explanation import Contribution, Explanation, NearPoint, Roofline
+from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.step import PreparedJob
+from perfmodel.features.roofline import device_share
+from perfmodel.graph.workload import Workload
+from perfmodel.predictors.explanation import Stage, StepExplanation
+
+if TYPE_CHECKING:
+    from perfmodel.estimator.facade import Estimator
+
+#: A stage that changes the time by a smaller part is left out.
+_NOTHING = 1e-6
+
+
+@runtime_checkable
+class ExplainingModel(Protocol):
+    """A model that tells how its answers come about."""
+
+    def explain(self, workload: Workload) -> StepExplanation:
+        """Return how the answer for a workload came about."""
+
+
+def explain_answer(
+    estimator: Estimator,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+    *,
+    most: int = 50,
+) -> Explanation:
+    """Explain the answer for a prepared job on a placement.
+
+    Where several kinds of accelerators work together, the one whose step takes longest is
+    explained: all others wait for it.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    prepared : PreparedJob
+    placement : ResolvedPlacement
+    observed : ObservedJob or None
+        What observed steps say about the job.
+    most : int
+        Groups of equal operators at most.
+    """
+    estimate = estimator.answer(prepared, placement, observed)
+    predictions = estimator.predictions([(prepared, a) for a in placement.accelerators])
+    chain = placed_chain(estimator, prepared, placement, predictions, observed)
+    workload = prepared.on(placement.kinds[chain.kind].accelerator)
+    predicted = predictions[chain.kind]
+    explained = _explained(estimator, workload, predicted.time_s)
+    stages = [
+        *_up_to(explained.stages, predicted.time_s, weighed=prepared.has_plan_engine),
+        *chain.stages,
+    ]
+    return Explanation(
+        estimate=estimate,
+        compute_time_s=chain.single_s,
+        operator_classes=class_shares(workload.graph, explained.nodes, chain.single_s),
+        operators=operator_shares(workload.graph, explained.nodes, chain.single_s, most),
+        roofline=roofline_of(workload),
+        nearest=tuple(
+            NearPoint(
+                workload=label,
+                accelerator=None,
+                distance=None,
+                measured_s=None,
+                predicted_s=None,
+                source="training",
+            )  # fmt: skip
+            for label in predicted.nearest
+        ),
+        contributions=contributions(stages, estimate.step_time_s),
+        warnings=estimate.warnings,
+    )
+
+
+def contributions(stages: Sequence[Stage], answer_s: float) -> tuple[Contribution, ...]:
+    """Turn stages into factors; those that change nothing are left out.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        The first is where the chain begins.
+    answer_s : float
+        Where it ends: the last time, which the stages reach up to rounding.
+
+    Examples
+    --------
+    >>> stages = [Stage(name=n, time_s=t) for n, t in (("a", 1.0), ("b", 1.0), ("c", 2.0))]
+    >>> [(c.name, c.factor) for c in contributions(stages, 2.0)]
+    [('a', 1.0), ('c', 2.0)]
+    """
+    kept = [stages[0]]
+    for stage in stages[1:]:
+        if abs(stage.time_s / kept[-1].time_s - 1.0) > _NOTHING:
+            kept.append(stage)
+    kept[-1] = Stage(name=kept[-1].name, time_s=answer_s)
+    first = Contribution(name=kept[0].name, factor=1.0, step_time_s=kept[0].time_s)
+    return (
+        first,
+        *(
+            Contribution(
+                name=after.name, factor=after.time_s / before.time_s, step_time_s=after.time_s
+            )
+            for before, after in pairwise(kept)
+        ),
+    )
+
+
+def roofline_of(workload: Workload) -> Roofline:
+    """Return the peaks of the accelerator of a workload, as much of it as the workload may use."""
+    spec = workload.accelerator
+    peak = spec.flops_per_s(workload.precision) * device_share(workload)
+    return Roofline(
+        accelerator=spec.name,
+        precision=workload.precision.value,
+        peak_flops_per_s=peak,
+        memory_bytes_per_s=spec.bandwidth_bytes_per_s,
+        ridge_intensity=peak / spec.bandwidth_bytes_per_s,
+    )
+
+
+def _explained(estimator: Estimator, workload: Workload, answer_s: float) -> StepExplanation:
+    model = estimator.model
+    if isinstance(model, ExplainingModel):
+        return model.explain(workload)
+    return explain_roofline(workload, answer_s)
+
+
+def _up_to(stages: Sequence[Stage], predicted_s: float, *, weighed: bool) -> list[Stage]:
+    """Let the stages of a model end at the prediction that the answer starts from."""
+    if weighed:
+        return [*stages, Stage(name="equations of language models", time_s=predicted_s)]
+    # The same sum over a batch of other sizes differs in the last digits.
+    return [*stages[:-1], Stage(name=stages[-1].name, time_s=predicted_s)]
