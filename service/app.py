@@ -11,16 +11,20 @@ import perfmodel
 from perfmodel.estimator import Estimator
 from service import documentation, errors
 from service.access import install as access
+from service.accuracy_desk import AccuracyDesk
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
 from service.compression import Compression
 from service.desk import Desk
+from service.explain_desk import ExplainDesk
 from service.metrics import install as metrics
 from service.metrics.registry import Metrics
 from service.observation_desk import ObservationDesk
 from service.routes import (
     accelerators,
+    accuracy,
+    explain,
     graphs,
     health,
     jobs,
@@ -76,6 +80,8 @@ def create_app(
     app.state.desk = desk
     app.state.job_lookup = desk.state.references
     app.state.observation_desk = ObservationDesk(desk, estimator, desk.state)
+    app.state.explain_desk = ExplainDesk(desk)
+    app.state.accuracy_desk = AccuracyDesk(desk)
     app.state.settings = settings
     for routes in (
         predict,
@@ -90,6 +96,8 @@ def create_app(
         dstack,
         jobs,
         observations,
+        explain,
+        accuracy,
         page,
     ):
         app.include_router(routes.router)

@@ -12,12 +12,14 @@ from pydantic.json_schema import models_json_schema
 
 from service.errors import PROBLEM_MEDIA_TYPE
 from service.schemas import CurveRequest, MatrixRequest, PredictRequest, Problem, RankRequest
+from service.schemas_explain import ExplainRequest
 
 _BODIES: tuple[type[BaseModel], ...] = (
     PredictRequest,
     MatrixRequest,
     CurveRequest,
     RankRequest,
+    ExplainRequest,
     Problem,
 )
 _TEMPLATE = "#/components/schemas/{model}"

@@ -68,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     _rule(_READ, "/v2/health/ready", Door.OPEN, exact=True),
     _rule(_READ, "/metrics", Scope.OBSERVE, exact=True),
     _rule(_ASK, "/v1/observations", Scope.OBSERVE),
+    _rule(_READ, "/v1/accuracy", Scope.OBSERVE, exact=True),
     _rule(_READ, "/v1/operations", Scope.PREDICT),
     _rule(_WRITE, "/v1/operations", Scope.ADMIN),
     _rule(_READ, "/v1/accelerators", Scope.PREDICT),

@@ -1,0 +1,241 @@
+"""Hold stored observations against what is predicted without them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import orjson
+
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator.lru import LruCache
+from perfmodel.graph.job import Job
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.short_form import write_short_form
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.requests import parse_job
+from perfmodel.store.observations import ObservationState, StoredObservation
+from service.desk import Desk
+from service.job_references import resolve_job_reference
+from service.metrics.observed import MIXED
+
+logger = logging.getLogger(__name__)
+
+#: Observations that one request looks at, where it asks for those of one accelerator.
+_MOST_LOOKED_AT = 2_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Predicted:
+    """What is predicted of one cell without any observation of its job.
+
+    Parameters
+    ----------
+    label : str
+        Of the job.
+    accelerator : str
+        :data:`~service.metrics.observed.MIXED` where several kinds work together.
+    placement : str
+        For people.
+    step_s, low_s, high_s : float
+    """
+
+    label: str
+    accelerator: str
+    placement: str
+    step_s: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """A measured step beside what was predicted of it."""
+
+    time: str
+    job: str
+    label: str
+    accelerator: str
+    placement: str
+    measured_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccuracyPage:
+    """Some points, newest first.
+
+    Parameters
+    ----------
+    points : tuple of Point
+    left_out : int
+        Observations on the way that cannot be predicted now.
+    next_cursor : str or None
+    """
+
+    points: tuple[Point, ...]
+    left_out: int
+    next_cursor: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {
+            "points": [asdict(point) for point in self.points],
+            "by_accelerator": by_accelerator(self.points),
+            "left_out": self.left_out,
+            "next": self.next_cursor,
+        }
+
+
+def by_accelerator(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Return error and coverage of the points of each accelerator, by name.
+
+    The error is the mean of ``|predicted / measured - 1|`` of the step time.
+
+    Examples
+    --------
+    A step of 0.11 s that was measured as 0.1 s is off by 10 %.
+
+    >>> point = Point(time="", job="", label="", accelerator="T4", placement="T4",
+    ...     measured_s=0.1, predicted_s=0.11, low_s=0.09, high_s=0.2)
+    >>> [{k: round(v, 6) if k == "mape" else v for k, v in line.items()}
+    ...  for line in by_accelerator([point])]
+    [{'accelerator': 'T4', 'count': 1, 'mape': 0.1, 'coverage': 1.0}]
+    """
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(point.accelerator, []).append(point)
+    return [
+        {
+            "accelerator": name,
+            "count": len(own),
+            "mape": sum(abs(p.predicted_s / p.measured_s - 1.0) for p in own) / len(own),
+            "coverage": sum(p.low_s <= p.measured_s <= p.high_s for p in own) / len(own),
+        }
+        for name, own in sorted(groups.items())
+    ]
+
+
+class AccuracyDesk:
+    """Predicts again what was observed, as if nothing of its job had been.
+
+    Each cell (job, batch, placement) is predicted once for a version of the model.
+
+    Parameters
+    ----------
+    desk : Desk
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._cells: LruCache[tuple[str, ...], tuple[Predicted | None]] = LruCache(50_000)
+
+    async def page(
+        self, *, accelerator: str | None, cursor: str | None, limit: int
+    ) -> AccuracyPage:
+        """Return some points, newest first.
+
+        Parameters
+        ----------
+        accelerator : str or None
+            Name or alias; None means all.
+        cursor : str or None
+            ``next_cursor`` of the page before.
+        limit : int
+            Points at most.
+
+        Raises
+        ------
+        InvalidInputError
+            An unknown accelerator, or no cursor of ours.
+        """
+        return await self._desk.in_thread(self._page, accelerator, cursor, limit)
+
+    def _page(self, accelerator: str | None, cursor: str | None, limit: int) -> AccuracyPage:
+        wanted = self._canonical(accelerator)
+        points: list[Point] = []
+        looked_at = left_out = 0
+        while True:
+            page = self._desk.state.observations.page(
+                state=ObservationState.ACCEPTED, cursor=cursor, limit=limit - len(points)
+            )
+            for seen in page.items:
+                found = self._predicted(seen)
+                left_out += found is None
+                if found is not None and wanted in (None, found.accelerator):
+                    points.append(_point(seen, found))
+            looked_at, cursor = looked_at + len(page.items), page.next_cursor
+            if cursor is None or len(points) >= limit or looked_at >= _MOST_LOOKED_AT:
+                return AccuracyPage(points=tuple(points), left_out=left_out, next_cursor=cursor)
+
+    def _canonical(self, accelerator: str | None) -> str | None:
+        if accelerator is None or accelerator == MIXED:
+            return accelerator
+        return self._desk.estimator.accelerators.get(accelerator).name
+
+    def _predicted(self, seen: StoredObservation) -> Predicted | None:
+        """Return what is predicted of a cell; None where nothing is without observations."""
+        estimator = self._desk.estimator
+        cell = (
+            estimator.model_version, seen.job.ref, str(seen.batch_size),
+            str(seen.accumulation_steps), seen.placement,
+        )  # fmt: skip
+        known = self._cells.get(cell)
+        if known is not None:
+            return known[0]
+        try:
+            found = self._predict(seen)
+        except InvalidInputError as error:
+            logger.warning("observation %s of %s: %s", seen.key, seen.job.ref, error)
+            found = None
+        except PerfModelError as error:
+            # Of the service, not of the cell: it may go well the next time.
+            logger.warning("observation %s of %s: %s", seen.key, seen.job.ref, error)
+            return None
+        self._cells.put(cell, (found,))
+        return found
+
+    def _predict(self, seen: StoredObservation) -> Predicted | None:
+        estimator = self._desk.estimator
+        job = parse_job(resolve_job_reference(seen.job.ref, self._desk.state.references))
+        if job.job_type is not None:
+            return None  # its answers rest on observations alone
+        asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
+        placement = parse_placement(orjson.loads(seen.placement))
+        answer = estimator.answer(estimator.prepare(asked), estimator.resolve(placement))
+        rate, step_s = answer.throughput, answer.step_time_s
+        return Predicted(
+            label=_label(asked),
+            accelerator=self._kind(placement),
+            placement=write_short_form(placement),
+            step_s=step_s,
+            low_s=step_s * rate.samples_per_second / rate.high,
+            high_s=step_s * rate.samples_per_second / rate.low,
+        )
+
+    def _kind(self, placement: Placement) -> str:
+        catalog = self._desk.estimator.accelerators
+        kinds = {catalog.canonical_name(node.accelerator) for node in placement.nodes}
+        return kinds.pop() if len(kinds) == 1 else MIXED
+
+
+def _label(job: Job) -> str:
+    return f"{job.label} {job.mode.value} batch {job.batch_size}"
+
+
+def _point(seen: StoredObservation, found: Predicted) -> Point:
+    return Point(
+        time=seen.received_at,
+        job=seen.job.ref,
+        label=found.label,
+        accelerator=found.accelerator,
+        placement=found.placement,
+        measured_s=seen.step_time_s,
+        predicted_s=found.step_s,
+        low_s=found.low_s,
+        high_s=found.high_s,
+    )
