@@ -21,10 +21,13 @@ EFFICIENCY_RANGE = (0.1, 0.85)
 #: Time that one operator call costs besides its work: dispatch on the host and launch.
 LAUNCH_S = 5e-6
 
-WARNING = (
-    "No trained model is loaded: the time is the roofline of the operators over a typical "
-    f"efficiency of {TYPICAL_EFFICIENCY}."
+_HOW = (
+    "the time is the roofline of the operators over a typical efficiency of "
+    f"{TYPICAL_EFFICIENCY}."
 )
+WARNING = f"No trained model is loaded: {_HOW}"
+#: Where a trained model is loaded, and this one was asked for.
+ASKED_FOR_WARNING = f"The analytical model answers: {_HOW}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,19 +46,29 @@ class AnalyticalPrediction:
 
 
 class AnalyticalModel:
-    """Answers ``roofline / efficiency`` for any workload on any accelerator."""
+    """Answers ``roofline / efficiency`` for any workload on any accelerator.
+
+    Parameters
+    ----------
+    warning : str
+        Why it answers.
+    """
 
     version = "roofline"
 
-    def __init__(self) -> None:
+    def __init__(self, warning: str = WARNING) -> None:
         self._roofline = RooflinePredictor(launch_s=LAUNCH_S)
+        self._warnings = (warning,)
 
     def predict(self, workloads: Sequence[Workload]) -> list[AnalyticalPrediction]:
         """Return one prediction for each workload, in order."""
         worst, best = EFFICIENCY_RANGE
         return [
             AnalyticalPrediction(
-                time_s=time_s / TYPICAL_EFFICIENCY, low_s=time_s / best, high_s=time_s / worst
+                time_s=time_s / TYPICAL_EFFICIENCY,
+                low_s=time_s / best,
+                high_s=time_s / worst,
+                warnings=self._warnings,
             )
             for time_s in self._roofline.predict(workloads).tolist()
         ]
