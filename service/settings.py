@@ -18,6 +18,10 @@ class Settings(BaseSettings):
     ----------
     models : Path
         Folder of trained models; may be missing, then the analytical model answers.
+    models_poll_s : float
+        How often that folder is looked at for a new version, which then serves; 0: only when told.
+    pinned_models : int
+        Versions that are kept in memory for questions that pin one, besides the one that serves.
     database : str
         SQLAlchemy URL of registered graphs.
     max_body_bytes : int
@@ -65,6 +69,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PERFMODEL_", extra="ignore", frozen=True)
 
     models: Path = Path("models")
+    models_poll_s: float = Field(default=1.0, ge=0)
+    pinned_models: int = Field(default=2, ge=1, le=16)
     database: str = "sqlite:///perfmodel.db"
     max_body_bytes: int = Field(default=16 * _MIB, ge=1024)
     max_upload_bytes: int = Field(default=64 * _MIB, ge=1024)
