@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.placed import PlacedStep
-from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.resolve import Kind, ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+from perfmodel.placement.data_parallel.one_step import StepNumbers
+from perfmodel.placement.estimate import (
+    Breakdown,
+    Estimate,
+    MemoryEstimate,
+    NeighbourEstimate,
+    Throughput,
+)
 from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.types import Basis
+
+#: Memories of one job that are kept.
+_MOST_MEMORIES = 1_024
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,39 +58,101 @@ def compose(
     Estimate
         ``low`` comes from the upper ends of the step times and ``high`` from the lower ends.
     """
-    slowest = max(predictions, key=lambda p: p.time_s)
-    parts = placed.parts
     rate, at_low, at_high = placed.samples_per_second.tolist()
     low, high = interval(rate, at_low, at_high, placed.half_width)
-    memory = tightest_memory(prepared, placement, placed.neighbour_bytes)
-    compute_s = float(parts.compute_s[0])
-    return Estimate(
-        throughput=Throughput(
+    parts = placed.parts
+    return estimate_of(
+        prepared,
+        placement,
+        predictions,
+        StepOfCell(
+            parts=StepNumbers(
+                float(parts.compute_s[0]),
+                float(parts.exposed_communication_s[0]),
+                float(parts.input_stall_s[0]),
+                float(parts.overhead_s[0]),
+                float(parts.communication_s[0]),
+            ),
             samples_per_second=rate,
             low=float(low),
             high=float(high),
-            coverage=min(p.coverage for p in predictions),
+            basis=placed.basis,
+            calibrated=placed.calibrated,
+            warnings=placed.warnings,
+            neighbours=placed.neighbours,
+            neighbour_bytes=placed.neighbour_bytes,
+        ),
+    )
+
+
+class StepOfCell(NamedTuple):
+    """The step of a job on a placement, as one cell has it.
+
+    Parameters
+    ----------
+    parts : StepNumbers
+    samples_per_second, low, high : float
+    basis, calibrated, warnings, neighbours, neighbour_bytes
+        As :class:`.placed.PlacedStep`.
+    """
+
+    parts: StepNumbers
+    samples_per_second: float
+    low: float
+    high: float
+    basis: Basis | None = None
+    calibrated: bool = False
+    warnings: tuple[str, ...] = ()
+    neighbours: tuple[NeighbourEstimate, ...] = ()
+    neighbour_bytes: float = 0.0
+
+
+def estimate_of(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    cell: StepOfCell,
+) -> Estimate:
+    """Return the answer that says what a step on a placement rests on.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+    placement : ResolvedPlacement
+    predictions : sequence
+        On one accelerator of each kind of the placement, in order.
+    cell : StepOfCell
+    """
+    slowest = max(predictions, key=lambda p: p.time_s)
+    parts, rate = cell.parts, cell.samples_per_second
+    memory = tightest_memory(prepared, placement, cell.neighbour_bytes)
+    return Estimate(
+        throughput=Throughput(
+            samples_per_second=rate,
+            low=cell.low,
+            high=cell.high,
+            coverage=min([p.coverage for p in predictions]),
             tokens_per_second=_tokens_per_second(prepared, rate),
         ),
-        step_time_s=float(parts.step_time_s[0]),
-        compute_time_s=compute_s,
-        sync_time_s=float(parts.communication_s[0]),
+        step_time_s=parts.step_time_s,
+        compute_time_s=parts.compute_s,
+        sync_time_s=parts.communication_s,
         breakdown=Breakdown(
-            compute_s=compute_s,
-            exposed_communication_s=float(parts.exposed_communication_s[0]),
-            input_stall_s=float(parts.input_stall_s[0]),
-            overhead_s=float(parts.overhead_s[0]),
+            compute_s=parts.compute_s,
+            exposed_communication_s=parts.exposed_communication_s,
+            input_stall_s=parts.input_stall_s,
+            overhead_s=parts.overhead_s,
         ),
         memory=memory,
         basis=Basis.CALIBRATED
-        if placed.calibrated
-        else basis_of([p.basis for p in predictions], placed.basis),
-        out_of_distribution=any(p.out_of_distribution for p in predictions),
+        if cell.calibrated
+        else basis_of([p.basis for p in predictions], cell.basis),
+        out_of_distribution=any([p.out_of_distribution for p in predictions]),
         nearest=tuple(slowest.nearest),
         model_version=slowest.model_version,
         unpriced_operators=prepared.step.unpriced_operators,
-        warnings=_warnings(prepared, placement, predictions, placed, memory),
-        neighbours=placed.neighbours,
+        warnings=_warnings(prepared, placement, predictions, cell.warnings, memory),
+        neighbours=cell.neighbours,
     )
 
 
@@ -140,29 +213,43 @@ def tightest_memory(
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
     """
-    profile, job, plan = prepared.memory_profile, prepared.job, placement.fabric.plan
-    estimates = [
-        memory_estimate(profile, kind.held, job=job, plan=plan, accelerator_count=placement.count)
-        for kind in placement.kinds
-    ]
+    estimates = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
+    if len(estimates) == 1 and not neighbour_bytes:
+        return estimates[0]
     least = min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
     if (least.peak_bytes or 0.0) + neighbour_bytes <= least.capacity_bytes or not neighbour_bytes:
         return least
     return replace(least, fits=False, oom_probability=1.0)
 
 
+def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryEstimate:
+    """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
+    plan = placement.fabric.plan
+    # Replicas that share nothing out hold the same, however many they are beyond one.
+    plain = not (placement.is_split or plan.zero_stage)
+    told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
+    key = (kind.accelerator.name, kind.part, told_apart)
+    known = prepared.memories.get(key)
+    if known is None or known[0] is not kind.accelerator:
+        if len(prepared.memories) >= _MOST_MEMORIES:
+            prepared.memories.clear()
+        found = memory_estimate(prepared.memory_profile, kind.held, job=prepared.job, plan=plan)
+        known = prepared.memories[key] = (kind.accelerator, found)
+    return known[1]
+
+
 def _warnings(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[StepPrediction],
-    placed: PlacedStep,
+    of_placing: tuple[str, ...],
     memory: MemoryEstimate,
 ) -> tuple[str, ...]:
     said = [text for prediction in predictions for text in prediction.warnings]
     room = () if memory.fits is not False else (NO_ROOM_WARNING,)
     # Each text once, in the order of first mention.
     return tuple(
-        dict.fromkeys((*said, *placement.warnings, *placed.warnings, *prepared.warnings, *room))
+        dict.fromkeys((*said, *placement.warnings, *of_placing, *prepared.warnings, *room))
     )
 
 

@@ -23,6 +23,7 @@ from perfmodel.estimator.model import StepModel, StepPrediction
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.placed import PlacedStep, place
+from perfmodel.estimator.plain import is_plain, plain_answer
 from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements, search
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement, resolve_placement
 from perfmodel.estimator.slowdowns import Neighbour, load_alone
@@ -39,6 +40,7 @@ from perfmodel.placement.topology.long_form import is_job
 from perfmodel.placement.topology.topology import Placement
 
 if TYPE_CHECKING:
+    from perfmodel.estimator.explain import ExplainedStep
     from perfmodel.estimator.explanation import Explanation
     from perfmodel.estimator.loading import LoadedModel
 
@@ -100,6 +102,7 @@ class Estimator:
         self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
         self._predictions: LruCache[tuple[str, str], StepPrediction] = LruCache(prediction_capacity)
         self._answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(50_000)
+        self.explained_steps: LruCache[tuple[str, str], ExplainedStep] = LruCache(512)
 
     @classmethod
     def from_folder(
@@ -457,10 +460,13 @@ class Estimator:
     ) -> Estimate:
         if observed is not None and observed.is_alone:
             predictions = observed.single(prepared, placement.kinds, predictions)
-        placed = self.placed(prepared, placement, predictions)
-        if observed is not None and not observed.is_alone:
-            placed = observed.correct(prepared, placement, placed)
-        answer = compose(prepared, placement, predictions, placed)
+        if (observed is None or observed.is_alone) and is_plain(prepared, placement):
+            answer = plain_answer(prepared, placement, predictions)
+        else:
+            placed = self.placed(prepared, placement, predictions)
+            if observed is not None and not observed.is_alone:
+                placed = observed.correct(prepared, placement, placed)
+            answer = compose(prepared, placement, predictions, placed)
         if observed is None:
             self._answers.put((prepared.key, placement), answer)
         return answer

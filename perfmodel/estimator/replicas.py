@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Half width in logarithms of the time that communication adds, where its links were fitted; of
 #: data-parallel steps left out, and of a step as a whole.
-_OF_COMMUNICATION, _OF_SCALING = 0.45, 0.05
+OF_COMMUNICATION, OF_SCALING = 0.45, 0.05
 
 
 def replica_parts(
@@ -118,5 +118,5 @@ def half_width(parts: StepParts, several: npt.NDArray[np.bool_] | bool) -> Float
     """Return the half width in logarithms that scaling to several accelerators adds."""
     added = parts.exposed_communication_s + parts.overhead_s
     share = added / parts.step_time_s
-    wide = np.hypot(_OF_SCALING, _OF_COMMUNICATION * share)
+    wide = np.hypot(OF_SCALING, OF_COMMUNICATION * share)
     return np.asarray(np.where(several, wide, 0.0))

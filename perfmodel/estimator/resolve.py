@@ -8,6 +8,8 @@ from functools import cached_property
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
+from perfmodel.placement.data_parallel.group_costs import GroupCosts
+from perfmodel.placement.data_parallel.world_costs import costs_of_world
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
     part_accelerator,
@@ -66,17 +68,17 @@ class ResolvedPlacement:
     kinds: tuple[Kind, ...]
     pointer: str = "/placement"
 
-    @property
+    @cached_property
     def accelerators(self) -> tuple[AcceleratorSpec, ...]:
         """The whole accelerator of each kind."""
         return tuple(kind.accelerator for kind in self.kinds)
 
-    @property
+    @cached_property
     def counts(self) -> tuple[int, ...]:
         """Accelerators of each kind."""
         return tuple(kind.count for kind in self.kinds)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Accelerators in all."""
         return sum(self.counts)
@@ -111,6 +113,11 @@ class ResolvedPlacement:
     def world(self) -> CommGroups:
         """All accelerators as one group, over its slowest links."""
         return self.fabric.slowest_group(Dimension.WORLD)
+
+    @cached_property
+    def world_costs(self) -> GroupCosts:
+        """What sharing gradients over all accelerators costs, whichever the job."""
+        return costs_of_world(self.fabric)
 
 
 def resolve_placement(

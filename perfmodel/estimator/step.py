@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -18,8 +18,10 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.one_step import BucketNumbers
 from perfmodel.placement.data_parallel.profile_graph import step_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.placement.sharing.job_load import JobLoad
 
@@ -50,6 +52,11 @@ class CapturedStep:
     def buckets(self) -> GradientBuckets:
         """Its gradients, as data-parallel replicas share them."""
         return gradient_buckets(self.profile)
+
+    @cached_property
+    def bucket_numbers(self) -> BucketNumbers:
+        """The same as plain numbers."""
+        return BucketNumbers.of(self.buckets)
 
     @cached_property
     def unpriced_operators(self) -> Mapping[str, int]:
@@ -92,6 +99,10 @@ class PreparedJob:
     loads: dict[tuple[str, str, float], JobLoad] = field(
         init=False, repr=False, default_factory=dict
     )
+    #: Memory that was worked out, by accelerator and plan as :mod:`.answer` tells them apart.
+    memories: dict[Any, tuple[AcceleratorSpec, MemoryEstimate]] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         unpriced = self.step.unpriced_operators
@@ -105,7 +116,7 @@ class PreparedJob:
         )
         object.__setattr__(self, "warnings", (*self.step.warnings, *missing))
 
-    @property
+    @cached_property
     def samples(self) -> int:
         """Samples of one replica in one step, all micro-batches."""
         return self.job.batch_size * self.job.accumulation_steps
@@ -121,7 +132,7 @@ class PreparedJob:
         """Whether the equations for plans, fitted on language models, answer for the job."""
         return has_plan_engine(self.job)
 
-    @property
+    @cached_property
     def straggler(self) -> float:
         """Relative spread of the times of equal replicas."""
         return fitted_constants().straggler_of(self.job.model)

@@ -43,7 +43,7 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 #: Keeps quotients finite where neither latency nor transfer takes time.
-_SHORTEST_S = 1e-30
+SHORTEST_S = 1e-30
 
 
 def collective_time_s(
@@ -87,7 +87,7 @@ def collective_time_s(
     """
     known = constants or CollectiveConstants.fitted()
     size = np.asarray(size_bytes, dtype=np.float64)
-    one, scale = known.operations[collective], _fill_scale(groups, known)
+    one, scale = known.operations[collective], fill_scale(groups, known)
     chosen = LIBRARY_FORMS[collective] if forms is None else tuple(forms)
     best: FloatArray = np.full(np.broadcast_shapes(size.shape, np.shape(groups.ranks)), np.inf)
     for cost in form_costs(chosen, collective, groups, known):
@@ -95,8 +95,14 @@ def collective_time_s(
     return np.where((groups.ranks > 1) & (size > 0), best, 0.0)
 
 
-def _fill_scale(groups: CommGroups, constants: CollectiveConstants) -> FloatArray:
-    """Return the larger filling cost of the levels that a group uses."""
+def fill_scale(groups: CommGroups, constants: CollectiveConstants) -> FloatArray:
+    """Return the larger filling cost of the levels that a group uses.
+
+    Parameters
+    ----------
+    groups : CommGroups
+    constants : CollectiveConstants
+    """
     intra, inter = link_classes(groups)
     inside, between = constants.fill_scale_of(intra), constants.fill_scale_of(inter)
     return np.maximum(
@@ -113,7 +119,7 @@ def _time_s(size: FloatArray, cost: Cost, one: OperationConstants, scale: FloatA
     for height, width in zip(one.fill_heights, one.fill_widths, strict=True):
         # a L X / (X + b L) is a L less what is not paid yet, a L b L / (X + b L).
         unpaid = height * width * scale * latency * latency
-        time_s -= unpaid / np.maximum(transfer + width * latency, _SHORTEST_S)
+        time_s -= unpaid / np.maximum(transfer + width * latency, SHORTEST_S)
     return np.where(impossible, np.inf, time_s) if np.any(impossible) else time_s
 
 

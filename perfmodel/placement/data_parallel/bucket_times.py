@@ -76,11 +76,11 @@ class BucketTimes:
         whole = collective_time_s(collective, size_bytes, _wide(self._groups))
         if not np.any(self._groups.hosts > 1):
             return whole, whole
-        within = collective_time_s(collective, size_bytes, _wide(_fullest_host(self._groups)))
+        within = collective_time_s(collective, size_bytes, _wide(fullest_host(self._groups)))
         return whole, np.minimum(within, whole)
 
 
-def _fullest_host(groups: CommGroups) -> CommGroups:
+def fullest_host(groups: CommGroups) -> CommGroups:
     """Return the ranks of the fullest host of each group as groups of their own."""
     ones = np.ones(np.shape(groups.largest_share))
     return replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.placement.topology.checks import check_placement, resolved_plan
+from perfmodel.placement.topology.equal_hosts import HostKind
 from perfmodel.placement.topology.groups import CommGroups, join_groups
 from perfmodel.placement.topology.hosts import (
     Hosts,
@@ -20,6 +22,7 @@ from perfmodel.placement.topology.hosts import (
     link_warnings,
     look_up_hosts,
     network_between,
+    reach_bytes_per_s,
 )
 from perfmodel.placement.topology.rank_groups import (
     STEADY,
@@ -53,8 +56,8 @@ class Fabric:
         that the accelerators' own link joins (a TPU slice, an NVL72 rack).
     plan : Plan
         With ``data`` stated.
-    domains : LinkDomains
-        What joins the ranks.
+    joined : bool
+        The accelerators' own link spans the hosts.
     warnings : tuple of str
         What had to be assumed.
 
@@ -75,7 +78,7 @@ class Fabric:
     hosts: tuple[Hosts, ...]
     network: Network | None
     plan: Plan
-    domains: LinkDomains
+    joined: bool = False
     warnings: tuple[str, ...] = ()
     _known: dict[_Layout, CommGroups] = field(default_factory=dict, repr=False, compare=False)
 
@@ -117,9 +120,24 @@ class Fabric:
             hosts=hosts,
             network=network,
             plan=resolved_plan(placement, pointer=pointer),
-            domains=link_domains(as_one(hosts) if joined else hosts, network),
+            joined=joined,
             warnings=(*assumed, *link_warnings(placement, hosts)),
         )
+
+    @cached_property
+    def domains(self) -> LinkDomains:
+        """What joins the ranks, as columns."""
+        return link_domains(as_one(self.hosts) if self.joined else self.hosts, self.network)
+
+    @cached_property
+    def equal_hosts(self) -> tuple[HostKind, int, int] | None:
+        """What joins the ranks of equal hosts, ranks of a host and hosts; None for unlike ones."""
+        hosts = as_one(self.hosts) if self.joined else self.hosts
+        if len(hosts) > 1:
+            return None
+        (one,) = hosts
+        reach = reach_bytes_per_s(one, self.network)
+        return HostKind(one.link, self.network, reach), one.count, one.repeat
 
     @property
     def accelerator_count(self) -> int:

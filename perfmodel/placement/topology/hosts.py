@@ -127,14 +127,15 @@ def link_domains(hosts: tuple[Hosts, ...], network: Network | None) -> LinkDomai
         link_peers=np.array([float(link.peers) for link in links]),
         link_island=np.array(islands),
         link_detour_bytes_per_s=np.array([link.detour_bytes_per_s for link in links]),
-        reach_bytes_per_s=np.array([_reach(one, network) for one in hosts]),
+        reach_bytes_per_s=np.array([reach_bytes_per_s(one, network) for one in hosts]),
         network_bytes_per_s=_shared_bytes_per_s(network),
         network_latency_s=0.0 if network is None else network.latency_s,
         network_class=int(LinkClass.NONE if network is None else network_class(network)),
     )
 
 
-def _reach(hosts: Hosts, network: Network | None) -> float:
+def reach_bytes_per_s(hosts: Hosts, network: Network | None) -> float:
+    """Return what one accelerator can send out of its host: its slot and its adapter."""
     adapter = np.inf if network is None else network.bandwidth_bytes_per_s / network.rails
     return float(min(adapter, network_reach_bytes_per_s(hosts.accelerator)))
 

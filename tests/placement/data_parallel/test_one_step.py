@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.data_parallel.one_step import (
+    BucketNumbers,
+    OneReplicaGroup,
+    StepNumbers,
+)
+from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.data_parallel.world_costs import costs_of_world
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.rank_groups import Dimension
+
+TEXTS = (
+    "A100", "2xA100", "8xA100", "33xA100", "5xT4", "2xV100[nvlink]", "8xMI300X",
+    "3x(1xA100)@eth-10g", "2x(8xH100-SXM5-80GB)@ib-400g", "70x(4xV100)@ib-100g/2", "(1+1+4)xT4",
+)  # fmt: skip
+
+
+def profile(pieces: int) -> StepProfile:
+    """A job of so many gradients of 2 MB each."""
+    return StepProfile(
+        samples=32, parameter_count=5e5 * pieces, parameter_bytes=2e6 * pieces,
+        gradient_bytes=2e6 * pieces, optimizer_state_bytes=2e6 * pieces, input_bytes=2e7,
+        forward_share=0.33, backward_share=0.62, optimizer_share=0.05,
+        gradient_ready=np.linspace(0.35, 0.95, pieces), gradient_piece_bytes=np.full(pieces, 2e6),
+        node_count=500.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("pieces", [0, 3, 900])
+@pytest.mark.parametrize("alone_s", [1e-3, 0.2])
+def test_numbers_are_the_columns(text: str, pieces: int, alone_s: float) -> None:
+    fabric, buckets = Fabric.of(parse_placement(text)), gradient_buckets(profile(pieces))
+    group = OneReplicaGroup(BucketNumbers.of(buckets), costs_of_world(fabric), 0.02)
+    world = fabric.slowest_group(Dimension.WORLD)
+    parts = data_parallel_parts(buckets, [alone_s], world, straggler=0.02)
+    found = group.step(alone_s)
+    for name in StepNumbers._fields:
+        assert getattr(found, name) == pytest.approx(getattr(parts, name)[0], rel=1e-12), name
+    assert found.step_time_s == pytest.approx(parts.step_time_s[0], rel=1e-12)
+
+
+def test_one_rank_is_the_single_step() -> None:
+    buckets = BucketNumbers.of(gradient_buckets(profile(5)))
+    costs = costs_of_world(Fabric.of(parse_placement("A100")))
+    assert OneReplicaGroup(buckets, costs, 0.5).step(0.1) == StepNumbers(0.1)
+
+
+def test_neighbours_come_from_one_table() -> None:
+    costs = [costs_of_world(Fabric.of(parse_placement(f"{n}xA100"))) for n in (1, 8, 32, 33)]
+    assert [one.ranks for one in costs] == [1.0, 8.0, 32.0, 33.0]
+    assert costs[0].table is costs[1].table is costs[2].table
+    assert costs[3].table is not costs[0].table
