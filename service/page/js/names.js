@@ -1,0 +1,28 @@
+// Names to choose from. Any other model of timm or the zoo may be typed as well.
+
+export const MODELS = [
+  "timm/resnet18", "timm/resnet34", "timm/resnet50", "timm/resnet101", "timm/resnet152",
+  "timm/resnext50_32x4d", "timm/wide_resnet50_2", "timm/densenet121", "timm/vgg16",
+  "timm/mobilenetv2_100", "timm/mobilenetv3_large_100", "timm/efficientnet_b0",
+  "timm/efficientnet_b4", "timm/efficientnetv2_rw_s", "timm/regnety_032", "timm/convnext_tiny",
+  "timm/convnext_base", "timm/vit_tiny_patch16_224", "timm/vit_small_patch16_224",
+  "timm/vit_base_patch16_224", "timm/vit_large_patch16_224", "timm/deit_small_patch16_224",
+  "timm/swin_tiny_patch4_window7_224", "timm/swin_base_patch4_window7_224",
+  "timm/mixer_b16_224", "timm/inception_v3", "timm/xception41",
+  "zoo/bert-base-squad", "zoo/bert-large-squad", "zoo/cyclegan", "zoo/deepspeech2", "zoo/gnmt",
+  "zoo/gpt2", "zoo/gpt3", "zoo/lstm-lm", "zoo/megatron-gpt", "zoo/mlp", "zoo/mpt", "zoo/ncf",
+  "zoo/opt", "zoo/recommender-autoencoder", "zoo/resnet18-cifar", "zoo/resnet50-v1.5",
+  "zoo/ssd300-resnet50", "zoo/switch", "zoo/tacotron2", "zoo/transformer-translation",
+  "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/waveglow", "zoo/yolov3",
+];
+
+export const NETWORKS = [
+  "8xib-800g", "8xib-400g", "8xib-200g", "ib-400g", "ib-200g", "ib-100g", "roce-100g", "roce-25g",
+  "efa-3200g", "efa-1600g", "efa-400g", "eth-100g", "eth-25g", "eth-10g",
+];
+
+/** Accelerators that a job is compared on unless others are chosen. */
+export const COMPARED = [
+  "T4", "L4", "A10G", "V100-SXM2-16GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "L40S",
+  "H100-SXM5-80GB", "H200-SXM", "MI300X",
+];

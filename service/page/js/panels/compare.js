@@ -1,0 +1,172 @@
+// One job on many accelerators: throughput, and what a million samples cost.
+
+import { drawBars } from "../bars.js";
+import { h } from "../dom.js";
+import { figure } from "../figure.js";
+import { bytes, money, number, time } from "../numbers.js";
+import { countOf, withAccelerator } from "../placement.js";
+import { costOfMillion, loadPrices, priceOf, setPrice } from "../prices.js";
+import { ask, question } from "../service.js";
+
+/** Make the panel; `changed` is called with fields of the address that its controls set. */
+export function comparePanel(changed) {
+  const frame = figure({
+    name: "compare", title: "Accelerators", whole: true,
+    about: "The same job on the same hosts with other accelerators in them.",
+  });
+  const by = h("div", { class: "segments", role: "radiogroup", "aria-label": "Compare by" }, [["throughput", "Throughput"], ["cost", "Cost"]].map(([value, label]) =>
+    h("label", {}, h("input", { type: "radio", name: "compare-by", value, checked: value === "throughput" }), h("span", {}, label))));
+  const more = h("input", { id: "versus", list: "accelerators", spellcheck: "false", autocapitalize: "none", autocomplete: "off", placeholder: "Add an accelerator", "aria-label": "Add an accelerator" });
+  const adding = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); add(); } }, more, h("button", { class: "small" }, "Add"));
+  frame.controls.append(by, adding);
+  const priced = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accelerators with their prices" });
+  frame.element.insertBefore(priced, frame.element.querySelector(".below"));
+  let shown = null;
+  by.addEventListener("change", () => shown && present());
+
+  function add() {
+    const name = more.value.trim();
+    more.value = "";
+    if (name && shown && !shown.names.includes(name)) changed({ versus: [...shown.names, name].join(",") });
+  }
+
+  function present() {
+    const { rows, request } = shown;
+    for (const row of rows) Object.assign(row, priceOf(row.accelerator), { cost_per_million_samples: costOfMillion(row) });
+    const cost = by.querySelector(":checked").value === "cost";
+    const sorted = order(rows, cost);
+    frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost)), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
+    priced.replaceChildren(priceTable(sorted, reprice, remove));
+  }
+
+  function reprice(name, value) {
+    setPrice(name, value);
+    present();
+    priced.querySelector(`[data-price="${CSS.escape(name)}"]`)?.focus();
+  }
+
+  function remove(name) {
+    changed({ versus: shown.names.filter((other) => other !== name).join(",") });
+  }
+
+  return {
+    element: frame.element,
+    clear() {
+      shown = null;
+      priced.replaceChildren();
+      frame.clear();
+    },
+    async ask(job, parts, state, signal) {
+      if (parts === null) return this.clear() ?? frame.note("A comparison is made for one kind of accelerator.");
+      const names = chosen(state.versus, parts.accelerator);
+      const request = question("POST", "v1/matrix", { jobs: [job], placements: names.map((name) => withAccelerator(parts, name)) });
+      frame.wait();
+      try {
+        const [answer] = await Promise.all([ask(request, { signal }), loadPrices()]);
+        shown = { names, request, rows: rowsOf(answer, names, parts) };
+      } catch (problem) {
+        if (problem.name === "AbortError") return undefined;
+        this.clear();
+        return frame.fail(problem);
+      }
+      return present();
+    },
+  };
+}
+
+function chosen(text, asked) {
+  const names = text.split(",").map((name) => name.trim()).filter(Boolean);
+  return names.includes(asked) ? names : [asked, ...names];
+}
+
+function rowsOf(answer, names, parts) {
+  return names.map((accelerator, i) => ({
+    accelerator,
+    asked: accelerator === parts.accelerator,
+    count: countOf(parts),
+    samples_per_second: answer.samples_per_second[0][i],
+    low: answer.low[0][i],
+    high: answer.high[0][i],
+    step_time_s: answer.step_time_s[0][i],
+    peak_bytes: answer.peak_bytes[0][i],
+    fits: answer.fits[0][i],
+    basis: answer.basis[0][i],
+    error: answer.errors.find(({ placement }) => placement === null || placement === i)?.detail ?? "",
+  }));
+}
+
+/** Best first; what has no answer, does not fit or has no price comes last. */
+function order(rows, cost) {
+  const rank = (row) => (cost ? -(row.cost_per_million_samples ?? Infinity) : row.samples_per_second ?? -Infinity);
+  const fits = (row) => (row.fits === false ? 0 : 1);
+  return [...rows].sort((a, b) => fits(b) - fits(a) || (rank(b) > rank(a) ? 1 : rank(b) < rank(a) ? -1 : 0));
+}
+
+function barOf(row, cost) {
+  const { accelerator: name, samples_per_second: rate, low, high, fits, error, currency } = row;
+  const colour = row.asked ? "asked" : "bar";
+  const words = [name, error || `${number(rate)} samples/s, ${number(low)} to ${number(high)}`];
+  if (fits === false) words.push("does not fit");
+  const price = money(row.cost_per_million_samples, currency);
+  if (row.cost_per_million_samples !== null) words.push(`${price} a million samples`);
+  const text = words.join("\n");
+  const lacks = fits === false;
+  const suffix = lacks ? ", does not fit" : "";
+  if (error) return { name, value: null, label: "no answer", text };
+  if (!cost) return { name, value: rate, low, high, label: number(rate) + suffix, colour, lacks, text };
+  if (row.cost_per_million_samples === null) return { name, value: null, label: "no price", text };
+  return {
+    name, value: row.cost_per_million_samples, colour, lacks, text, label: price + suffix,
+    low: costOfMillion({ ...row, samples_per_second: high }), high: costOfMillion({ ...row, samples_per_second: low }),
+  };
+}
+
+function caption(rows, cost) {
+  const best = rows[0];
+  if (best.error || best.fits === false) return "";
+  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}.`;
+  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.`;
+}
+
+function tableOf(rows) {
+  return {
+    columns: [
+      { key: "accelerator", label: "Accelerator", text: true },
+      { key: "count", label: "Count" },
+      { key: "samples_per_second", label: "Samples/s", write: number },
+      { key: "low", label: "Low", write: number },
+      { key: "high", label: "High", write: number },
+      { key: "step_time_s", label: "Step", write: time },
+      { key: "peak_bytes", label: "Peak", write: bytes },
+      { key: "fits", label: "Fits", write: yes },
+      { key: "basis", label: "Basis" },
+      { key: "per_hour", label: "Price/h", write: number },
+      { key: "currency", label: "Currency" },
+      { key: "cost_per_million_samples", label: "Cost/M samples", write: number },
+      { key: "error", label: "Error", text: true },
+    ],
+    rows,
+  };
+}
+
+function yes(fits) {
+  return { true: "yes", false: "no" }[fits] ?? "–";
+}
+
+function priceTable(rows, reprice, remove) {
+  const currency = rows[0].currency;
+  const heads = ["Accelerator", "Samples/s", `Price of an hour, ${currency}`, `A million samples, ${currency}`, "Fits", ""];
+  const body = rows.map((row) => h("tr", {},
+    h("td", {}, row.accelerator),
+    h("td", {}, row.error ? h("span", { class: "chip bad", title: row.error }, "no answer") : number(row.samples_per_second)),
+    h("td", {}, h("input", {
+      value: row.per_hour ?? "", inputmode: "decimal", autocomplete: "off", "data-price": row.accelerator,
+      "aria-label": `Price of an hour of ${row.accelerator}`,
+      onchange: (event) => reprice(row.accelerator, event.target.value),
+    })),
+    h("td", {}, row.cost_per_million_samples === null ? "–" : number(Number(row.cost_per_million_samples.toPrecision(3)))),
+    h("td", {}, yes(row.fits)),
+    h("td", {}, row.asked ? null : h("button", { type: "button", class: "plain", "aria-label": `Leave ${row.accelerator} out`, onclick: () => remove(row.accelerator) }, "✕"))));
+  return h("table", { id: "prices" },
+    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, body));
+}

@@ -1,0 +1,110 @@
+// The roofline: what memory and arithmetic allow, and where the operators of a job stand below it.
+
+import { s } from "../dom.js";
+import { number, prefixed, share, time } from "../numbers.js";
+import { decades, logarithmic, widthOf } from "../scale.js";
+
+const COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6"];
+
+/** Return which colour a class has: six for those of most time, grey for all others. */
+export function colourOf(classes) {
+  const names = classes.map(({ name }) => name);
+  return (name) => COLOURS[names.indexOf(name)] ?? "c7";
+}
+
+/** Draw the roof and the operators that do arithmetic. */
+export function drawRoofline({ operators, operator_classes: classes, roofline: roof }, width) {
+  const points = operators.filter(({ flops, intensity, achieved_flops_per_s: rate }) => flops > 0 && intensity > 0 && rate > 0);
+  const total = classes.reduce((sum, { time_s }) => sum + time_s, 0);
+  const xs = decades(Math.min(...points.map((p) => p.intensity), roof.ridge_intensity), Math.max(...points.map((p) => p.intensity), roof.ridge_intensity * 4), 7);
+  const ys = decades(Math.min(...points.map((p) => p.achieved_flops_per_s), roof.peak_flops_per_s / 10), roof.peak_flops_per_s * 1.3, 7);
+  const legend = legendOf(points, classes, width);
+  const height = Math.max(260, Math.min(380, width * 0.66)) + legend.height;
+  const left = Math.max(...ys.map((y) => widthOf(prefixed(y, "")))) + 14;
+  const box = { left, right: width - 10, top: 22 + legend.height, bottom: height - 40 };
+  const x = logarithmic(xs[0], xs.at(-1), box.left, box.right);
+  const y = logarithmic(ys[0], ys.at(-1), box.bottom, box.top);
+  const svg = s("svg", { viewBox: `0 0 ${width} ${height}` }, legend.marks,
+    ys.map((mark) => [s("path", { d: `M${box.left} ${y(mark)}H${box.right}`, class: "grid" }), s("text", { x: box.left - 6, y: y(mark) + 4, "text-anchor": "end" }, prefixed(mark, ""))]),
+    xs.map((mark) => [s("path", { d: `M${x(mark)} ${box.top}V${box.bottom}`, class: "grid" }), s("text", { x: x(mark), y: box.bottom + 17, "text-anchor": mark === xs.at(-1) ? "end" : "middle" }, tick(mark))]),
+    s("text", { x: box.left, y: height - 4 }, "FLOP/byte →  FLOP/s ↑"),
+    roofPath(roof, x, y, xs, ys),
+    s("text", { x: box.right, y: y(roof.peak_flops_per_s) - 7, "text-anchor": "end", class: "name" }, `${prefixed(roof.peak_flops_per_s, "FLOP/s")} ${roof.precision}`));
+  const colour = colourOf(classes);
+  const marks = [...points].sort((a, b) => b.time_s - a.time_s).map((point) => {
+    const at = { x: x(point.intensity), y: y(point.achieved_flops_per_s) };
+    const radius = 3 + 17 * Math.sqrt(point.time_s / total);
+    svg.append(s("circle", { cx: at.x, cy: at.y, r: radius.toFixed(1), class: `dot ${colour(point.operator_class)}`, opacity: 0.8 }));
+    return { ...at, text: wordsOf(point, total) };
+  });
+  return { svg, marks };
+}
+
+function tick(value) {
+  return value >= 0.01 && value < 1e4 ? String(Number(value.toPrecision(3))) : value.toExponential(0).replace("e+", "e");
+}
+
+function roofPath({ peak_flops_per_s: peak, memory_bytes_per_s: memory, ridge_intensity: ridge }, x, y, xs, ys) {
+  const start = Math.max(xs[0], ys[0] / memory);
+  const slope = s("text", { "text-anchor": "middle", class: "name" }, prefixed(memory, "B/s"));
+  const middle = Math.sqrt(start * ridge);
+  const [at, up] = [x(middle), y(middle * memory)];
+  const angle = (Math.atan2(y(ridge * memory) - y(start * memory), x(ridge) - x(start)) * 180) / Math.PI;
+  slope.setAttribute("transform", `translate(${at} ${up - 7}) rotate(${angle})`);
+  return [s("path", { d: `M${x(start)} ${y(start * memory)}L${x(ridge)} ${y(peak)}H${x(xs.at(-1))}`, class: "roof" }), slope];
+}
+
+function legendOf(points, classes, width) {
+  const colour = colourOf(classes);
+  const seen = new Set(points.map((point) => point.operator_class));
+  const names = classes.map(({ name }) => name).filter((name) => seen.has(name));
+  const shown = names.filter((name) => colour(name) !== "c7");
+  const entries = shown.map((name) => [name, colour(name)]);
+  if (shown.length < names.length) entries.push(["others", "c7"]);
+  let [at, row] = [0, 0];
+  const marks = entries.map(([name, mark]) => {
+    const room = widthOf(name) + 26;
+    if (at + room > width && at > 0) [at, row] = [0, row + 1];
+    const left = at;
+    at += room;
+    return [s("circle", { cx: left + 5, cy: row * 18 + 7, r: 5, class: mark }), s("text", { x: left + 14, y: row * 18 + 11 }, name)];
+  });
+  return { marks, height: (row + 1) * 18 };
+}
+
+function wordsOf(point, total) {
+  return [
+    `${point.name} · ${point.phase}, ${number(point.count)} times`,
+    `${time(point.time_s)}, ${share(point.time_s / total)} of the step`,
+    `${prefixed(point.achieved_flops_per_s, "FLOP/s")} at ${number(point.intensity)} FLOP/byte`,
+    `bound by ${point.bound}`,
+  ].join("\n");
+}
+
+/** Say how much time is spent without arithmetic: it has no place in the picture. */
+export function withoutArithmetic({ operators, operator_classes: classes, roofline: roof }) {
+  const total = classes.reduce((sum, { time_s }) => sum + time_s, 0);
+  const idle = operators.filter(({ flops }) => !(flops > 0)).reduce((sum, { time_s }) => sum + time_s, 0);
+  const ridge = `${roof.accelerator}: arithmetic is the limit above ${number(roof.ridge_intensity)} FLOP/byte.`;
+  return idle > 0 ? `${ridge} Operators without arithmetic take ${share(idle / total)} of the time.` : ridge;
+}
+
+/** Return the operators with the roof above each. */
+export function rooflineTable({ operators, roofline: roof }) {
+  const rows = operators.map((one) => ({
+    ...one,
+    roof_flops_per_s: Math.min(roof.peak_flops_per_s, one.intensity * roof.memory_bytes_per_s),
+  }));
+  const rate = (value) => prefixed(value, "FLOP/s");
+  return {
+    columns: [
+      { key: "name", label: "Operator", text: true }, { key: "operator_class", label: "Class", text: true },
+      { key: "phase", label: "Phase", text: true }, { key: "count", label: "Count", write: number },
+      { key: "intensity", label: "FLOP/byte", write: number },
+      { key: "achieved_flops_per_s", label: "Reached", write: rate },
+      { key: "roof_flops_per_s", label: "Roof", write: rate },
+      { key: "time_s", label: "Time", write: time }, { key: "bound", label: "Bound by", text: true },
+    ],
+    rows,
+  };
+}

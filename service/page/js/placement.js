@@ -1,0 +1,37 @@
+// The short form of a placement, as far as its four fields say it; all else stays text.
+
+const SIMPLE = new RegExp(
+  String.raw`^\s*(?:(\d+)\s*x\s*\(\s*)?(?:(\d+)\s*x\s*)?([^\s()@+\[\]=]+)(\[[^\]]*\])?(\s*\))?` +
+  String.raw`(?:\s*@\s*(\S+))?((?:\s+\S+)*)\s*$`, "i");
+
+/** Read a text into its parts; null where there are more kinds of hosts than one. */
+export function readPlacement(text) {
+  const [found, hosts, count, accelerator, link, closed, network, options] = SIMPLE.exec(text) ?? [];
+  if (!found || Boolean(hosts) !== Boolean(closed)) return null;
+  return {
+    accelerator,
+    count: count ?? "1",
+    hosts: hosts ?? "1",
+    link: link ?? "",
+    network: network ?? "",
+    options: options.trim(),
+  };
+}
+
+/** Write parts as a text. */
+export function writePlacement({ accelerator, count, hosts, link = "", network = "", options = "" }) {
+  const host = `${count === "1" || count === "" ? "" : `${count}x`}${accelerator}${link}`;
+  const all = hosts === "1" || hosts === "" ? host : `${hosts}x(${host})`;
+  return [network ? `${all}@${network}` : all, options].filter(Boolean).join(" ");
+}
+
+/** Return how many accelerators parts say; null where they are no numbers. */
+export function countOf(parts) {
+  const count = Number(parts.count) * Number(parts.hosts);
+  return Number.isInteger(count) && count > 0 ? count : null;
+}
+
+/** Put another accelerator in place of the one that a placement has; its own link stays behind. */
+export function withAccelerator(parts, accelerator) {
+  return writePlacement({ ...parts, accelerator, link: "" });
+}

@@ -1,0 +1,219 @@
+"""A real Chromium, driven over its own protocol; it comes from Debian's package."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+#: Path of a Chromium; without it the one on the path is taken, or Debian's is installed.
+PROGRAM = "PERFMODEL_CHROMIUM"
+
+_PATIENCE_S = 30.0
+_POLL_S = 0.03
+
+
+def chromium() -> str:
+    """Return the program, or skip with the reason."""
+    names = (os.environ.get(PROGRAM), "chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    return found or _installed()
+
+
+def _installed() -> str:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        pytest.skip(f"no Chromium here, and none can be installed; {PROGRAM} may name one")
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium"]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (install, ["apt-get", "update", "-q"], install):
+        run = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        if found := shutil.which("chromium"):
+            return found
+    pytest.skip(f"Chromium cannot be installed here: {run.stderr.strip()[-200:]}")
+
+
+@dataclass(kw_only=True)
+class Tab:
+    """One page of a browser.
+
+    Parameters
+    ----------
+    socket : ClientConnection
+    downloads : Path
+        Folder of what the page saves.
+    requests : list of str
+        Addresses that the page asked for.
+    complaints : list of str
+        Errors of its console.
+    """
+
+    socket: ClientConnection
+    downloads: Path
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a command and return its answer."""
+        number = next(self._numbers)
+        self.socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self.socket.recv(timeout=_PATIENCE_S))
+            if message.get("id") == number:
+                assert "error" not in message, f"{method}: {message['error']}"
+                return dict(message["result"])
+            self._note(message)
+
+    def _note(self, message: dict[str, Any]) -> None:
+        said = message.get("params", {})
+        if message.get("method") == "Network.requestWillBeSent":
+            self.requests.append(said["request"]["url"])
+        elif message.get("method") == "Runtime.exceptionThrown":
+            self.complaints.append(json.dumps(said["exceptionDetails"]))
+        elif message.get("method") == "Log.entryAdded" and said["entry"]["level"] == "error":
+            self.complaints.append(f"{said['entry']['text']} {said['entry'].get('url', '')}")
+
+    def run(self, script: str) -> Any:
+        """Return the value of an expression in the page; promises are awaited."""
+        answer = self.send(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in answer, f"{script}: {answer['exceptionDetails']}"
+        return answer["result"].get("value")
+
+    def wait(self, script: str) -> Any:
+        """Wait until an expression is true, and return its value."""
+        until = time.monotonic() + _PATIENCE_S
+        while not (value := self.run(script)):
+            if time.monotonic() > until:
+                shown = self.run("document.body.innerText")
+                raise AssertionError(f"never true: {script}\n{self.complaints}\n{shown}")
+            time.sleep(_POLL_S)
+        return value
+
+    def open(self, url: str) -> None:
+        """Go to an address and wait until it is loaded."""
+        self.send("Page.navigate", url=url)
+        self.wait(f"location.href.startsWith({json.dumps(url)}) && document.readyState=='complete'")
+
+    def text(self, selector: str) -> str:
+        """Return the text of an element as it is shown."""
+        return str(self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+    def click(self, selector: str) -> None:
+        """Click in the middle of an element."""
+        self.run(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block:'center'}})")
+        x, y = self.run(
+            f"(b => [b.x + b.width / 2, b.y + b.height / 2])"
+            f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+            )
+
+    def point(self, x: float, y: float) -> None:
+        """Move the pointer."""
+        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def write(self, text: str) -> None:
+        """Type over what the element in focus holds."""
+        self.run("document.activeElement.select?.()")
+        self.send("Input.insertText", text=text)
+
+    def press(self, key: str, *, text: str = "", shift: bool = False) -> None:
+        """Press a key by its name, such as ``Tab``."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39, "ArrowDown": 40}
+        text = text or {"Enter": "\r", " ": " "}.get(key, "")
+        same = {"key": key, "modifiers": 8 * shift, "windowsVirtualKeyCode": codes[key]}
+        self.send(
+            "Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **same
+        )
+        self.send("Input.dispatchKeyEvent", type="keyUp", **same)
+
+    def look(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Show the page on a screen of a size, in one of the two colour schemes."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    def picture(self, path: Path, *, whole: bool = True) -> None:
+        """Save what is shown as a PNG."""
+        shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def saved(self, name: str) -> str:
+        """Wait for a file that the page saves, and return its text."""
+        path = self.downloads / name
+        until = time.monotonic() + _PATIENCE_S
+        while not path.is_file() or not path.stat().st_size:
+            assert time.monotonic() < until, f"{name} was not saved: {os.listdir(self.downloads)}"
+            time.sleep(_POLL_S)
+        text = path.read_text(encoding="utf-8")
+        path.unlink()
+        return text
+
+
+@contextlib.contextmanager
+def browser(folder: Path) -> Iterator[Tab]:
+    """Run a browser with a profile of its own and yield its page."""
+    downloads = folder / "downloads"
+    downloads.mkdir()
+    profile = folder / "profile"
+    # Named processes of a container have no sandbox of their own; the page is ours.
+    command = [
+        chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--no-first-run", "--disable-background-networking", "--disable-component-update",
+        "--disable-extensions", "--disable-sync", "--hide-scrollbars", "--mute-audio",
+        "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank",
+    ]  # fmt: skip
+    log = (folder / "chromium.log").open("wb")
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+    try:
+        port = _port(profile / "DevToolsActivePort", process)
+        with connect(_page(port), max_size=None, open_timeout=_PATIENCE_S) as socket:
+            tab = Tab(socket=socket, downloads=downloads)
+            for domain in ("Page", "Runtime", "Network", "Log"):
+                tab.send(f"{domain}.enable")
+            tab.send(
+                "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads)
+            )
+            yield tab
+    finally:
+        process.terminate()
+        process.wait(timeout=_PATIENCE_S)
+        log.close()
+
+
+def _port(file: Path, process: subprocess.Popen[bytes]) -> int:
+    until = time.monotonic() + _PATIENCE_S
+    while not file.is_file() or len(file.read_text().splitlines()) < 2:
+        assert process.poll() is None, "Chromium ended"
+        assert time.monotonic() < until, "Chromium does not start"
+        time.sleep(_POLL_S)
+    return int(file.read_text().splitlines()[0])
+
+
+def _page(port: int) -> str:
+    from urllib.request import urlopen
+
+    with urlopen(f"http://127.0.0.1:{port}/json/list", timeout=_PATIENCE_S) as answer:
+        tabs = json.load(answer)
+    return next(str(tab["webSocketDebuggerUrl"]) for tab in tabs if tab["type"] == "page")
