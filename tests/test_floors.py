@@ -19,6 +19,7 @@ FLOORS = {
     "perfmodel.types": 0,
     "perfmodel.units": 0,
     "perfmodel.devices": 1,
+    "perfmodel.client": 1,
     "perfmodel.graph": 2,
     "perfmodel.records": 2,
     "perfmodel.capture": 3,

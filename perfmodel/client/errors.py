@@ -1,0 +1,163 @@
+"""What a client raises where no answer came that can be used.
+
+::
+
+    PerfModelError
+    +-- NoAnswerError                no answer that can be used; catch it and go on without
+        +-- UnreachableError         no connection, or it was dropped, or the client rests
+        +-- TimedOutError            no whole answer in time
+        +-- UnreadableAnswerError    an answer that is none of this service
+        +-- ProblemError             the service said why, as RFC 9457 has it
+            +-- UnavailableError     429 or 5xx: later, perhaps
+            +-- RefusedError         4xx: asking again changes nothing
+                +-- NotAllowedError  401, 403
+                +-- NotFoundError    404
+
+What is wrong before anything is sent (a URL that is none, NaN in a question) is an
+:class:`~perfmodel.errors.InvalidInputError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.errors import PerfModelError
+
+
+class NoAnswerError(PerfModelError):
+    """No answer came that can be used: down, slow, refusing or garbage.
+
+    Parameters
+    ----------
+    message : str
+    request_id : str
+        Under which the log of the service has it; empty where nothing was sent.
+    """
+
+    def __init__(self, message: str, *, request_id: str = "") -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+class UnreachableError(NoAnswerError):
+    """No connection came about, or it was dropped, or the client rests after such a failure."""
+
+
+class TimedOutError(NoAnswerError):
+    """The whole answer was not there in time."""
+
+
+class UnreadableAnswerError(NoAnswerError):
+    """An answer came that is none of this service: no JSON, other fields, too long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemItem:
+    """What is wrong with one part of a request.
+
+    Parameters
+    ----------
+    pointer : str
+        JSON pointer (RFC 6901) to it; empty for the whole.
+    detail : str
+    allowed : tuple of str
+        What would be taken, where that can be listed.
+    """
+
+    pointer: str = ""
+    detail: str = ""
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """An error as the service describes it (RFC 9457).
+
+    Parameters
+    ----------
+    status : int
+        Of HTTP.
+    title, detail, type : str
+    errors : tuple of ProblemItem
+    did_you_mean : tuple of str
+        Names close to one that is not known, best first.
+    """
+
+    status: int
+    title: str = ""
+    detail: str = ""
+    type: str = "about:blank"
+    errors: tuple[ProblemItem, ...] = ()
+    did_you_mean: tuple[str, ...] = ()
+
+
+class ProblemError(NoAnswerError):
+    """The service said why it does not answer.
+
+    Parameters
+    ----------
+    problem : Problem
+    request_id : str
+    retry_after_s : float or None
+        Seconds after which it may be asked again.
+    """
+
+    def __init__(
+        self, problem: Problem, *, request_id: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(
+            problem.detail or problem.title or f"The service answered {problem.status}.",
+            request_id=request_id,
+        )
+        self.problem = problem
+        self.retry_after_s = retry_after_s
+
+    @property
+    def status(self) -> int:
+        """Status of HTTP."""
+        return self.problem.status
+
+    @property
+    def pointer(self) -> str:
+        """JSON pointer to what is wrong first; empty for the whole."""
+        return self.problem.errors[0].pointer if self.problem.errors else ""
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """What would be taken in its place, where that can be listed."""
+        return self.problem.errors[0].allowed if self.problem.errors else ()
+
+    @property
+    def did_you_mean(self) -> tuple[str, ...]:
+        """Names close to one that is not known, best first."""
+        return self.problem.did_you_mean
+
+
+class UnavailableError(ProblemError):
+    """Overloaded, limited, restarting or defective."""
+
+
+class RefusedError(ProblemError):
+    """The request is wrong; asking again changes nothing."""
+
+
+class NotAllowedError(RefusedError):
+    """No key, or one without the scope that the route needs."""
+
+
+class NotFoundError(RefusedError):
+    """What was asked about is not there."""
+
+
+def problem_error(
+    problem: Problem, *, request_id: str, retry_after_s: float | None
+) -> ProblemError:
+    """Return the error of a status."""
+    kind: type[ProblemError] = RefusedError
+    if problem.status == 429 or problem.status >= 500:
+        kind = UnavailableError
+    elif problem.status in (401, 403):
+        kind = NotAllowedError
+    elif problem.status == 404:
+        kind = NotFoundError
+    return kind(problem, request_id=request_id, retry_after_s=retry_after_s)

@@ -1,0 +1,184 @@
+"""Every method against the real service."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from perfmodel.client import Client, NotFoundError, RefusedError
+from perfmodel.client.forms import Job, Observation, Seen
+from perfmodel.errors import InvalidInputError
+
+JOB: Job = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+PLACE = "8xA100-SXM4-80GB"
+
+
+def test_a_prediction_is_typed(service: Client) -> None:
+    found = service.predict(JOB, PLACE)
+    # 8 replicas of 64 samples a step.
+    assert found.throughput.samples_per_second == pytest.approx(8 * 64 / found.step_time_s)
+    assert found.throughput.low <= found.throughput.samples_per_second <= found.throughput.high
+    assert found.memory.fits is True
+    assert found.basis == "analytical"
+
+
+def test_an_observation_counts_for_its_question(service: Client) -> None:
+    before = service.predict(JOB, PLACE)
+    seen: Seen = {
+        "placement": PLACE,
+        "batch_size": 64,
+        "step_time_s": 1.5 * before.step_time_s,
+    }
+    after = service.predict(JOB, PLACE, observations=[seen])
+    assert before.step_time_s < after.step_time_s
+    assert (before.basis, after.basis) == ("analytical", "calibrated")
+
+
+def test_a_matrix_has_cells_and_problems(service: Client) -> None:
+    found = service.matrix([JOB, {**JOB, "batch_size": 0}], ["T4", PLACE, "nonsense"])
+    assert (found.jobs, found.placements) == (2, 3)
+    cell = found.cell(0, 1)
+    assert cell is not None
+    alone = service.predict(JOB, PLACE)
+    assert cell.samples_per_second == pytest.approx(alone.throughput.samples_per_second)
+    assert found.problem(0, 1) is None
+    for at, pointer in (((1, 0), "/jobs/1/batch_size"), ((0, 2), "/placements/2")):
+        problem = found.problem(*at)
+        assert found.cell(*at) is None
+        assert problem is not None
+        assert problem.errors[0].pointer == pointer
+
+
+def test_a_curve_a_ranking_and_plans(service: Client) -> None:
+    curve = service.curve(JOB, "T4", counts=[1, 2, 4], network="eth-25g")
+    assert curve.counts == (1, 2, 4)
+    assert curve.efficiency[0] == pytest.approx(1.0)
+    ranking = service.rank(
+        JOB, ["T4", "A100-SXM4-80GB"], by="cost", prices={"T4": 0.1, "A100-SXM4-80GB": 9.0}
+    )
+    assert {one.placement for one in ranking.best} == {0, 1}
+    assert ranking.best[0].samples_per_money is not None
+    # One product is no transformer: there are no plans of it, and the service says so.
+    with pytest.raises(RefusedError, match="."):
+        service.rank_plans(JOB, PLACE, global_batch_size=512)
+
+
+def test_a_registered_job_stands_for_itself(service: Client) -> None:
+    job: Job = {**JOB, "batch_size": 48}
+    first, again = service.register_job(job), service.register_job(job)
+    assert (first.created, again.created) == (True, False)
+    assert first.ref == again.ref
+    assert service.job(first.ref).job["model"] == "timm/resnet50"
+    assert service.predict(first.ref, "T4") == service.predict(job, "T4")
+    with pytest.raises(NotFoundError):
+        service.job("0" * 32)
+
+
+def test_lists_are_fetched_page_by_page(service: Client) -> None:
+    refs = {service.register_job({**JOB, "batch_size": 100 + n}).ref for n in range(5)}
+    listed = [one.ref for one in service.jobs(limit=2)]
+    assert refs <= set(listed)
+    assert len(listed) == len(set(listed))
+    page = service.jobs_page(limit=2)
+    assert [one.ref for one in page.items] == listed[:2]
+    assert service.jobs_page(limit=2, cursor=page.next_cursor).items[0].ref == listed[2]
+
+
+def test_observations_go_out_in_batches_and_count_once(service: Client) -> None:
+    job: Job = {**JOB, "batch_size": 56}
+    predicted_s = service.predict(job, "T4").step_time_s
+    sent: list[Observation] = [
+        {"job": job, "placement": "T4", "step_time_s": (1 + n) * predicted_s, "key": f"step-{n}"}
+        for n in range(7)
+    ]
+    taken = service.observe(iter(sent), batch=3)
+    assert [one.reason for one in taken.observations] == [None] * 7
+    assert [one.key for one in taken.observations] == [f"step-{n}" for n in range(7)]
+    assert service.observe(sent, batch=3).known == 7
+    ref = service.register_job(job).ref
+    stored = list(service.observations(job=ref, limit=3))
+    assert {one.key for one in stored} == {f"step-{n}" for n in range(7)}
+    assert service.observe([]).observations == ()
+    bad: Observation = {**sent[0], "placement": "8xnothing"}
+    mixed = service.observe([bad, sent[0]])
+    assert [one.status for one in mixed.observations] == ["refused", "known"]
+    assert mixed.observations[0].problem is not None
+    with pytest.raises(RefusedError, match="nothing"):
+        service.observe([bad])
+    with pytest.raises(InvalidInputError, match="batch"):
+        service.observe(sent, batch=0)
+
+
+def test_the_catalogue_and_prices(service: Client) -> None:
+    listed = service.accelerators()
+    found = listed.named("t4")
+    assert found is not None
+    assert found.memory_bytes == pytest.approx(16e9, rel=0.1)
+    assert listed.named("no such thing") is None
+    assert service.set_price("T4", 0.35, currency="EUR").currency == "EUR"
+    assert ("T4", 0.35) in [(one.accelerator, one.per_hour) for one in service.prices().prices]
+    assert service.remove_price("T4") is True
+    assert service.remove_price("T4") is False
+    assert service.models().serving
+    assert service.health().status == "ready"
+
+
+def test_a_graph_is_registered(service: Client) -> None:
+    graph = {
+        "format": 1,
+        "nodes": [["mm", "forward", [0, 1], [2], {}, "head"]],
+        "source": {"model": "one product"},
+        "tensors": [
+            [[8, 512], "float32", "input", 0],
+            [[512, 1000], "float32", "parameter", 1],
+            [[8, 1000], "float32", "activation", 2],
+        ],
+    }
+    found = service.upload_graph(graph, batch_size=8)
+    # One product: 2 x 8 x 512 x 1000 = 8.192 MFLOP, and 512,000 parameters.
+    assert (found.flops, found.parameter_count) == (8_192_000.0, 512_000)
+    job: Job = {"graph": found.graph, "mode": "inference", "batch_size": 8}
+    assert service.predict(job, "T4").step_time_s > 0
+
+
+def test_a_refusal_says_what_to_do(service: Client) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        service.predict({**JOB, "precision": "fp12"}, PLACE)  # type: ignore[arg-type]
+    error = refusal.value
+    assert (error.status, error.pointer) == (422, "/job/precision")
+    assert "fp32" in error.allowed
+    assert {"fp32", "fp16"} <= set(error.did_you_mean)
+    assert error.problem.type.startswith("urn:perfmodel:problem:")
+    assert len(error.request_id) == 32
+    assert "fp12" in str(error)
+
+
+def test_what_cannot_be_sent_is_said_before() -> None:
+    with pytest.raises(InvalidInputError, match="http://"):
+        Client("localhost:8000")
+    with pytest.raises(InvalidInputError, match="api_key"):
+        Client("http://me:secret@localhost:8000")
+    with (
+        Client("http://localhost:1") as client,
+        pytest.raises(InvalidInputError, match="JSON"),
+    ):
+        client.predict({**JOB, "batch_size": float("nan")}, PLACE)  # type: ignore[arg-type]
+
+
+def test_methods_say_what_they_take() -> None:
+    assert list(inspect.signature(Client("http://h").predict).parameters) == [
+        "job",
+        "placement",
+        "observations",
+    ]
+    assert "throughput" in (Client.predict.__doc__ or "")
+
+
+def test_importing_the_client_loads_nothing_heavy() -> None:
+    heavy = ("torch", "numpy", "pyarrow", "httpx", "asyncio", "orjson", "click", "pydantic")
+    code = f"import sys, perfmodel.client; print([x for x in {heavy!r} if x in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
