@@ -21,6 +21,8 @@ from service.explain_desk import ExplainDesk
 from service.metrics import install as metrics
 from service.metrics.registry import Metrics
 from service.observation_desk import ObservationDesk
+from service.operations.middleware import RespondAsync
+from service.operations.runner import Runner
 from service.routes import (
     accelerators,
     accuracy,
@@ -30,6 +32,7 @@ from service.routes import (
     jobs,
     models,
     observations,
+    operations,
     page,
     placements,
     predict,
@@ -64,9 +67,14 @@ def create_app(
     counts = Metrics()
     desk = Desk(estimator, settings, counts)
 
+    runner = Runner(desk.state.operations, counts, keep_s=settings.operations_keep_s)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
+        runner.start()
+        async with desk.watch.running():
+            yield
+        await runner.stop()
         desk.close()
         if on_close is not None:
             on_close()
@@ -83,6 +91,8 @@ def create_app(
     app.state.explain_desk = ExplainDesk(desk)
     app.state.accuracy_desk = AccuracyDesk(desk)
     app.state.settings = settings
+    app.state.operations = runner
+    runner.facts["app"] = app
     for routes in (
         predict,
         placements,
@@ -96,12 +106,14 @@ def create_app(
         dstack,
         jobs,
         observations,
+        operations,
         explain,
         accuracy,
         page,
     ):
         app.include_router(routes.router)
     install_kubernetes(app, desk, settings)
+    app.add_middleware(RespondAsync, runner=runner)
     app.add_middleware(
         BodyLimit,
         limit_bytes=settings.max_body_bytes,

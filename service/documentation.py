@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from service.errors import PROBLEM_MEDIA_TYPE
+from service.operations.kinds import describe as describe_operations
 from service.schemas import CurveRequest, MatrixRequest, PredictRequest, Problem, RankRequest
 from service.schemas_explain import ExplainRequest
 
@@ -52,8 +53,8 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe the problems that a route may answer with."""
     content = {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": _TEMPLATE.format(model="Problem")}}}
     words = {
-        400: "Not JSON", 404: "Not there", 413: "Too large", 415: "Not a content type that is read",
-        409: "Conflicts with what there is", 422: "Cannot be answered",
+        400: "Not JSON", 403: "Not yours", 404: "Not there", 409: "Conflicts with what there is",
+        413: "Too large", 415: "Not a content type that is read", 422: "Cannot be answered",
         501: "An optional library is missing", 503: "Try again later",
         504: "Not answered by the deadline; goes on in the background",
     }  # fmt: skip
@@ -77,6 +78,7 @@ def install(app: FastAPI) -> None:
             schemas = described.setdefault("components", {}).setdefault("schemas", {})
             for name, schema in definitions["$defs"].items():
                 schemas.setdefault(name, schema)
+            describe_operations(described)
             app.openapi_schema = described
         return app.openapi_schema
 

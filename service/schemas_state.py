@@ -74,3 +74,24 @@ class ObservationsAnswer(_Exact):
 
     observations: list[ObservationEntry]
     next_cursor: str | None = Field(description="Asks for the observations after these.")
+
+
+class OperationEntry(_Exact):
+    """A request that is answered later."""
+
+    id: str
+    kind: Literal["jobs", "graphs", "matrix"] = Field(description="Which route it asks.")
+    state: Literal["waiting", "running", "done", "failed"]
+    attempts: int = Field(description="How often it was begun.")
+    status: int | None = Field(description="HTTP status of its answer, once it has ended.")
+    result: str | None = Field(description="Where the answer is, once it is done.")
+    problem: Problem | None = Field(description="Why it failed.")
+    created_at: str = Field(description="UTC, ISO 8601.")
+    updated_at: str = Field(description="UTC, ISO 8601.")
+
+
+class OperationsAnswer(_Exact):
+    """Some operations, newest first."""
+
+    operations: list[OperationEntry]
+    next_cursor: str | None = Field(description="Asks for the operations after these.")

@@ -30,6 +30,8 @@ class Settings(BaseSettings):
         Largest body of ``POST /v1/graphs``.
     max_cells : int
         Most cells of one matrix.
+    operations_keep_s : float
+        Time for which the answer to ``Prefer: respond-async`` is kept.
     max_waiting : int
         Questions that may wait for a capture or the model; past it the answer is 503.
     onnx_time_s, onnx_memory_bytes : float, int
@@ -75,6 +77,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=16 * _MIB, ge=1024)
     max_upload_bytes: int = Field(default=64 * _MIB, ge=1024)
     max_cells: int = Field(default=1_000_000, ge=1)
+    operations_keep_s: float = Field(default=86_400.0, gt=0)
     max_waiting: int = Field(default=64, ge=1)
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)

@@ -35,7 +35,7 @@ class Access:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        decision = self._policy.decide(scope, _path_in_app(scope))
+        decision = self._policy.decide(scope, path_in_app(scope))
         scope["caller"] = decision.by
         if decision.admin:
             send = self._audited(decision.by, scope, send)
@@ -67,7 +67,7 @@ class Access:
         return noting
 
 
-def _path_in_app(scope: Scope) -> str:
+def path_in_app(scope: Scope) -> str:
     """Return the path that the router compares: without the root path of a proxy."""
     path: str = scope["path"]
     root = scope.get("root_path", "")

@@ -70,7 +70,8 @@ RULES: tuple[Rule, ...] = (
     _rule(_ASK, "/v1/observations", Scope.OBSERVE),
     _rule(_READ, "/v1/accuracy", Scope.OBSERVE, exact=True),
     _rule(_READ, "/v1/operations", Scope.PREDICT),
-    _rule(_WRITE, "/v1/operations", Scope.ADMIN),
+    # Whose operation it is, the route finds out.
+    _rule(_WRITE, "/v1/operations", Scope.PREDICT),
     _rule(_READ, "/v1/accelerators", Scope.PREDICT),
     _rule(_WRITE, "/v1/accelerators", Scope.ADMIN),
     _rule(_READ, "/v1/prices", Scope.PREDICT),

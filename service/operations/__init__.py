@@ -1,0 +1,1 @@
+"""Requests that are answered later: ``Prefer: respond-async`` (RFC 7240)."""

@@ -1,0 +1,114 @@
+"""``GET /v1/operations``, ``GET`` and ``DELETE /v1/operations/{id}``, and the result of one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, cast
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+
+from perfmodel.store.operations import Operation, OperationState
+from perfmodel.store.pages import MOST_ITEMS
+from service.access.keys import KeyStore
+from service.access.scopes import Scope
+from service.answers import json_response
+from service.documentation import problems
+from service.operations.answer import answer_of, operation_to_dict
+from service.operations.middleware import accepted
+from service.operations.runner import Runner
+from service.routes.requests import desk_of, state_of
+from service.schemas_state import OperationEntry, OperationsAnswer
+
+router = APIRouter(prefix="/v1/operations", tags=["operations"])
+
+
+@router.get(
+    "",
+    summary="Operations, newest first",
+    responses={200: {"model": OperationsAnswer}, **problems(422, 503)},
+)
+async def operations(
+    request: Request,
+    state: Annotated[OperationState | None, Query(description="In this state only.")] = None,
+    kind: Annotated[
+        Literal["jobs", "graphs", "matrix"] | None, Query(description="Of this kind only.")
+    ] = None,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 100,
+) -> Response:
+    """List requests that are answered later, in pages."""
+    store = state_of(request).operations
+    page = await desk_of(request).in_thread(
+        lambda: store.page(state=state, kind=kind, cursor=cursor, limit=limit)
+    )
+    return json_response(
+        {
+            "operations": [operation_to_dict(one) for one in page.items],
+            "next_cursor": page.next_cursor,
+        }
+    )
+
+
+@router.get(
+    "/{name}",
+    summary="One operation",
+    responses={200: {"model": OperationEntry}, **problems(404, 503)},
+)
+async def operation(request: Request, name: str) -> Response:
+    """Return how far an operation is."""
+    return json_response(operation_to_dict(await _found(request, name)))
+
+
+@router.get(
+    "/{name}/result",
+    summary="What came of an operation",
+    responses={
+        200: {"description": "As the request would have been answered, its status included"},
+        202: {"model": OperationEntry, "description": "It has not ended: ask again"},
+        **problems(404, 503),
+    },
+)
+async def result(request: Request, name: str) -> Response:
+    """Return what the request would have been answered with, its status and problems included."""
+    found = await _found(request, name)
+    if not found.has_ended:
+        return accepted(found)
+    return answer_of(found, await _runner(request).result(name))
+
+
+@router.delete(
+    "/{name}",
+    summary="Stop and forget an operation",
+    status_code=204,
+    responses={**problems(403, 404, 503)},
+)
+async def remove(request: Request, name: str) -> Response:
+    """Forget an operation; one that waits is never begun, one that runs has no result.
+
+    Callers may remove what they asked for themselves, administrators everything.
+    """
+    found = await _found(request, name)
+    if not _may_remove(request, found):
+        raise HTTPException(403, "The operation is that of another key.")
+    if not await desk_of(request).in_thread(state_of(request).operations.remove, name):
+        raise HTTPException(404)
+    return Response(status_code=204)
+
+
+def _runner(request: Request) -> Runner:
+    return cast(Runner, request.app.state.operations)
+
+
+async def _found(request: Request, name: str) -> Operation:
+    # Not every text can be asked of a database.
+    found = await _runner(request).find(name) if name.isalnum() else None
+    if found is None:
+        raise HTTPException(404)
+    return found
+
+
+def _may_remove(request: Request, found: Operation) -> bool:
+    caller = request.scope.get("caller", "")
+    if caller in ("", "guest", found.caller):
+        return True
+    keys: KeyStore = request.app.state.keys
+    return any(key.key_id == caller and key.allows(Scope.ADMIN) for key in keys.all())
