@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from perfmodel.errors import UnknownJobError
+from perfmodel.errors import NotInTimeError, UnknownJobError
 from perfmodel.estimator.lru import LruCache
 from perfmodel.graph.json_values import refuse_unknown
 from perfmodel.store.jobs import JobStore
@@ -35,6 +35,10 @@ class JobReferences:
         self._jobs = jobs
         self._known: LruCache[str, Mapping[str, Any]] = LruCache(10_000)
 
+    def known(self, ref: str) -> Mapping[str, Any] | None:
+        """Return a job that was looked up before, or None; never waits."""
+        return self._known.get(ref)
+
     def find(self, ref: str) -> Mapping[str, Any] | None:
         """Return a job as decoded JSON, or None where nobody registered it.
 
@@ -49,6 +53,33 @@ class JobReferences:
             if stored is not None:
                 known = orjson.loads(stored.content)
                 self._known.put(ref, known)
+        return known
+
+
+class ReferencesInMemory:
+    """Finds registered jobs that were looked up before; never waits for the database.
+
+    Parameters
+    ----------
+    references : JobReferences
+    """
+
+    def __init__(self, references: JobReferences) -> None:
+        self._references = references
+
+    def find(self, ref: str) -> Mapping[str, Any]:
+        """Return a job as decoded JSON.
+
+        Raises
+        ------
+        NotInTimeError
+            It was not looked up yet; perhaps nobody registered it.
+        """
+        known = self._references.known(ref)
+        if known is None:
+            raise NotInTimeError(
+                f"The job {ref[:100]!r} was not looked up yet. Ask again: it is being looked up."
+            )
         return known
 
 

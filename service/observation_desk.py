@@ -69,7 +69,6 @@ class ObservationDesk:
         self._state = state
         self._form = ObservationForm(state.references)
         self._plausibility = Plausibility(estimator)
-        self._catalog = estimator.accelerators
 
     async def take(self, body: Any) -> TakenObservations:
         """Keep the observations of a request; when this returns they are on disk.
@@ -106,12 +105,21 @@ class ObservationDesk:
         outcomes: Sequence[Outcome | None],
     ) -> None:
         """Hold what was predicted against each observation that is new and believed."""
+        judge = self._judge()
         for read, doubt, outcome in zip(sent, doubts, outcomes, strict=True):
             if not isinstance(read, SentObservation) or doubt or outcome is not Outcome.ADDED:
                 continue
-            predicted = self._plausibility.predicted(read.stored.ref, read.seen)
+            predicted = judge.predicted(read.stored.ref, read.seen)
             if predicted is not None:
-                count_observation(self._desk.metrics, self._catalog, read.seen, *predicted)
+                catalog = self._desk.estimator.accelerators
+                count_observation(self._desk.metrics, catalog, read.seen, *predicted)
+
+    def _judge(self) -> Plausibility:
+        """Return what judges by the version of the model that serves, and remembers of it alone."""
+        estimator = self._desk.estimator
+        if self._plausibility.estimator is not estimator:
+            self._plausibility = Plausibility(estimator)
+        return self._plausibility
 
     def _read(
         self, values: Sequence[Any]
@@ -130,7 +138,7 @@ class ObservationDesk:
         try:
             sent = self._form.read(value, pointer)
             try:
-                return sent, self._plausibility.doubt(sent.job, sent.stored.ref, sent.seen)
+                return sent, self._judge().doubt(sent.job, sent.stored.ref, sent.seen)
             except InvalidInputError as error:
                 # The estimator points into a question; here job and placement are of one item.
                 error.pointer = pointer + error.pointer

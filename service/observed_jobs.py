@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, PreparedJob
@@ -11,9 +12,18 @@ from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.observation import Observation
-from service.state import State
 
 logger = logging.getLogger(__name__)
+
+
+class ObservationSource(Protocol):
+    """Where stored observations come from."""
+
+    def observations_of(self, job: str) -> tuple[Observation, ...]:
+        """Return those of a family of jobs; may wait."""
+
+    def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
+        """Return the same from memory, or None."""
 
 
 class ObservedJobs:
@@ -22,10 +32,10 @@ class ObservedJobs:
     Parameters
     ----------
     estimator : Estimator
-    state : State
+    state : ObservationSource
     """
 
-    def __init__(self, estimator: Estimator, state: State) -> None:
+    def __init__(self, estimator: Estimator, state: ObservationSource) -> None:
         self._estimator = estimator
         self._state = state
         self._families: LruCache[str, str] = LruCache(20_000)

@@ -44,7 +44,7 @@ class Plausibility:
     """
 
     def __init__(self, estimator: Estimator) -> None:
-        self._estimator = estimator
+        self.estimator = estimator
         self._cells: LruCache[_Cell, _Bounds] = LruCache(50_000)
 
     def doubt(self, job: Job, ref: str, seen: Observation) -> str | None:
@@ -106,18 +106,18 @@ class Plausibility:
 
     def _bounds(self, job: Job, seen: Observation) -> _Bounds:
         asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
-        placement = self._estimator.resolve(seen.placement)
+        placement = self.estimator.resolve(seen.placement)
         if job.job_type is not None:
-            catalog = self._estimator.accelerators
+            catalog = self.estimator.accelerators
             opaque_estimates(asked, [placement], [seen], catalog)
             return _Bounds()
-        prepared = self._estimator.prepare(asked)
-        predicted = self._estimator.answer(prepared, placement)
+        prepared = self.estimator.prepare(asked)
+        predicted = self.estimator.answer(prepared, placement)
         predicted_s = predicted.step_time_s
         try:
             # Whether an answer can rest on this cell is tried now, at a time that is beyond doubt.
             likely = replace(seen, step_time_s=predicted_s, sync_time_s=None)
-            self._estimator.observed(prepared, [likely])
+            self.estimator.observed(prepared, [likely])
         except InvalidInputError as error:
             return _Bounds(doubt=error.message)
         return _Bounds(

@@ -15,6 +15,7 @@ from perfmodel.estimator.ranking import Criterion
 from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import Basis, Compiler, MemoryFormat, Mode, Precision
+from service.answering.terms import MOST_MS
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -165,7 +166,21 @@ class MatrixObservationBody(ObservationBody):
 Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIONS)]
 
 
-class PredictRequest(_Strict):
+class _Terms(_Strict):
+    """On what terms a question is answered."""
+
+    pin_model: Text | None = Field(
+        None, description="The one version that may answer, of `GET /v1/models`; or `analytical`."
+    )
+    deadline_ms: Annotated[float, Field(gt=0, le=MOST_MS)] | None = Field(
+        None, description="How long the answer may take; then the analytical model answers."
+    )
+    allow_fallback: bool | None = Field(
+        True, description="False: refuse (504, 503) instead of answering analytically."
+    )
+
+
+class PredictRequest(_Terms):
     """One question."""
 
     job: AnyJob
@@ -173,7 +188,7 @@ class PredictRequest(_Strict):
     observations: Observations | None = None
 
 
-class MatrixRequest(_Strict):
+class MatrixRequest(_Terms):
     """Every pair of some jobs and some placements."""
 
     jobs: Annotated[list[AnyJob], Field(min_length=1)]
@@ -181,7 +196,7 @@ class MatrixRequest(_Strict):
     observations: list[MatrixObservationBody] | None = None
 
 
-class CurveRequest(_Strict):
+class CurveRequest(_Terms):
     """One job over the number of accelerators, data parallel."""
 
     job: AnyJob
@@ -211,7 +226,7 @@ class SearchBody(_Strict):
     most: Count | None = 10
 
 
-class RankRequest(_Strict):
+class RankRequest(_Terms):
     """Placements of one job; or, with `placement` and `search`, the plans of one placement."""
 
     job: AnyJob
@@ -451,7 +466,17 @@ class ModelsAnswer(BaseModel):
     """What answers, and what is wrong with what is installed."""
 
     serving: str
+    loaded: list[str] = Field(description="Versions in memory, the one that serves first.")
     models: list[dict[str, Any]]
+    problems: list[str]
+
+
+class ReloadAnswer(BaseModel):
+    """What became of a look into the folder of models."""
+
+    serving: str
+    previous: str
+    swapped: bool
     problems: list[str]
 
 

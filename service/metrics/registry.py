@@ -67,6 +67,12 @@ class Metrics:
             ("route", "basis"),
             registry=registry,
         )
+        self._fallbacks = Counter(
+            "perfmodel_fallbacks",
+            "Answers of the analytical model in the place of full ones, by route and reason.",
+            ("route", "reason"),
+            registry=registry,
+        )
         self._refusals = Counter(
             "perfmodel_refused_requests",
             "Requests that were not let in, by status.",
@@ -164,6 +170,17 @@ class Metrics:
         for name, cells in zip(basis_names(codes[np.newaxis])[0], counts, strict=True):
             if name is not None:
                 self.answer(route, name, int(cells))
+
+    def fallback(self, route: str, reason: str) -> None:
+        """Count an answer that the analytical model gave in the place of the full one.
+
+        Parameters
+        ----------
+        route : str
+        reason : str
+            ``"deadline"`` or ``"overload"``.
+        """
+        self._fallbacks.labels(route, reason).inc()
 
     def observation(
         self, accelerator: str, observed: float, *, predicted: float, low: float, high: float

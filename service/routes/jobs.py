@@ -114,7 +114,7 @@ def _register(desk: Desk, state: State, body: Any) -> tuple[StoredJob, bool]:
     job = parse_job(resolve_job_reference(fields["job"], state.references))
     if job.job_type is None:
         # A job that nothing can be said of is not kept; of all others the graph is known now.
-        desk.estimator.prepare(job)
+        desk.models.serving.prepare(job, fields["job"])
     return state.jobs.register(stored_job(job))
 
 

@@ -1,12 +1,14 @@
-"""``GET /v1/models``."""
+"""``GET /v1/models`` and ``POST /v1/models/reload``."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from service.answers import json_response
+from service.documentation import problems
 from service.etag import etagged_response
 from service.routes.requests import desk_of
-from service.schemas import ModelsAnswer
+from service.schemas import ModelsAnswer, ReloadAnswer
 
 router = APIRouter(tags=["catalogue"])
 
@@ -18,12 +20,32 @@ router = APIRouter(tags=["catalogue"])
 )
 async def models(request: Request) -> Response:
     """List the trained models that were found, which of them answers, and the damaged ones."""
-    estimator = desk_of(request).estimator
+    desk = desk_of(request)
+    estimator = desk.estimator
     return etagged_response(
         request,
         {
             "serving": estimator.model_version,
+            "loaded": desk.models.loaded,
             "models": list(estimator.models),
             "problems": list(estimator.problems),
         },
+    )
+
+
+@router.post(
+    "/v1/models/reload",
+    summary="Let the best version in the folder serve",
+    responses={200: {"model": ReloadAnswer}, **problems(503)},
+)
+async def reload(request: Request) -> Response:
+    """Look into the folder of models now; other workers and hosts look by themselves."""
+    swap = await desk_of(request).watch.reload()
+    return json_response(
+        {
+            "serving": swap.serving,
+            "previous": swap.previous,
+            "swapped": swap.serving != swap.previous,
+            "problems": list(swap.problems),
+        }
     )

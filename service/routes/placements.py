@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from service.answers import curve_to_dict, json_response, ranking_to_dict
 from service.documentation import json_body, problems
 from service.etag import etagged_response
-from service.routes.requests import desk_of, json_body_of
+from service.routes.requests import desk_of, json_body_of, waits_of
 from service.schemas import CurveAnswer, CurveRequest, RankAnswer, RankRequest
 
 router = APIRouter(tags=["answers"])
@@ -54,22 +54,23 @@ RANK_EXAMPLES: dict[str, Any] = {
 @router.post(
     "/v1/curve",
     summary="Throughput of one job over the number of accelerators",
-    responses={200: {"model": CurveAnswer}, **problems(400, 413, 415, 422, 501, 503)},
+    responses={200: {"model": CurveAnswer}, **problems(400, 409, 413, 415, 422, 501, 503, 504)},
     openapi_extra=json_body(CurveRequest, CURVE_EXAMPLES),
 )
 async def curve(request: Request) -> Response:
     """Answer a job's throughput over the count, in columns."""
     body = await json_body_of(request)
-    return etagged_response(request, curve_to_dict(await desk_of(request).curve(body)))
+    answer = await desk_of(request).curve(body, waits_of(request))
+    return etagged_response(request, curve_to_dict(answer))
 
 
 @router.post(
     "/v1/rank",
     summary="Placements of one job, or parallel plans on one placement, best first",
-    responses={200: {"model": RankAnswer}, **problems(400, 413, 415, 422, 501, 503)},
+    responses={200: {"model": RankAnswer}, **problems(400, 409, 413, 415, 422, 501, 503, 504)},
     openapi_extra=json_body(RankRequest, RANK_EXAMPLES),
 )
 async def rank(request: Request) -> Response:
     """Rank placements by throughput, goodput, cost or energy; or search plans."""
     body = await json_body_of(request)
-    return json_response(ranking_to_dict(await desk_of(request).rank(body)))
+    return json_response(ranking_to_dict(await desk_of(request).rank(body, waits_of(request))))

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from service.answers import json_response, matrix_to_dict
 from service.documentation import json_body, problems
 from service.etag import etagged_response
-from service.routes.requests import desk_of, json_body_of
+from service.routes.requests import desk_of, json_body_of, waits_of
 from service.schemas import MatrixAnswer, MatrixRequest, PredictAnswer, PredictRequest
 
 router = APIRouter(tags=["answers"])
@@ -45,22 +45,23 @@ MATRIX_EXAMPLES: dict[str, Any] = {
 @router.post(
     "/v1/predict",
     summary="Throughput of one job on one placement",
-    responses={200: {"model": PredictAnswer}, **problems(400, 413, 415, 422, 501, 503)},
+    responses={200: {"model": PredictAnswer}, **problems(400, 409, 413, 415, 422, 501, 503, 504)},
     openapi_extra=json_body(PredictRequest, PREDICT_EXAMPLES),
 )
 async def predict(request: Request) -> Response:
     """Answer what throughput a job will reach on a placement."""
     body = await json_body_of(request)
-    return json_response(await desk_of(request).predict(body))
+    return json_response(await desk_of(request).predict(body, waits_of(request)))
 
 
 @router.post(
     "/v1/matrix",
     summary="Throughput of every pair of some jobs and some placements",
-    responses={200: {"model": MatrixAnswer}, **problems(400, 413, 415, 422, 501, 503)},
+    responses={200: {"model": MatrixAnswer}, **problems(400, 409, 413, 415, 422, 501, 503, 504)},
     openapi_extra=json_body(MatrixRequest, MATRIX_EXAMPLES),
 )
 async def matrix(request: Request) -> Response:
     """Answer every pair in columns; a bad job or placement costs its own cells only."""
     body = await json_body_of(request)
-    return etagged_response(request, matrix_to_dict(await desk_of(request).matrix(body)))
+    answer = await desk_of(request).matrix(body, waits_of(request))
+    return etagged_response(request, matrix_to_dict(answer))

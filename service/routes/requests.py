@@ -6,6 +6,7 @@ from typing import cast
 
 from fastapi import Request
 
+from service.answering.terms import deadline_header
 from service.desk import Desk
 from service.errors import UnsupportedMediaError
 from service.state import State
@@ -14,6 +15,11 @@ from service.state import State
 def desk_of(request: Request) -> Desk:
     """Return the desk of the app that got a request."""
     return cast(Desk, request.app.state.desk)
+
+
+def waits_of(request: Request) -> bytes | None:
+    """Return how many milliseconds the header says that the caller waits, or None."""
+    return deadline_header(request.scope["headers"])
 
 
 def state_of(request: Request) -> State:

@@ -36,7 +36,8 @@ def _detail(client: TestClient) -> list[str]:
 def test_without_models_the_roofline_answers(tmp_path: Path) -> None:
     client = _client(tmp_path / "nothing")
     assert client.get("/v2/health/ready").json() == {"status": "ready", "detail": []}
-    assert client.get("/v1/models").json() == {"serving": "roofline", "models": [], "problems": []}
+    listed = {"serving": "roofline", "loaded": ["roofline"], "models": [], "problems": []}
+    assert client.get("/v1/models").json() == listed
 
 
 @pytest.mark.parametrize("damage", ["manifest", "file", "missing"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -177,8 +178,11 @@ def test_a_store_that_is_away_asks_to_come_back(app: FastAPI, client: TestClient
 
 
 def test_too_many_waiting_questions_are_turned_away(app: FastAPI, client: TestClient) -> None:
-    app.state.desk._waiting = app.state.settings.max_waiting
+    held = threading.Event()
+    for _ in range(app.state.settings.max_waiting):
+        app.state.desk.threads.submit(held.wait)
     response = client.post("/v1/predict", json=_job())
+    held.set()
     check_problem(response, 503)
     assert response.headers["retry-after"] == str(RETRY_AFTER_S)
     assert client.get("/v2/health/live").status_code == 200

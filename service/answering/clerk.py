@@ -1,0 +1,198 @@
+"""The one place where a question becomes an answer: of one version of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
+from perfmodel.estimator.curve import Curve
+from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.ranking import Ranking
+from perfmodel.features.nodes import node_table
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_family
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.plans.plan_search import PlanRanking
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.requests import parse_job, parse_query
+from service.answering.known import KnownParts, point_at_text
+from service.answering.matrix_question import AskedMatrix
+from service.answering.remembered import InMemory, Remembered
+from service.job_references import resolve_job_reference
+from service.observed_jobs import ObservedJobs
+from service.questions import AskedPlans, read_curve, read_rank
+
+T = TypeVar("T")
+
+
+class Clerk:
+    """Answers questions with one version of the model; every answer rests on it alone.
+
+    Whatever it remembers belongs to that version. :meth:`from_memory` never waits; all else may,
+    and is for threads.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    state : Remembered
+        What was registered, observed and priced.
+    jobs : LruCache
+        Recognises jobs by their bytes; clerks of other versions may share it.
+    """
+
+    def __init__(
+        self, estimator: Estimator, state: Remembered, jobs: LruCache[bytes, PreparedJob]
+    ) -> None:
+        self.estimator = estimator
+        self.known = KnownParts(estimator, jobs)
+        self.observed_jobs = ObservedJobs(estimator, state)
+        self._state = state
+
+    @property
+    def version(self) -> str:
+        """The version that answers."""
+        return self.estimator.model_version
+
+    def from_memory(self, question: Any) -> Estimate | None:
+        """Answer a question whose job, placement and prediction are all known, else None."""
+        if type(question) is not dict or question.keys() != {"job", "placement"}:
+            return None
+        prepared = self.known.job(question["job"])
+        if prepared is None:
+            return None
+        placement = self.known.placement(question["placement"])
+        in_memory, observed = self.observed_jobs.known(prepared)
+        return self.estimator.known_answer(prepared, placement, observed) if in_memory else None
+
+    def predict(self, question: Any) -> Estimate:
+        """Answer one question.
+
+        Raises
+        ------
+        PerfModelError
+            What is wrong with it.
+        """
+        query = parse_query(self.resolved(question))
+        placement = self.known.placement(question["placement"])
+        if query.job.job_type is not None:
+            seen = self._seen(query.job, query.observations)
+            return self.estimator.estimate(query.job, query.placement, seen)
+        prepared = self.prepare(query.job, question["job"])
+        observed = self._observed(prepared, query.observations)
+        return self.estimator.answer(prepared, placement, observed)
+
+    def matrix(self, asked: AskedMatrix) -> MatrixEstimate:
+        """Answer every pair of some jobs and placements; a bad one fails alone."""
+        jobs = [_attempt(self.read_job, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
+        seen = {
+            row: found
+            for row, job in enumerate(jobs)
+            if isinstance(job, Job) and (found := self._seen(job, asked.observations.get(row, ())))
+        }
+        placements = [
+            _attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
+        ]
+        answer = self.estimator.matrix(jobs, placements, seen)
+        for cell in answer.errors:
+            if cell.placement is not None and isinstance(cell.error, InvalidInputError):
+                point_at_text(cell.error, asked.placements[cell.placement])
+        return answer
+
+    def curve(self, question: Any) -> Curve:
+        """Answer one job over the number of accelerators."""
+        asked = read_curve(self.resolved(question))
+        seen = self._seen(asked.job, asked.observations)
+        return self.estimator.curve(asked.job, asked.question, seen)
+
+    def rank(self, question: Any) -> Ranking | PlanRanking:
+        """Rank placements of one job, or search the plans of one placement."""
+        asked = read_rank(self.resolved(question))
+        if isinstance(asked, AskedPlans):
+            return self.estimator.search(
+                asked.job, asked.placement, global_batch=asked.global_batch, most=asked.most
+            )
+        seen = self._seen(asked.job, asked.observations)
+        ranking = replace(asked.question, prices=self._prices(asked.question.prices))
+        return self.estimator.rank(asked.job, asked.placements, ranking, seen)
+
+    def prepare(self, job: Job, written: Any) -> PreparedJob:
+        """Return a job with its captured step, and recognise it by what was written from now on."""
+        prepared = self.estimator.prepare(job)
+        if self.known.job(written) is not prepared:
+            _work_out(prepared)
+            self.known.keep_job(written, prepared)
+        return prepared
+
+    def at_hand(self) -> Clerk:
+        """Return a clerk over the same memory that never waits; what would is refused."""
+        view = copy(self)
+        view.estimator = self.estimator.at_hand()
+        view._state = InMemory(self._state)
+        return view
+
+    def knows_observations_of(self, job: Job) -> bool:
+        """Return whether what was observed of a job is in memory."""
+        return self._state.known_observations_of(job_family(job)) is not None
+
+    def resolved(self, question: Any) -> Any:
+        """Return a question with its job in place of a reference to it.
+
+        Raises
+        ------
+        UnknownJobError
+            A reference that nobody registered.
+        """
+        if not isinstance(question, dict) or "job" not in question:
+            return question
+        return {**question, "job": resolve_job_reference(question["job"], self._state.references)}
+
+    def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
+        """Return a job that was written out, or referred to.
+
+        Raises
+        ------
+        InvalidInputError
+            It cannot be read, or nobody registered it.
+        """
+        found = resolve_job_reference(written, self._state.references, pointer=pointer)
+        return parse_job(found, pointer=pointer)
+
+    def _observed(
+        self, prepared: PreparedJob, stated: tuple[Observation, ...]
+    ) -> ObservedJob | None:
+        if not stated:
+            return self.observed_jobs.of(prepared)
+        return self.estimator.observed(prepared, self._seen(prepared.job, stated))
+
+    def _seen(self, job: Job, stated: Sequence[Observation] = ()) -> tuple[Observation, ...]:
+        """Return what was observed of a job: with the question first, then what is stored."""
+        return (*stated, *self._state.observations_of(job))
+
+    def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
+        """Return prices by canonical names: those that are kept, and over them those stated."""
+        prices = {name: price.per_hour for name, price in self._state.prices.all().items()}
+        for written, price in stated.items():
+            try:
+                prices[self.estimator.accelerators.get(written).name] = price
+            except InvalidInputError as error:
+                error.pointer = f"/prices/{written}"
+                raise
+        return prices
+
+
+def _work_out(prepared: PreparedJob) -> None:
+    """Work out what every answer about a job needs, so that none in a hurry has to."""
+    _ = node_table(prepared.step.graph), prepared.step.buckets, prepared.memory_profile
+
+
+def _attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelError:
+    try:
+        return read(value, pointer=pointer)
+    except PerfModelError as error:
+        return error

@@ -1,0 +1,76 @@
+"""Jobs and placements that were read before, by their bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.placement.topology.parse import parse_placement
+
+
+class KnownParts:
+    """Recognises parts of questions, whatever the order of their fields, and reads new ones.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Looks placements up; what was looked up counts as long as its catalogue stands.
+    jobs : LruCache
+        Jobs by their bytes.
+    """
+
+    def __init__(self, estimator: Estimator, jobs: LruCache[bytes, PreparedJob]) -> None:
+        self._estimator = estimator
+        self._jobs = jobs
+        self._forget_placements()
+
+    def job(self, written: Any) -> PreparedJob | None:
+        """Return a job that was asked about before, or None."""
+        return self._jobs.get(_key(written))
+
+    def keep_job(self, written: Any, prepared: PreparedJob) -> None:
+        """Recognise a job from now on."""
+        self._jobs.put(_key(written), prepared)
+
+    def placement(self, written: Any) -> ResolvedPlacement:
+        """Return a placement.
+
+        Raises
+        ------
+        InvalidInputError
+            It cannot be read, or names an accelerator that nobody knows.
+        """
+        if self._estimator.accelerators is not self._catalog:
+            self._forget_placements()
+        key = _key(written)
+        known = self._placements.get(key)
+        if known is None:
+            known = self._read(written)
+            self._placements.put(key, known)
+        return known
+
+    def _read(self, written: Any) -> ResolvedPlacement:
+        try:
+            return self._estimator.resolve(parse_placement(written))
+        except InvalidInputError as error:
+            point_at_text(error, written)
+            raise
+
+    def _forget_placements(self) -> None:
+        self._catalog = self._estimator.accelerators
+        self._placements: LruCache[bytes, ResolvedPlacement] = LruCache(16_384)
+
+
+def point_at_text(error: InvalidInputError, written: Any) -> None:
+    """Let an error in a placement's short form point at the text: it has no parts in JSON."""
+    if isinstance(written, str) and error.pointer.startswith("/placement/"):
+        error.pointer = "/placement"
+
+
+def _key(part: Any) -> bytes:
+    return orjson.dumps(part, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,234 @@
+"""The versions of the model that answer here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import DamagedArtifactError, PerfModelError
+from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator.analytical import ASKED_FOR_WARNING, AnalyticalModel
+from perfmodel.estimator.loading import LoadedModel, load_model, load_version, version_names
+from perfmodel.estimator.lru import LruCache
+from service.answering.clerk import Clerk
+from service.answering.fallback import Fallback
+from service.answering.remembered import Remembered
+from service.answering.terms import ANALYTICAL
+from service.errors import PinnedModelError, UnknownModelVersionError
+
+logger = logging.getLogger(__name__)
+
+#: Predictions that a new version makes before it serves: those that the old one made last.
+_WARMED = 20_000
+_WARMED_AT_ONCE = 256
+
+_POINTER = "/pin_model"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swap:
+    """What became of a look into the folder.
+
+    Parameters
+    ----------
+    previous, serving : str
+        Versions before and after.
+    problems : tuple of str
+        What is wrong with versions that do not serve.
+    """
+
+    previous: str
+    serving: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kept:
+    """A version in memory, and the catalogue that its clerk was made for."""
+
+    loaded: LoadedModel
+    clerk: Clerk
+    catalog: Catalog
+
+
+class ModelShelf:
+    """Holds the version that serves, those that are pinned, and the analytical model.
+
+    :attr:`serving` is exchanged in one assignment: whoever took the old one answers with it to the
+    end, and no memory is shared between versions but that of graphs. :meth:`load` and
+    :meth:`reload` wait, and are for one thread at a time.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Of the version that serves at first.
+    state : Remembered
+    folder : Path
+        Of trained models.
+    most : int
+        Versions that are kept in memory besides the one that serves.
+    on_swap : callable
+        Called with the estimator that serves after each look into the folder.
+    """
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        state: Remembered,
+        folder: Path,
+        *,
+        most: int = 2,
+        on_swap: Callable[[Estimator], None] = lambda _: None,
+    ) -> None:
+        self._state = state
+        self._folder = folder
+        self._on_swap = on_swap
+        self._jobs: LruCache[bytes, PreparedJob] = LruCache(4_096)
+        self._kept: LruCache[str, _Kept] = LruCache(most)
+        self.serving = Clerk(estimator, state, self._jobs)
+        self._analytical = self._keep(LoadedModel(model=AnalyticalModel(ASKED_FOR_WARNING)))
+        self._fallback = Fallback(self._analytical.clerk.estimator, state, self._jobs)
+
+    @property
+    def analytical(self) -> Clerk:
+        """The clerk of the analytical model."""
+        return self._analytical_kept().clerk
+
+    @property
+    def fallback(self) -> Fallback:
+        """What answers where time is out."""
+        self._analytical_kept()
+        return self._fallback
+
+    def in_memory(self, version: str) -> Clerk | None:
+        """Return the clerk of a version that is loaded, or None; never waits."""
+        if version in ANALYTICAL:
+            return self.analytical
+        serving = self.serving
+        if version == serving.version:
+            return serving
+        kept = self._kept.get(version)
+        if kept is None:
+            return None
+        if kept.catalog is not serving.estimator.accelerators:
+            kept = self._keep(kept.loaded)
+            self._kept.put(version, kept)
+        return kept.clerk
+
+    def load(self, version: str) -> Clerk:
+        """Return the clerk of a version, loaded if it is not.
+
+        Raises
+        ------
+        UnknownModelVersionError
+            It is not in the folder.
+        PinnedModelError
+            It is, and cannot answer.
+        """
+        known = self.in_memory(version)
+        if known is not None:
+            return known
+        installed = version_names(self._folder)
+        if version not in installed:
+            raise UnknownModelVersionError(
+                version, known=self.pinnable(), pointer=_POINTER, hint="GET /v1/models lists them."
+            )
+        try:
+            kept = self._keep(load_version(self._folder, version))
+        except DamagedArtifactError as error:
+            raise PinnedModelError(
+                f"The pinned version cannot answer. {error}",
+                pointer=_POINTER,
+                allowed=self.pinnable(without=version),
+            ) from error
+        self._kept.put(version, kept)
+        logger.info("the model %s was loaded for questions that pin it", version)
+        return kept.clerk
+
+    def pinnable(self, *, without: str | None = None) -> list[str]:
+        """Return what a pin may say; some of it may turn out to be damaged."""
+        names = [ANALYTICAL[0], self.serving.version, *version_names(self._folder)]
+        return [name for name in dict.fromkeys(names) if name != without]
+
+    @property
+    def loaded(self) -> list[str]:
+        """The versions that are in memory, the one that serves first."""
+        return list(dict.fromkeys([self.serving.version, *self._kept.recent(1_000)]))
+
+    def reload(self) -> Swap:
+        """Look into the folder, and let its best version serve from now on.
+
+        A version that is damaged, or that fails on what was asked lately, is passed over and
+        named. Where none is sound the one that serves goes on.
+        """
+        old = self.serving
+        known = {old.version: old.estimator.model}
+        for version in self._kept.recent(1_000):
+            kept = self._kept.get(version)
+            if kept is not None:
+                known[version] = kept.loaded.model
+        loaded = load_model(self._folder, known)
+        problems = loaded.problems
+        if any(facts.get("serving") for facts in loaded.models):
+            if loaded.model.version != old.version:
+                problems += self._swap(old, loaded)
+        elif loaded.models or problems:
+            problems += (f"No version in the folder can serve; {old.version} goes on.",)
+        self._note(loaded, problems)
+        swap = Swap(previous=old.version, serving=self.serving.version, problems=problems)
+        self._on_swap(self.serving.estimator)
+        return swap
+
+    def _swap(self, old: Clerk, loaded: LoadedModel) -> tuple[str, ...]:
+        """Let a version serve; returns what is wrong with it where it does not."""
+        fresh = self._keep(loaded).clerk
+        try:
+            _warm(fresh.estimator, old.estimator)
+        except (PerfModelError, ArithmeticError) as error:
+            logger.error("the model %s is passed over: %s", fresh.version, error)
+            return (f"The model {fresh.version} fails on jobs that were asked about: {error}",)
+        self.serving = fresh
+        before = LoadedModel(model=old.estimator.model)
+        self._kept.put(old.version, _Kept(loaded=before, clerk=old, catalog=_catalog(old)))
+        logger.info("the model %s serves in the place of %s", fresh.version, old.version)
+        return ()
+
+    def _note(self, loaded: LoadedModel, problems: tuple[str, ...]) -> None:
+        estimator = self.serving.estimator
+        estimator.models = tuple(
+            {**facts, "serving": facts["model"] == estimator.model_version}
+            for facts in loaded.models
+        )
+        estimator.problems = problems
+
+    def _keep(self, loaded: LoadedModel) -> _Kept:
+        estimator = self.serving.estimator.with_model(loaded)
+        clerk = Clerk(estimator, self._state, self._jobs)
+        return _Kept(loaded=loaded, clerk=clerk, catalog=self.serving.estimator.accelerators)
+
+    def _analytical_kept(self) -> _Kept:
+        """Return the analytical model; its clerk follows the catalogue."""
+        if self._analytical.catalog is not self.serving.estimator.accelerators:
+            self._analytical = kept = self._keep(self._analytical.loaded)
+            self._fallback = Fallback(kept.clerk.estimator, self._state, self._jobs)
+        return self._analytical
+
+
+def _catalog(clerk: Clerk) -> Catalog:
+    return clerk.estimator.accelerators
+
+
+def _warm(fresh: Estimator, old: Estimator) -> None:
+    """Predict with a new version what was last predicted with the old one.
+
+    Raises
+    ------
+    PerfModelError, ArithmeticError
+        What the new version says to them is no answer.
+    """
+    pairs = old.recently_predicted(_WARMED)
+    for start in range(0, len(pairs), _WARMED_AT_ONCE):
+        fresh.predictions(pairs[start : start + _WARMED_AT_ONCE])
