@@ -158,8 +158,11 @@ def resolve_placement(
         key = (whole.name, held.name if held else "")
         count = node.count * node.repeat + (kinds[key].count if key in kinds else 0)
         kinds[key] = Kind(accelerator=whole, count=count, part=held)
-        nodes.append(replace(node, accelerator=whole.name))
-    fabric = Fabric.of(replace(placement, nodes=tuple(nodes)), catalog, pointer=pointer)
+        renamed = whole.name != node.accelerator
+        nodes.append(replace(node, accelerator=whole.name) if renamed else node)
+    same = all(named is node for named, node in zip(nodes, placement.nodes, strict=True))
+    canonical = placement if same else replace(placement, nodes=tuple(nodes))
+    fabric = Fabric.of(canonical, catalog, pointer=pointer)
     return ResolvedPlacement(
         placement=placement, fabric=fabric, kinds=tuple(kinds.values()), pointer=pointer
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.topology.topology import Network, Placement, Plan, Schedule
@@ -14,8 +15,11 @@ MAX_ACCELERATORS = 1_000_000
 #: Unlike hosts of a placement; equal ones take one entry with a repeat.
 MAX_ENTRIES = 10_000
 
+#: What is meant where nothing is said of a plan; fits every placement.
+_REPLICAS = Plan()
 
-def check_placement(placement: Placement, *, pointer: str = "/placement") -> None:
+
+def check_placement(placement: Placement, *, pointer: str = "/placement") -> Plan:
     """Refuse a placement that makes no sense.
 
     Parameters
@@ -23,6 +27,11 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Non
     placement : Placement
     pointer : str
         JSON pointer to it in the request.
+
+    Returns
+    -------
+    Plan
+        That of the placement, with ``data`` stated.
 
     Raises
     ------
@@ -41,7 +50,7 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Non
             "are read. Write equal hosts once, with repeat.",
             pointer=f"{pointer}/nodes",
         )
-    resolved_plan(placement, pointer=pointer)
+    plan = resolved_plan(placement, pointer=pointer)
     if placement.network is not None:
         _check_network(placement.network, f"{pointer}/network")
     fraction = placement.fraction
@@ -51,6 +60,7 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Non
         value = getattr(placement, word)
         if value is not None and not 0 < value < math.inf:
             raise _out_of_range(word, "a finite number above 0", value, pointer)
+    return plan
 
 
 def resolved_plan(
@@ -80,6 +90,8 @@ def resolved_plan(
     4
     """
     chosen = placement.plan if plan is None else plan
+    if chosen == _REPLICAS:
+        return _replicas(placement.accelerator_count)
     here = f"{pointer}/plan"
     for word in ("tensor", "pipeline", "expert", "context", "virtual_stages"):
         if getattr(chosen, word) < 1:
@@ -90,6 +102,11 @@ def resolved_plan(
     _check_experts(chosen, data, here)
     _check_schedule(chosen, here)
     return chosen if chosen.data == data else replace(chosen, data=data)
+
+
+@lru_cache(maxsize=4_096)
+def _replicas(count: int) -> Plan:
+    return Plan(data=count)
 
 
 def _data(plan: Plan, count: int, here: str) -> int:

@@ -111,7 +111,7 @@ class Fabric:
         InvalidPlacementError
             A link that the accelerator has not, or a plan that does not fit the placement.
         """
-        check_placement(placement, pointer=pointer)
+        plan = check_placement(placement, pointer=pointer)
         hosts = look_up_hosts(placement, catalog or Catalog.default(), pointer, latencies)
         joined = are_joined(hosts, placement.network)
         network, assumed = network_between(placement, hosts, joined)
@@ -119,7 +119,7 @@ class Fabric:
             placement=placement,
             hosts=hosts,
             network=network,
-            plan=resolved_plan(placement, pointer=pointer),
+            plan=plan,
             joined=joined,
             warnings=(*assumed, *link_warnings(placement, hosts)),
         )

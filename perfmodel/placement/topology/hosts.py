@@ -59,17 +59,38 @@ def look_up_hosts(
         except UnknownAcceleratorError as error:
             error.pointer = f"{here}/accelerator"
             raise
-        link = with_latency(link_of(spec, node.link, pointer=f"{here}/link"), latencies)
+        if latencies is None:
+            link = _learned_link(spec, node.link, f"{here}/link")
+        else:
+            link = with_latency(link_of(spec, node.link, pointer=f"{here}/link"), latencies)
         found.append(Hosts(accelerator=spec, count=node.count, repeat=node.repeat, link=link))
     return tuple(found)
+
+
+#: Links by accelerator and written name. Specifications cannot be hashed; each is kept with its
+#: link, so that no other one takes its identity.
+_LEARNED: dict[tuple[int, str | None], tuple[AcceleratorSpec, Link]] = {}
+_MOST_LEARNED = 4_096
+
+
+def _learned_link(spec: AcceleratorSpec, name: str | None, pointer: str) -> Link:
+    known = _LEARNED.get((id(spec), name))
+    if known is None:
+        if len(_LEARNED) >= _MOST_LEARNED:
+            _LEARNED.clear()
+        known = spec, with_latency(link_of(spec, name, pointer=pointer))
+        _LEARNED[id(spec), name] = known
+    return known[1]
 
 
 def are_joined(hosts: tuple[Hosts, ...], network: Network | None) -> bool:
     """Tell whether the accelerators' own link spans the hosts."""
     first = hosts[0]
+    if network is not None or not first.link.joins_hosts:
+        return False
     total = sum(one.count * one.repeat for one in hosts)
     alike = all(one.link == first.link and one.accelerator == first.accelerator for one in hosts)
-    return network is None and first.link.joins_hosts and alike and total <= first.link.most
+    return alike and total <= first.link.most
 
 
 def as_one(hosts: tuple[Hosts, ...]) -> tuple[Hosts, ...]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
@@ -25,7 +26,11 @@ from perfmodel.placement.topology.topology import (
     Sharing,
 )
 
+#: The plan of a placement that states none.
+_REPLICAS = Plan()
 
+
+@cache
 def _words(kind: type[StrEnum]) -> tuple[str, ...]:
     return tuple(member.value for member in kind)
 
@@ -151,6 +156,8 @@ def _named_or_stated(
 
 
 def _plan(fields: Fields) -> Plan:
+    if not fields:
+        return _REPLICAS
     plan = Plan(
         data=fields.count("data", None),
         tensor=fields.count("tensor", 1) or 1,

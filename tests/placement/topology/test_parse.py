@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InvalidInputError, InvalidPlacementError, UnknownFieldError
 from perfmodel.placement.topology.links import link_names
+from perfmodel.placement.topology.long_form import read_long_form
 from perfmodel.placement.topology.networks import NETWORKS, named_network
 from perfmodel.placement.topology.parse import format_placement, parse_placement, placement_to_dict
+from perfmodel.placement.topology.short_form import read_short_form
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
 
 SHORT_AND_LONG: list[tuple[str, dict[str, Any]]] = [
@@ -92,6 +94,25 @@ def test_options_have_the_names_of_the_long_form_too() -> None:
     assert parse_placement("8xA100 tensor=2 sequence_parallel=true") == parse_placement(
         "8xA100 tp=2 sp"
     )
+
+
+@given(
+    st.from_regex(
+        r"([0-9]{1,7}x)?(\(?[0-9]{0,3}x?)?[A-Za-z0-9x.-]{1,6}\)?(@[a-z0-9-]{0,9})?", fullmatch=True
+    )
+    | st.builds(
+        "{}x({}x{})@{}".format, st.integers(0, 2_000), st.integers(0, 2_000),
+        st.sampled_from(["T4", "x8", "4x", "H100-NVL-94GB"]), st.sampled_from([*NETWORKS, "no"]),
+    )
+)  # fmt: skip
+def test_what_is_read_at_a_glance_is_what_the_grammar_says(text: str) -> None:
+    try:
+        by_grammar = read_long_form(read_short_form(text))
+    except InvalidPlacementError:
+        with pytest.raises(InvalidPlacementError):
+            parse_placement(text)
+    else:
+        assert parse_placement(text) == by_grammar
 
 
 def test_uneven_hosts_are_the_same_however_they_are_written() -> None:
