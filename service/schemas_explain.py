@@ -70,7 +70,8 @@ class NearPointBody(_Exact):
     distance: float | None = Field(description="0 for the same; its unit goes by the source.")
     measured_s: float | None
     predicted_s: float | None = Field(description="Without it.")
-    source: str
+    measured_over_predicted: float | None = Field(description="May be known where the two are not.")
+    source: Literal["observation", "training cell", "training graph", "profile"]
 
 
 class ContributionBody(_Exact):

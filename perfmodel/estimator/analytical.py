@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.explanation import ROOFLINE, Stage, StepExplanation, parts_of_nodes
+from perfmodel.predictors.explanation import (
+    ROOFLINE,
+    Accelerators,
+    Stage,
+    StepExplanation,
+    parts_of_nodes,
+)
 from perfmodel.predictors.roofline import RooflinePredictor
 from perfmodel.types import Basis
 
@@ -22,8 +28,7 @@ EFFICIENCY_RANGE = (0.1, 0.85)
 LAUNCH_S = 5e-6
 
 _HOW = (
-    "the time is the roofline of the operators over a typical efficiency of "
-    f"{TYPICAL_EFFICIENCY}."
+    f"the time is the roofline of the operators over a typical efficiency of {TYPICAL_EFFICIENCY}."
 )
 WARNING = f"No trained model is loaded: {_HOW}"
 #: Where a trained model is loaded, and this one was asked for.
@@ -73,7 +78,7 @@ class AnalyticalModel:
             for time_s in self._roofline.predict(workloads).tolist()
         ]
 
-    def explain(self, workload: Workload) -> StepExplanation:
+    def explain(self, workload: Workload, accelerators: Accelerators) -> StepExplanation:
         """Return how the answer for a workload came about: it is additive all the way."""
         return explain_roofline(workload, self.predict([workload])[0].time_s)
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.estimator.analytical import explain_roofline
-from perfmodel.estimator.explain_nodes import class_shares, operator_shares
+from perfmodel.estimator.explain_nearest import near_observations, near_points
+from perfmodel.estimator.explain_nodes import StepShares
 from perfmodel.estimator.explain_placement import placed_chain
-from perfmodel.estimator.explanation import Contribution, Explanation, NearPoint, Roofline
+from perfmodel.estimator.explanation import Contribution, Explanation, Roofline
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.features.roofline import device_share
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.explanation import Stage, StepExplanation
+from perfmodel.predictors.explanation import Accelerators, MeasuredPoint, Stage, StepExplanation
 
 if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator
@@ -28,8 +33,23 @@ _NOTHING = 1e-6
 class ExplainingModel(Protocol):
     """A model that tells how its answers come about."""
 
-    def explain(self, workload: Workload) -> StepExplanation:
+    def explain(self, workload: Workload, accelerators: Accelerators) -> StepExplanation:
         """Return how the answer for a workload came about."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExplainedStep:
+    """What is remembered of an explanation: not the nodes, but what they add up to."""
+
+    stages: tuple[Stage, ...]
+    shares: StepShares
+    nearest: tuple[MeasuredPoint, ...]
+
+    @classmethod
+    def of(cls, workload: Workload, found: StepExplanation) -> ExplainedStep:
+        """Add up the nodes."""
+        shares = StepShares.of(workload.graph, found.nodes)
+        return cls(stages=found.stages, shares=shares, nearest=found.nearest)
 
 
 def explain_answer(
@@ -58,33 +78,48 @@ def explain_answer(
     estimate = estimator.answer(prepared, placement, observed)
     predictions = estimator.predictions([(prepared, a) for a in placement.accelerators])
     chain = placed_chain(estimator, prepared, placement, predictions, observed)
-    workload = prepared.on(placement.kinds[chain.kind].accelerator)
+    accelerator = placement.kinds[chain.kind].accelerator
     predicted = predictions[chain.kind]
-    explained = _explained(estimator, workload, predicted.time_s)
+    explained = explain_step(estimator, prepared, accelerator, predicted.time_s)
     stages = [
         *_up_to(explained.stages, predicted.time_s, weighed=prepared.has_plan_engine),
         *chain.stages,
     ]
+    seen = near_observations(estimator, prepared, placement, observed)
     return Explanation(
         estimate=estimate,
         compute_time_s=chain.single_s,
-        operator_classes=class_shares(workload.graph, explained.nodes, chain.single_s),
-        operators=operator_shares(workload.graph, explained.nodes, chain.single_s, most),
-        roofline=roofline_of(workload),
-        nearest=tuple(
-            NearPoint(
-                workload=label,
-                accelerator=None,
-                distance=None,
-                measured_s=None,
-                predicted_s=None,
-                source="training",
-            )  # fmt: skip
-            for label in predicted.nearest
-        ),
+        operator_classes=explained.shares.classes(chain.single_s),
+        operators=explained.shares.operators(chain.single_s, most),
+        roofline=roofline_of(prepared.on(accelerator)),
+        nearest=(*seen, *near_points(prepared.job, explained.nearest)),
         contributions=contributions(stages, estimate.step_time_s),
         warnings=estimate.warnings,
     )
+
+
+def explain_step(
+    estimator: Estimator, prepared: PreparedJob, accelerator: AcceleratorSpec, answer_s: float
+) -> ExplainedStep:
+    """Explain the time of a job on one accelerator; remembered as long as its model answers.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    prepared : PreparedJob
+    accelerator : AcceleratorSpec
+    answer_s : float
+        What is predicted, for models that do not explain themselves.
+    """
+    model, workload = estimator.model, prepared.on(accelerator)
+    if not isinstance(model, ExplainingModel):
+        return ExplainedStep.of(workload, explain_roofline(workload, answer_s))
+    key = (prepared.key, accelerator.name)
+    known = estimator.explained_steps.get(key)
+    if known is None:
+        known = ExplainedStep.of(workload, model.explain(workload, _finder(estimator.accelerators)))
+        estimator.explained_steps.put(key, known)
+    return known
 
 
 def contributions(stages: Sequence[Stage], answer_s: float) -> tuple[Contribution, ...]:
@@ -133,11 +168,14 @@ def roofline_of(workload: Workload) -> Roofline:
     )
 
 
-def _explained(estimator: Estimator, workload: Workload, answer_s: float) -> StepExplanation:
-    model = estimator.model
-    if isinstance(model, ExplainingModel):
-        return model.explain(workload)
-    return explain_roofline(workload, answer_s)
+def _finder(catalog: Catalog) -> Accelerators:
+    def find(name: str) -> AcceleratorSpec | None:
+        try:
+            return catalog.get(name)
+        except UnknownAcceleratorError:
+            return None
+
+    return find
 
 
 def _up_to(stages: Sequence[Stage], predicted_s: float, *, weighed: bool) -> list[Stage]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,30 +19,146 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
+class _Likeness(NamedTuple):
+    """What a reader would call nodes equal by."""
+
+    op: str
+    phase: str
+    op_class: int
+    shape: tuple[int, ...]
+    flops: float
+    moved_bytes: float
+    input_item_bytes: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeGroups:
-    """Nodes of a graph that a reader would call equal.
+    """Equal nodes of a graph.
 
     Parameters
     ----------
+    likeness : tuple
+        What the nodes of each group have in common.
     group_of : ndarray of int64, shape (nodes,)
-    count : ndarray of int64, shape (groups,)
-    name, operator_class, phase : tuple of str
-        Of each group.
-    shape : tuple
-        Of the largest tensor that each node of the group writes.
     """
 
+    likeness: tuple[_Likeness, ...]
     group_of: IntArray
-    count: IntArray
-    name: tuple[str, ...]
-    operator_class: tuple[str, ...]
-    phase: tuple[str, ...]
-    shape: tuple[tuple[int, ...], ...]
 
-    def sum(self, of_node: FloatArray) -> FloatArray:
-        """Add up a value of the nodes of each group."""
-        return np.bincount(self.group_of, weights=of_node, minlength=len(self.count))
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Columns:
+    """Sums over the nodes of each of some groups, arrays of one shape."""
+
+    count: IntArray
+    share: FloatArray
+    flops: FloatArray
+    moved_bytes: FloatArray
+    compute_s: FloatArray
+    memory_s: FloatArray
+    work_s: FloatArray
+    launch_s: FloatArray
+
+    @classmethod
+    def of(cls, nodes: NodeParts, group_of: IntArray, groups: int) -> _Columns:
+        def total(of_node: FloatArray) -> FloatArray:
+            return np.bincount(group_of, weights=of_node, minlength=groups)
+
+        return cls(
+            count=np.bincount(group_of, minlength=groups),
+            share=total(_shares(nodes)),
+            flops=total(nodes.flops),
+            moved_bytes=total(nodes.moved_bytes),
+            compute_s=total(nodes.compute_s),
+            memory_s=total(nodes.memory_s),
+            work_s=total(nodes.work_s),
+            launch_s=total(nodes.launch_s),
+        )
+
+    def most_first(self) -> list[int]:
+        """Return the groups that are not empty."""
+        order = np.argsort(-self.share, kind="stable")
+        return [g for g in order.tolist() if self.count[g]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepShares:
+    """What classes and groups of operators have in a step on one accelerator."""
+
+    groups: NodeGroups
+    of_class: _Columns
+    of_group: _Columns
+
+    @classmethod
+    def of(cls, graph: Graph, nodes: NodeParts) -> StepShares:
+        """Add up the nodes of a graph.
+
+        Parameters
+        ----------
+        graph : Graph
+        nodes : NodeParts
+        """
+        groups = node_groups(graph)
+        classes = np.asarray(node_table(graph).cost.op_class, dtype=np.int64)
+        return cls(
+            groups=groups,
+            of_class=_Columns.of(nodes, classes, len(OP_CLASSES)),
+            of_group=_Columns.of(nodes, groups.group_of, len(groups.likeness)),
+        )
+
+    def classes(self, step_s: float) -> tuple[ClassShare, ...]:
+        """Return what each class of operators takes of a step, most time first.
+
+        Parameters
+        ----------
+        step_s : float
+            What all of them add up to.
+        """
+        own = self.of_class
+        return tuple(
+            ClassShare(
+                name=OP_CLASSES[code].value,
+                count=int(own.count[code]),
+                flops=float(own.flops[code]),
+                bytes=float(own.moved_bytes[code]),
+                time_s=float(own.share[code] * step_s),
+                share=float(own.share[code]),
+            )
+            for code in own.most_first()
+        )
+
+    def operators(self, step_s: float, most: int) -> tuple[OperatorShare, ...]:
+        """Return what groups of equal operators take of a step, most time first.
+
+        Parameters
+        ----------
+        step_s : float
+        most : int
+            Groups returned.
+        """
+        return tuple(self._operator(g, step_s) for g in self.of_group.most_first()[:most])
+
+    def _operator(self, g: int, step_s: float) -> OperatorShare:
+        own, like = self.of_group, self.groups.likeness[g]
+        flops, moved, compute_s = (
+            float(column[g]) for column in (own.flops, own.moved_bytes, own.compute_s)
+        )
+        time_s = float(own.share[g] * step_s)
+        return OperatorShare(
+            name=like.op,
+            operator_class=OP_CLASSES[like.op_class].value,
+            phase=like.phase,
+            shape=like.shape,
+            count=int(own.count[g]),
+            flops=flops,
+            bytes=moved,
+            intensity=flops / moved if moved > 0 else None,
+            time_s=time_s,
+            achieved_flops_per_s=flops / time_s if time_s > 0 else 0.0,
+            # Equal operators run on one unit: its rate follows from the sums.
+            peak_flops_per_s=flops / compute_s if compute_s > 0 else None,
+            bound=_bound(own, g),
+        )
 
 
 def node_groups(graph: Graph) -> NodeGroups:
@@ -59,54 +178,11 @@ def node_groups(graph: Graph) -> NodeGroups:
     return groups
 
 
-def class_shares(graph: Graph, nodes: NodeParts, step_s: float) -> tuple[ClassShare, ...]:
-    """Return what each class of operators takes of a step, most time first.
-
-    Parameters
-    ----------
-    graph : Graph
-    nodes : NodeParts
-    step_s : float
-        What all of them add up to.
-    """
-    codes = np.asarray(node_table(graph).cost.op_class, dtype=np.int64)
-    share, flops, moved = (
-        np.bincount(codes, weights=column, minlength=len(OP_CLASSES))
-        for column in (_shares(nodes), nodes.flops, nodes.moved_bytes)
-    )
-    count = np.bincount(codes, minlength=len(OP_CLASSES))
-    order = sorted(np.flatnonzero(count).tolist(), key=lambda code: -share[code])
-    return tuple(
-        ClassShare(
-            name=OP_CLASSES[code].value,
-            count=int(count[code]),
-            flops=float(flops[code]),
-            bytes=float(moved[code]),
-            time_s=float(share[code] * step_s),
-            share=float(share[code]),
-        )
-        for code in order
-    )
-
-
-def operator_shares(
-    graph: Graph, nodes: NodeParts, step_s: float, most: int
-) -> tuple[OperatorShare, ...]:
-    """Return what groups of equal operators take of a step, most time first.
-
-    Parameters
-    ----------
-    graph : Graph
-    nodes : NodeParts
-    step_s : float
-    most : int
-        Groups returned.
-    """
-    groups = node_groups(graph)
-    share = groups.sum(_shares(nodes))
-    order = np.argsort(-share, kind="stable")[:most].tolist()
-    columns = _columns(groups, nodes)
-    return tuple(_operator(groups, columns, g, float(share[g]) * step_s) for g in order)
+def _bound(columns: _Columns, g: int) -> str:
+    if columns.launch_s[g] > columns.work_s[g]:
+        return "launch"
+    computes = columns.compute_s[g] >= columns.memory_s[g] and columns.compute_s[g] > 0
+    return "compute" if computes else "memory"
 
 
 def _shares(nodes: NodeParts) -> FloatArray:
@@ -118,60 +194,24 @@ def _shares(nodes: NodeParts) -> FloatArray:
     return np.asarray(times_s / total)
 
 
-def _columns(groups: NodeGroups, nodes: NodeParts) -> dict[str, FloatArray]:
-    names = ("flops", "moved_bytes", "compute_s", "memory_s", "work_s", "launch_s")
-    return {name: groups.sum(getattr(nodes, name)) for name in names}
-
-
-def _operator(
-    groups: NodeGroups, columns: dict[str, FloatArray], g: int, time_s: float
-) -> OperatorShare:
-    flops, moved, compute_s, memory_s, work_s, launch_s = (
-        float(column[g]) for column in columns.values()
-    )
-    if launch_s > work_s:
-        bound = "launch"
-    else:
-        bound = "compute" if compute_s >= memory_s and compute_s > 0 else "memory"
-    return OperatorShare(
-        name=groups.name[g],
-        operator_class=groups.operator_class[g],
-        phase=groups.phase[g],
-        shape=groups.shape[g],
-        count=int(groups.count[g]),
-        flops=flops,
-        bytes=moved,
-        intensity=flops / moved if moved > 0 else None,
-        time_s=time_s,
-        achieved_flops_per_s=flops / time_s if time_s > 0 else 0.0,
-        # Equal operators run on one unit: the rate follows from the sums.
-        peak_flops_per_s=flops / compute_s if compute_s > 0 else None,
-        bound=bound,
-    )
-
-
 def _group(graph: Graph) -> NodeGroups:
     table = node_table(graph)
-    flops, moved = np.asarray(table.cost.flops).tolist(), table.traffic_bytes.tolist()
-    classes = np.asarray(table.cost.op_class, dtype=np.int64).tolist()
-    wide = table.column("input_item_bytes").tolist()
-    place: dict[tuple[object, ...], int] = {}
-    group_of = np.empty(len(graph.nodes), dtype=np.int64)
-    for i, node in enumerate(graph.nodes):
-        shape = _written(graph, node.outputs)
-        key = (node.op, node.phase.value, classes[i], shape, flops[i], moved[i], wide[i])
-        group_of[i] = place.setdefault(key, len(place))
-    keys = list(place)
-    return NodeGroups(
-        group_of=group_of,
-        count=np.bincount(group_of, minlength=len(keys)),
-        name=tuple(str(key[0]) for key in keys),
-        operator_class=tuple(OP_CLASSES[key[2]].value for key in keys),  # type: ignore[call-overload]
-        phase=tuple(str(key[1]) for key in keys),
-        shape=tuple(key[3] for key in keys),  # type: ignore[misc]
+    columns = zip(
+        graph.nodes,
+        np.asarray(table.cost.op_class, dtype=np.int64).tolist(),
+        np.asarray(table.cost.flops, dtype=np.float64).tolist(),
+        table.traffic_bytes.tolist(),
+        table.column("input_item_bytes").tolist(),
+        strict=True,
     )
+    place: dict[_Likeness, int] = {}
+    group_of = np.empty(len(graph.nodes), dtype=np.int64)
+    for i, (node, op_class, flops, moved, item) in enumerate(columns):
+        shape = _largest([graph.tensors[t].shape for t in node.outputs])
+        like = _Likeness(node.op, node.phase.value, op_class, shape, flops, moved, item)
+        group_of[i] = place.setdefault(like, len(place))
+    return NodeGroups(likeness=tuple(place), group_of=group_of)
 
 
-def _written(graph: Graph, outputs: tuple[int, ...]) -> tuple[int, ...]:
-    shapes = [graph.tensors[i].shape for i in outputs]
-    return max(shapes, key=lambda s: int(np.prod(s)), default=())
+def _largest(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return max(shapes, key=math.prod, default=())

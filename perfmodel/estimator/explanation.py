@@ -105,6 +105,8 @@ class NearPoint:
     distance : float or None
     measured_s, predicted_s : float or None
         None where the model does not keep them.
+    measured_over_predicted : float or None
+        Their ratio, which may be known where they are not.
     source : str
     """
 
@@ -113,6 +115,7 @@ class NearPoint:
     distance: float | None
     measured_s: float | None
     predicted_s: float | None
+    measured_over_predicted: float | None
     source: str
 
 

@@ -30,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 
 #: PyTorch version that stands for an unknown one, and the compilers that fuse.
 _TYPICAL_TORCH = 2.4
-_FUSING = (Compiler.INDUCTOR, Compiler.TENSORRT)
+FUSING = (Compiler.INDUCTOR, Compiler.TENSORRT)
 
 _CODES = ("producer_class", "consumer_class")
 _KEPT = tuple(i for i, name in enumerate(STATIC_COLUMNS) if name not in _CODES)
@@ -226,7 +226,7 @@ def step_settings(step: Step) -> list[float]:
         float(precision.value.startswith("amp_")),
         float(precision in (Precision.BF16, Precision.AMP_BF16)),
         float(precision is Precision.INT8),
-        float(step.compiler in _FUSING),
+        float(step.compiler in FUSING),
         float(step.compiler is Compiler.ONNXRUNTIME),
         float(step.accelerator.kind == "cpu"),
         (version - _TYPICAL_TORCH),

@@ -110,6 +110,13 @@ class TrainingDistance:
             for row, best, is_novel in zip(distances, order, novel, strict=True)
         ]
 
+    def neighbours(self, workload: Workload, most: int) -> list[tuple[int, float]]:
+        """Return the positions of the nearest training samples and how far they are."""
+        standardised = _standardised(workload_rows([workload]), self.mean, self.scale)
+        distances = _pairwise(standardised, self.rows, int(np.count_nonzero(self.scale)))[0]
+        order = np.argsort(distances, kind="stable")[:most]
+        return list(zip(order.tolist(), distances[order].tolist(), strict=True))
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         return {

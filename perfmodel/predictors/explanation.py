@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import NodeRoofline, node_roofline
 from perfmodel.graph.workload import Workload
 
 FloatArray = npt.NDArray[np.float64]
+#: Returns an accelerator by its name, or None.
+Accelerators = Callable[[str], AcceleratorSpec | None]
+
+#: Measured points that an explanation names at most.
+MOST_NEAR = 5
 
 #: First stage of every explanation.
 ROOFLINE = "roofline"
@@ -48,6 +55,8 @@ class MeasuredPoint:
     measured_s, predicted_s : float or None
         Step time, and what is predicted without it; None where the model does not keep them.
     source : str
+    measured_over_predicted : float or None
+        Their ratio, which may be known where they are not.
     same_job : bool
         It is the same architecture at the same input size.
     """
@@ -58,6 +67,7 @@ class MeasuredPoint:
     measured_s: float | None
     predicted_s: float | None
     source: str
+    measured_over_predicted: float | None = None
     same_job: bool = False
 
 

@@ -41,17 +41,17 @@ def cell_of(step: Step) -> tuple[int, ...]:
     """Return the codes of a step that :data:`MATCHES` compares, all but ``all``."""
     version = torch_version(step.software)
     return (
-        _code(step.accelerator.name),
-        _code(step.mode.value),
-        _code(step.compiler.value),
-        _code(step.memory_format.value),
+        code_of(step.accelerator.name),
+        code_of(step.mode.value),
+        code_of(step.compiler.value),
+        code_of(step.memory_format.value),
         sum(version > era for era in _ERAS),
-        _code(step.precision.value.removeprefix("amp_").replace("bf16", "fp16")),
+        code_of(step.precision.value.removeprefix("amp_").replace("bf16", "fp16")),
         int(np.round(np.log2(step.batch_size))),
     )
 
 
-def _code(text: str) -> int:
+def code_of(text: str) -> int:
     """Return a number of a text that is the same in every process."""
     value = 0
     for character in text.encode():
@@ -121,6 +121,26 @@ class JobMemory:
     def prior_variance_(self) -> float:
         """Variance of the residual of an unknown job."""
         return float(self.variances_.sum()) + self.noise_
+
+    def likeness(self, job: str, cell: IntArray) -> FloatArray:
+        """Return the share of the variance of a job that a cell has in common with each known one.
+
+        Parameters
+        ----------
+        job : str
+            One that was measured.
+        cell : ndarray of int64, shape (len(MATCHES) - 1,)
+
+        Returns
+        -------
+        ndarray, shape (cells of the job,)
+            In [0, 1]; all 1 where nothing tells the cells of a job apart.
+        """
+        total = float(self.variances_.sum())
+        known, _ = self.cells_[job]
+        if total <= 0:
+            return np.ones(len(known))
+        return np.asarray(_shared(known, cell[None, :])[:, 0] @ self.variances_ / total)
 
     def recall(self, job: str, cell: IntArray) -> Recalled:
         """Return what the cells of a job say about one of its cells."""

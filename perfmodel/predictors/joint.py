@@ -45,6 +45,7 @@ from perfmodel.predictors.joint_regimes import (
     regimes,
     spreads,
 )
+from perfmodel.predictors.node_net import RowParts
 from perfmodel.predictors.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode
@@ -81,6 +82,31 @@ class _Raw:
     shares: FloatArray
     scale: FloatArray
     least_s: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogStages:
+    """Logarithm of the time of a step, after one thing more each.
+
+    Parameters
+    ----------
+    network : float
+        By the node networks alone, mixed as all members are.
+    trees : float
+        And by the trees on whole steps.
+    memory : float
+        And by what measured cells of the same job say.
+    device : float
+        And by what a few records of the device say.
+    least : float
+        And no less than what the arithmetic takes at the peaks.
+    """
+
+    network: float
+    trees: float
+    memory: float
+    device: float
+    least: float
 
 
 class JointPredictor:
@@ -248,21 +274,28 @@ class JointPredictor:
             for i, step in enumerate(steps)
         ]
 
-    def _raw(self, table: StepTable, rows: npt.NDArray[np.float32], reference: FloatArray) -> _Raw:
+    def _raw(
+        self,
+        table: StepTable,
+        rows: npt.NDArray[np.float32],
+        reference: FloatArray,
+        members: Sequence[Member] = (),
+        networks: Sequence[tuple[FloatArray, FloatArray]] = (),
+    ) -> _Raw:
+        """Ask all members, or some; their networks only where they have not answered yet."""
+        members = members or self.members_
+        networks = networks or [member.net.log_times(table) for member in members]
         weight = of_regime(self.mix_, regimes(table))
         # Trees know devices, not facts of devices: only the network answers for a new one.
         weight[[name not in self.devices_ for name in table.devices]] = 1.0
-        network, mixed, shares = [], [], []
-        for member in self.members_:
-            net, share = member.net.log_times(table)
+        mixed = []
+        for member, (net, _) in zip(members, networks, strict=True):
             boost = member.boost.log_times(rows, log_reference(reference))
-            network.append(net)
             mixed.append(weight * net + (1.0 - weight) * boost)
-            shares.append(share)
         return _Raw(
-            network=np.stack(network),
+            network=np.stack([net for net, _ in networks]),
             mixed=np.stack(mixed),
-            shares=np.mean(shares, axis=0),
+            shares=np.mean([share for _, share in networks], axis=0),
             scale=of_regime(self.spread_, regimes(table)),
             least_s=np.maximum(step_bounds_s(table), SHORTEST_STEP_S),
         )
@@ -356,32 +389,40 @@ class JointPredictor:
             "on other devices.",
         )
 
-    def log_stages(self, step: Step) -> dict[str, float]:
+    def log_stages(self, step: Step, table: StepTable, parts: Sequence[RowParts]) -> LogStages:
         """Return the logarithm of the time of a step after each thing that is taken into account.
 
-        The first is what the node networks say alone, mixed as all members are.
+        Parameters
+        ----------
+        step : Step
+        table : StepTable
+            Of it alone.
+        parts : sequence of RowParts
+            From :meth:`row_parts`.
         """
-        table = step_table([step])
-        rows, reference = whole_rows(table)
-        raw = self._raw(table, rows, reference)
+        networks = [(one.log_times, one.shares) for one in parts]
+        raw = self._raw(table, *whole_rows(table), networks=networks)
         mixed, scale = raw.mixed[:, 0], float(raw.scale[0])
-        by_memory, _ = self._with_memory(step, mixed, scale)
+        memory, _ = self._with_memory(step, mixed, scale)
         shift, _ = self._device(groups(table)[0], raw.shares[:1])
-        return {
+        return LogStages(
             # Without a scale nothing is recalled.
-            "network": self._with_memory(step, raw.network[:, 0], 0.0)[0],
-            "trees": self._with_memory(step, mixed, 0.0)[0],
-            "memory": by_memory,
-            "device": by_memory + shift,
-            "least": max(by_memory + shift, float(np.log(raw.least_s[0]))),
-        }
-
-    def row_parts(self, table: StepTable) -> tuple[FloatArray, FloatArray]:
-        """Return work and launches of the rows of a table's one step, the mean of all members."""
-        parts = [member.net.row_parts(table) for member in self.members_]
-        return np.mean([work for work, _ in parts], axis=0), np.mean(
-            [launch for _, launch in parts], axis=0
+            network=self._with_memory(step, raw.network[:, 0], 0.0)[0],
+            trees=self._with_memory(step, mixed, 0.0)[0],
+            memory=memory,
+            device=memory + shift,
+            least=max(memory + shift, float(np.log(raw.least_s[0]))),
         )
+
+    def row_parts(self, table: StepTable) -> list[RowParts]:
+        """Return what the network of each member says of the rows of a table's one step."""
+        return [member.net.row_parts(table) for member in self.members_]
+
+    def unseen_log_times(self, steps: Sequence[Step], fold: int) -> FloatArray:
+        """Return what the member says that has not seen a part of the families, shape (steps,)."""
+        table = step_table(steps)
+        raw = self._raw(table, *whole_rows(table), members=self.members_[fold : fold + 1])
+        return np.asarray(raw.mixed[0])
 
     def node_times(self, workload: Workload) -> FloatArray:
         """Return the time of every node of a workload, seconds, shape (nodes,); views take none."""

@@ -12,14 +12,16 @@ from perfmodel.features.step_table import StepTable, step_table
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import (
     ROOFLINE,
+    Accelerators,
     FloatArray,
     NodeParts,
     Stage,
     StepExplanation,
 )
 from perfmodel.predictors.joint import JointPredictor
+from perfmodel.predictors.joint_nearest import near_cells, near_graphs
 
-#: What each stage of :meth:`JointPredictor.log_stages` is called, in order.
+#: What the stages of an answer are called, by the fields of :class:`LogStages`.
 _NAMES = {
     "network": "launches",
     "trees": "whole-graph trees",
@@ -29,7 +31,9 @@ _NAMES = {
 }
 
 
-def explain_jointly(joint: JointPredictor, workload: Workload) -> StepExplanation:
+def explain_jointly(
+    joint: JointPredictor, workload: Workload, accelerators: Accelerators
+) -> StepExplanation:
     """Explain an answer.
 
     The node networks are additive: each row of the sketch has a time of its work and one of its
@@ -39,19 +43,26 @@ def explain_jointly(joint: JointPredictor, workload: Workload) -> StepExplanatio
     ----------
     joint : JointPredictor
     workload : Workload
+    accelerators : callable
+        Returns an accelerator by its name, or None.
     """
     step = Step.of(workload)
     table = step_table([step])
-    work_s, launch_s = joint.row_parts(table)
+    parts = joint.row_parts(table)
+    work_s = np.mean([one.work_s for one in parts], axis=0)
+    launch_s = np.mean([one.launch_s for one in parts], axis=0)
     nodes = _nodes(step.sketch, table, work_s, launch_s)
-    logs = joint.log_stages(step)
+    logs = joint.log_stages(step, table, parts)
     # Members differ a little in how they divide a step; all together they say how much is work.
     of_work = float(work_s.sum() / (work_s.sum() + launch_s.sum()))
-    efficiencies = Stage(name="operator efficiencies", time_s=math.exp(logs["network"]) * of_work)
-    rest = [Stage(name=_NAMES[key], time_s=math.exp(value)) for key, value in logs.items()]
+    efficiencies = Stage(name="operator efficiencies", time_s=math.exp(logs.network) * of_work)
+    rest = [
+        Stage(name=name, time_s=math.exp(getattr(logs, stage))) for stage, name in _NAMES.items()
+    ]
     return StepExplanation(
         stages=(Stage(name=ROOFLINE, time_s=nodes.roofline_s), efficiencies, *rest),
         nodes=nodes,
+        nearest=near_cells(joint, step, accelerators) or near_graphs(joint, step),
     )
 
 

@@ -69,6 +69,24 @@ class NodeNetSettings:
     narrow: int = 48
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowParts:
+    """One step, taken apart.
+
+    Parameters
+    ----------
+    work_s, launch_s : ndarray, shape (rows,)
+        Of all nodes of each row.
+    log_times, shares : ndarray, shape (1,) and (1, EFFECTS)
+        As :meth:`NodeNet.log_times` answers them.
+    """
+
+    work_s: FloatArray
+    launch_s: FloatArray
+    log_times: FloatArray
+    shares: FloatArray
+
+
 class NodeNet:
     """Learns a :class:`NodeNetwork` from measured steps.
 
@@ -206,18 +224,22 @@ class NodeNet:
 
     def row_times(self, table: StepTable) -> FloatArray:
         """Return the time of every row of the one step of a table, equal nodes together."""
-        work_s, launch_s = self.row_parts(table)
-        return work_s + launch_s
+        parts = self.row_parts(table)
+        return parts.work_s + parts.launch_s
 
     @torch.no_grad()
-    def row_parts(self, table: StepTable) -> tuple[FloatArray, FloatArray]:
-        """Return work and launches of every row, as :meth:`row_times` adds them up."""
+    def row_parts(self, table: StepTable) -> RowParts:
+        """Return the one step of a table, taken apart."""
         tensors = TableTensors.of(table, self.mean_, self.scale_)
         batch = batches(table.sketch_of, np.arange(1), 1, np.arange(1))[0]
         times = self.network_.row_times(tensors, batch, self._device_codes(table.devices))
-        return (
-            np.asarray(times.work_s.numpy(), dtype=np.float64),
-            np.asarray(times.launch_s.numpy(), dtype=np.float64),
+        parts = _parts(times, 1)
+        total = parts.sum(dim=1).clamp_min(_TICK_S)
+        return RowParts(
+            work_s=times.work_s.numpy().astype(np.float64),
+            launch_s=times.launch_s.numpy().astype(np.float64),
+            log_times=torch.log(total).numpy().astype(np.float64),
+            shares=(parts / total[:, None]).numpy().astype(np.float64),
         )
 
     def save(self, folder: Path, stem: str) -> None:

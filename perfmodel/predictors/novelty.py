@@ -16,6 +16,8 @@ FloatArray = npt.NDArray[np.float64]
 #: Distances are kept apart in so many groups, and beyond this share of them a step is new.
 _GROUPS = 5
 _OUTSIDE = 0.975
+#: Graphs of one model that may stand before the next model.
+_GRAPHS_OF_A_MODEL = 16
 
 
 class Novelty:
@@ -88,6 +90,17 @@ class Novelty:
         distance, nearest = self._tree.query(shape.astype(np.float32))
         factors = self.factors_[np.searchsorted(self.edges_, distance)]
         return np.asarray(distance), factors, [self.labels_[i] for i in np.atleast_1d(nearest)]
+
+    def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[str, float]]:
+        """Return the models with the nearest graphs and how far they are, each model once."""
+        shape = ((row[SHAPE_COLUMNS] - self.mean_) / self.scale_).astype(np.float32)
+        # A model has several graphs: of each batch size and mode that was measured.
+        looked_at = min(_GRAPHS_OF_A_MODEL * most, len(self.labels_))
+        distance, nearest = self._tree.query(shape, k=range(1, looked_at + 1))
+        found: dict[str, float] = {}
+        for i, far in zip(nearest.tolist(), distance.tolist(), strict=True):
+            found.setdefault(self.labels_[i], far)
+        return list(found.items())[:most]
 
     def arrays(self) -> dict[str, Any]:
         """Return what was learned as arrays, labels aside."""

@@ -29,11 +29,15 @@ from perfmodel.predictors.checks import finite, not_below_bound, read_json, scal
 from perfmodel.predictors.distance import Nearness, TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.ensemble import read_weights
-from perfmodel.predictors.explanation import StepExplanation
+from perfmodel.predictors.explanation import Accelerators, StepExplanation
 from perfmodel.predictors.intervals import ConformalIntervals, HalfWidth
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.registry import predictor_class
-from perfmodel.predictors.serving_explained import explain_efficiencies, explain_members
+from perfmodel.predictors.serving_explained import (
+    explain_efficiencies,
+    explain_members,
+    near_samples,
+)
 from perfmodel.predictors.stacking import mix
 from perfmodel.store.artifacts import MANIFEST, Artifact, read_artifact
 from perfmodel.types import Basis
@@ -172,6 +176,7 @@ class ServingModel:
         self._weights = _renormalised(weights, tuple(members))
         self._intervals = held_out.intervals(self._weights) if members else None
         self._full = held_out.intervals(weights)
+        self._held_out = held_out
         self._distance = distance
         self._fallback = fallback
         self._measured = measured
@@ -268,28 +273,37 @@ class ServingModel:
                 self._remembered.popitem(last=False)
         return [answers[key] for key in keys]
 
-    def explain(self, workload: Workload) -> StepExplanation:
+    def explain(self, workload: Workload, accelerators: Accelerators) -> StepExplanation:
         """Return how the answer for a workload came about.
 
         Parameters
         ----------
         workload : Workload
+        accelerators : callable
+            Returns an accelerator by its name, or None; near points were measured on some.
         """
         (prediction,) = self.predict([workload])
         known = self._as_measured(workload)
-        who, answer_s = self._who_answers(known), prediction.time_s
+        who = self._who_answers(known)
         if who == "joint" and self._joint is not None:
             from perfmodel.predictors.joint_explained import explain_jointly
 
-            return explain_jointly(self._joint, known)
+            return explain_jointly(self._joint, known, accelerators)
         if who == "own":
-            heaviest = sorted(self._members, key=lambda m: -self._weights[m])
-            members = {m: self._members[m] for m in heaviest}
-            mixed_s = float(self._mixed([known])[0])
-            found = explain_members(members, known, mixed_s=mixed_s, answer_s=answer_s)
+            found = self._explain_members(known, prediction.time_s)
             if found is not None:
                 return found
-        return explain_efficiencies(self._fallback, known, answer_s)
+        return explain_efficiencies(self._fallback, known, prediction.time_s)
+
+    def _explain_members(self, workload: Workload, answer_s: float) -> StepExplanation | None:
+        heaviest = sorted(self._members, key=lambda m: -self._weights[m])
+        return explain_members(
+            {m: self._members[m] for m in heaviest},
+            workload,
+            mixed_s=float(self._mixed([workload])[0]),
+            answer_s=answer_s,
+            nearest=near_samples(self._distance, self._held_out, self._weights, workload),
+        )
 
     def _answer(self, workloads: list[Workload], node_times: bool) -> list[Prediction]:
         known = [self._as_measured(workload) for workload in workloads]

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.base import Predictor
+from perfmodel.predictors.distance import TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.explanation import (
+    MOST_NEAR,
     ROOFLINE,
     FloatArray,
+    MeasuredPoint,
     NodeParts,
     Stage,
     StepExplanation,
     parts_of_nodes,
 )
 from perfmodel.predictors.operators import BASE_OVERHEAD_S
+from perfmodel.predictors.stacking import mix
+
+if TYPE_CHECKING:
+    from perfmodel.predictors.serving import HeldOut
+
+#: Source of points: steps that this project measured.
+PROFILE = "profile"
 
 
 def explain_members(
-    members: Mapping[str, Predictor], workload: Workload, *, mixed_s: float, answer_s: float
+    members: Mapping[str, Predictor],
+    workload: Workload,
+    *,
+    mixed_s: float,
+    answer_s: float,
+    nearest: tuple[MeasuredPoint, ...] = (),
 ) -> StepExplanation | None:
     """Explain an answer of members that were trained on the profiles of a device.
 
@@ -35,6 +51,7 @@ def explain_members(
         What all members say together.
     answer_s : float
         The answer, which may be a measurement.
+    nearest : tuple of MeasuredPoint
 
     Returns
     -------
@@ -55,7 +72,50 @@ def explain_members(
         Stage(name="other members", time_s=mixed_s),
         Stage(name="measurement of this job", time_s=answer_s),
     ]
-    return StepExplanation(stages=tuple(stages), nodes=nodes)
+    return StepExplanation(stages=tuple(stages), nodes=nodes, nearest=nearest)
+
+
+def near_samples(
+    distance: TrainingDistance,
+    held_out: HeldOut,
+    weights: Mapping[str, float],
+    workload: Workload,
+    most: int = MOST_NEAR,
+) -> tuple[MeasuredPoint, ...]:
+    """Return the training samples that look most like a workload.
+
+    Parameters
+    ----------
+    distance : TrainingDistance
+    held_out : HeldOut
+        Of the same samples in the same order.
+    weights : mapping of str to float
+        Of the members that answer.
+    workload : Workload
+    most : int
+
+    Returns
+    -------
+    tuple of MeasuredPoint
+        Nearest first; predicted by members that had not seen the family. ``distance`` is the root
+        mean square of differences in standard deviations.
+    """
+    if len(held_out.times_s) != len(distance.labels):
+        return ()
+    answers = np.stack([held_out.answers_s[member] for member in weights], axis=1)
+    predicted_s = mix(answers, np.array(list(weights.values())))
+    return tuple(
+        MeasuredPoint(
+            workload=distance.labels[i],
+            accelerator=held_out.devices[i],
+            distance=far,
+            measured_s=float(held_out.times_s[i]),
+            predicted_s=float(predicted_s[i]),
+            measured_over_predicted=float(held_out.times_s[i] / predicted_s[i]),
+            source=PROFILE,
+        )
+        for i, far in distance.neighbours(workload, most)
+    )
 
 
 def explain_efficiencies(
