@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.explain import explain_answer
 from perfmodel.estimator.explanation import Explanation
 from perfmodel.graph.json_values import as_count
-from perfmodel.requests import parse_query
-from service.desk import Desk, read_json
-from service.observed_jobs import ObservedJobs
+from service.answering.clerk import Clerk
+from service.answering.fallback import Fallback
+from service.desk import Desk
+
+#: Where answers are counted.
+ROUTE = "/v1/explain"
 
 #: Groups of equal operators of an answer, unless a question says otherwise; and at most.
 _OPERATORS, _MOST_OPERATORS = 50, 1_000
@@ -27,35 +29,35 @@ class ExplainDesk:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._observed_jobs = ObservedJobs(desk.estimator, desk.state)
 
-    async def explain(self, body: bytes) -> Explanation:
+    async def explain(self, body: bytes, waits: bytes | None = None) -> Explanation:
         """Explain one answer.
 
         Parameters
         ----------
         body : bytes
             JSON as for a prediction, and ``most``.
+        waits : bytes or None
+            Milliseconds that the caller waits, where the body does not say.
 
         Raises
         ------
         PerfModelError
             What is wrong with it.
         """
-        return await self._desk.in_thread(self._explain, read_json(body))
+        answer = await self._desk.ask(body, waits, _explain, _explain_now, ROUTE)
+        self._desk.metrics.answer(ROUTE, answer.estimate.basis)
+        return answer
 
-    def _explain(self, question: Any) -> Explanation:
-        plain, most = _read_most(question)
-        query = parse_query(self._desk.resolved(plain))
-        estimator = self._desk.estimator
-        prepared = estimator.prepare(query.job)
-        placement = estimator.resolve(query.placement)
-        if query.observations:
-            seen = (*query.observations, *self._desk.state.observations_of(query.job))
-            observed = estimator.observed(prepared, seen)
-        else:
-            observed = self._observed_jobs.of(prepared)
-        return explain_answer(estimator, prepared, placement, observed, most=most)
+
+def _explain(clerk: Clerk, question: Any) -> Explanation:
+    plain, most = _read_most(question)
+    return clerk.explain(plain, most=most)
+
+
+def _explain_now(fallback: Fallback, question: Any, why: str) -> Explanation:
+    plain, most = _read_most(question)
+    return fallback.explain(plain, why, most=most)
 
 
 def _read_most(question: Any) -> tuple[Any, int]:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
 from perfmodel.estimator.curve import Curve
+from perfmodel.estimator.explain import explain_answer
+from perfmodel.estimator.explanation import Explanation
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.ranking import Ranking
@@ -86,6 +88,22 @@ class Clerk:
         prepared = self.prepare(query.job, question["job"])
         observed = self._observed(prepared, query.observations)
         return self.estimator.answer(prepared, placement, observed)
+
+    def explain(self, question: Any, *, most: int) -> Explanation:
+        """Explain the answer to one question.
+
+        Parameters
+        ----------
+        question : object
+            As for :meth:`predict`.
+        most : int
+            Groups of equal operators at most.
+        """
+        query = parse_query(self.resolved(question))
+        prepared = self.prepare(query.job, question["job"])
+        placement = self.known.placement(question["placement"])
+        observed = self._observed(prepared, query.observations)
+        return explain_answer(self.estimator, prepared, placement, observed, most=most)
 
     def matrix(self, asked: AskedMatrix) -> MatrixEstimate:
         """Answer every pair of some jobs and placements; a bad one fails alone."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
 from perfmodel.estimator.curve import Curve
+from perfmodel.estimator.explanation import Explanation
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.ranking import Ranking
 from perfmodel.placement.estimate import Estimate
@@ -61,6 +62,13 @@ class Fallback:
         """Answer one job over the number of accelerators; as :meth:`predict`."""
         answer = self._clerk.curve(self._unobserved(question))
         return replace(answer, warnings=(why, *answer.warnings))
+
+    def explain(self, question: Any, why: str, *, most: int) -> Explanation:
+        """Explain the answer that :meth:`predict` would give."""
+        answer = self._clerk.explain(self._unobserved(question), most=most)
+        warnings = (why, *answer.estimate.warnings)
+        estimate = replace(answer.estimate, warnings=warnings)
+        return replace(answer, estimate=estimate, warnings=(why, *answer.warnings))
 
     def rank(self, question: Any, why: str) -> Ranking | PlanRanking:
         """Rank placements or plans; as :meth:`predict`, each placement with the reason."""

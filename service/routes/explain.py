@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from service.answers import json_response
 from service.documentation import json_body, problems
 from service.explain_desk import ExplainDesk
-from service.routes.requests import json_body_of
+from service.routes.requests import json_body_of, waits_of
 from service.schemas_explain import ExplainAnswer, ExplainRequest
 
 router = APIRouter(tags=["answers"])
@@ -29,11 +29,11 @@ EXPLAIN_EXAMPLES: dict[str, Any] = {
 @router.post(
     "/v1/explain",
     summary="Why an answer is what it is",
-    responses={200: {"model": ExplainAnswer}, **problems(400, 413, 415, 422, 501, 503)},
+    responses={200: {"model": ExplainAnswer}, **problems(400, 409, 413, 415, 422, 501, 503, 504)},
     openapi_extra=json_body(ExplainRequest, EXPLAIN_EXAMPLES),
 )
 async def explain(request: Request) -> Response:
     """Divide an answer over the operators of the step, and trace it back to the roofline."""
     body = await json_body_of(request)
     desk = cast(ExplainDesk, request.app.state.explain_desk)
-    return json_response((await desk.explain(body)).to_dict())
+    return json_response((await desk.explain(body, waits_of(request))).to_dict())
