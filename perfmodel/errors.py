@@ -12,6 +12,7 @@
     |   |   +-- UnknownPredictorError
     |   |   +-- UnknownFieldError    a field that a request does not have
     |   |   +-- UnknownWordError     a word outside the closed vocabulary of a field
+    |   +-- TakenNameError           a name that means something else already
     |   +-- InvalidPlacementError    nonsense in a placement, long or short form
     |   +-- InvalidGraphError        canonical JSON that is no graph
     |   +-- CaptureError             a model that could not be turned into a graph
@@ -153,6 +154,10 @@ class UnknownWordError(UnknownNameError):
     def __init__(self, word: str, *, field: str, known: Sequence[str], pointer: str = "") -> None:
         self.kind = field
         super().__init__(word, known=known, pointer=pointer, hint=f"Use {', '.join(known)}.")
+
+
+class TakenNameError(InvalidInputError):
+    """A name that means something else already."""
 
 
 class InvalidPlacementError(InvalidInputError):

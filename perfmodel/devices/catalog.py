@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Any, NoReturn, Protocol
 
 from perfmodel.devices.aliases import AliasIndex, mig_profile, read_aliases
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.errors import InvalidInputError, TakenNameError, UnknownAcceleratorError
 
 #: What a user may call the machine that perfmodel runs on.
 LOCAL_NAMES = ("local", "cpu")
@@ -60,6 +61,8 @@ class Catalog:
         self._aliases = dict(aliases)
         self._index = AliasIndex(self._devices, self._aliases)
         self._local = local
+        #: Without what an operator added; itself where nothing was.
+        self._shipped = self
 
     @classmethod
     def default(cls) -> Catalog:
@@ -140,11 +143,82 @@ class Catalog:
         InvalidInputError
             If its name is an alias of another device.
         """
+        if self._shipped is not self:
+            return self._shipped.with_device(spec).with_own_if_free(*self.own())
         return Catalog({**self._devices, spec.name: spec}, self._aliases, local=self._local)
 
     def with_local(self, local: LocalSource | None) -> Catalog:
         """Return a catalogue that asks another source for the local machine, or none."""
+        if self._shipped is not self:
+            return self._shipped.with_local(local).with_own_if_free(*self.own())
         return Catalog(self._devices, self._aliases, local=local)
+
+    def with_own(self, devices: Iterable[AcceleratorSpec], aliases: Mapping[str, str]) -> Catalog:
+        """Return a catalogue with an operator's own devices and aliases, in place of those before.
+
+        Devices that stay the same stay the same objects.
+
+        Parameters
+        ----------
+        devices : iterable of AcceleratorSpec
+        aliases : mapping of str to str
+            Written name to canonical name, of any device.
+
+        Raises
+        ------
+        InvalidInputError
+            A name that means something else already, or an alias of no device.
+        """
+        shipped = self.shipped
+        own = {spec.name: self._kept(spec) for spec in devices}
+        if (tuple(own.values()), aliases) == self.own():
+            return self
+        for name in (*own, *aliases):
+            _check_new(name, shipped)
+        extended = Catalog(
+            {**shipped._devices, **own}, {**shipped._aliases, **aliases}, local=self._local
+        )
+        extended._shipped = shipped
+        return extended
+
+    def with_own_if_free(
+        self, devices: Iterable[AcceleratorSpec], aliases: Mapping[str, str]
+    ) -> Catalog:
+        """Return a catalogue with those of an operator's devices and aliases whose names are free.
+
+        A newer catalogue may have come to know a name that an operator took; the shipped one then
+        stands. Parameters as for :meth:`with_own`.
+        """
+        specs = list(devices)
+        with contextlib.suppress(InvalidInputError):
+            return self.with_own(specs, aliases)
+        # One by one, to find those that are taken.
+        found = self.shipped
+        for spec in specs:
+            with contextlib.suppress(InvalidInputError):
+                found = found.with_own([*found.own()[0], spec], {})
+        for alias, name in aliases.items():
+            with contextlib.suppress(InvalidInputError):
+                own, names = found.own()
+                found = found.with_own(own, {**names, alias: name})
+        return found
+
+    @property
+    def shipped(self) -> Catalog:
+        """The catalogue without what an operator added."""
+        return self._shipped
+
+    def own(self) -> tuple[tuple[AcceleratorSpec, ...], Mapping[str, str]]:
+        """Return the devices and the aliases that an operator added."""
+        shipped = self._shipped
+        return (
+            tuple(spec for name, spec in self._devices.items() if name not in shipped._devices),
+            {a: name for a, name in self._aliases.items() if a not in shipped._aliases},
+        )
+
+    def _kept(self, spec: AcceleratorSpec) -> AcceleratorSpec:
+        known = self._devices.get(spec.name)
+        return known if known == spec else spec
 
     def __iter__(self) -> Iterator[AcceleratorSpec]:
         return iter(self._devices.values())
@@ -180,6 +254,28 @@ class Catalog:
             name,
             known=(*self._index.written, *(LOCAL_NAMES if self._local else ())),
             hint="`perfmodel devices` lists every name.",
+        )
+
+
+def _check_new(name: str, shipped: Catalog) -> None:
+    """Refuse a name that a catalogue knows already, in whatever spelling.
+
+    Raises
+    ------
+    TakenNameError
+        With what it means.
+    InvalidInputError
+        It is the name of a MIG slice.
+    """
+    if mig_profile(name) is not None:
+        raise InvalidInputError(
+            f"{name!r} reads as a MIG slice; a whole accelerator needs another name."
+        )
+    if name in shipped:
+        meant = shipped.canonical_name(name)
+        raise TakenNameError(
+            f"The name {name!r} means {meant!r} in the catalogue that is shipped, which stays as "
+            "it is. Take another name.",
         )
 
 
