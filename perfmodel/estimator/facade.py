@@ -172,6 +172,33 @@ class Estimator:
         other._jobs = self._jobs
         return other
 
+    def with_accelerators(self, accelerators: Catalog) -> Self:
+        """Return an estimator that answers for another catalogue; this one answers on as it did.
+
+        What was predicted for devices that are the same in both is known to the new one. Answers
+        are remembered by the names of devices, so that nothing else may be.
+
+        Parameters
+        ----------
+        accelerators : Catalog
+        """
+        other = type(self)(
+            accelerators=accelerators,
+            model=self.model,
+            graphs=self.graphs,
+            models=self.models,
+            problems=self.problems,
+        )
+        other._jobs = self._jobs
+        before = {spec.name: spec for spec in self.accelerators}
+        same = {spec.name for spec in accelerators if before.get(spec.name) == spec}
+        named = {spec.name for spec in (*before.values(), *accelerators)}
+        for key, prediction in self._predictions.items():
+            # A device that is in neither is the machine that this runs on.
+            if key[1] in same or key[1] not in named:
+                other._predictions.put(key, prediction)
+        return other
+
     def at_hand(self, *, predicting: bool = False) -> Self:
         """Return an estimator over the same memory that answers what takes no time, or nothing.
 

@@ -58,6 +58,11 @@ class LruCache(Generic[K, V]):
             if len(self._values) > self._capacity:
                 self._values.popitem(last=False)
 
+    def items(self) -> list[tuple[K, V]]:
+        """Return everything that is kept, what was used longest ago first."""
+        with self._lock:
+            return list(self._values.items())
+
     def recent(self, most: int) -> list[K]:
         """Return the keys that were used last, the latest first."""
         with self._lock:

@@ -83,9 +83,11 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
     """
     key = (kind.accelerator.name, kind.part.name if kind.part else "", step_time_s)
     known = prepared.loads.get(key)
-    if known is None:
-        known = prepared.loads[key] = _load_alone(prepared, kind, step_time_s)
-    return known
+    # A device that was edited keeps its name.
+    if known is None or known[0] is not kind.accelerator:
+        found = _load_alone(prepared, kind, step_time_s)
+        known = prepared.loads[key] = (kind.accelerator, found)
+    return known[1]
 
 
 def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:

@@ -96,7 +96,7 @@ class PreparedJob:
     step: CapturedStep
     warnings: tuple[str, ...] = field(init=False)
     #: Loads that were worked out, by accelerator, part of it and step time.
-    loads: dict[tuple[str, str, float], JobLoad] = field(
+    loads: dict[tuple[str, str, float], tuple[AcceleratorSpec, JobLoad]] = field(
         init=False, repr=False, default_factory=dict
     )
     #: Memory that was worked out, by accelerator and plan as :mod:`.answer` tells them apart.

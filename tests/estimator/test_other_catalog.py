@@ -1,0 +1,78 @@
+"""An estimator for another catalogue: nothing is answered from what was known of the old one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.codec import spec_from_dict
+from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.graph.job import Job
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.types import Mode
+
+OURS = spec_from_dict(
+    {
+        "name": "Ours-64GB", "kind": "gpu", "vendor": "us", "architecture": "v1",
+        "form_factor": "PCIe", "peak_flops": {"fp32": 1e13}, "memory_bytes": 64 * 2**30,
+        "bandwidth_bytes_per_s": 1e12, "core_count": 64, "clock_hz": 1.5e9,
+    }
+)  # fmt: skip
+JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=64)
+PLACEMENTS = (
+    "Ours-64GB",
+    {"nodes": [{"accelerator": "Ours-64GB"}], "fraction": 0.5},
+    {"nodes": [{"accelerator": "Ours-64GB"}], "shared_with": ["ResNet-18 (batch size 64)"]},
+)
+
+
+@pytest.fixture
+def analytical(graphs: Any) -> Estimator:
+    catalog = Catalog.default().with_own([OURS], {})
+    return Estimator(accelerators=catalog, model=AnalyticalModel(), graphs=graphs)
+
+
+def _answers(estimator: Estimator) -> list[Any]:
+    return [estimator.estimate(JOB, parse_placement(placement)) for placement in PLACEMENTS]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"peak_flops": {"fp32": 2e13}}, {"memory_bytes": 2.0**28}], ids=["peak", "memory"]
+)
+def test_an_edited_device_is_answered_as_if_it_had_never_been_another(
+    analytical: Estimator, graphs: Any, changed: dict[str, Any]
+) -> None:
+    before = _answers(analytical)
+    catalog = analytical.accelerators.with_own([replace(OURS, **changed)], {})
+    edited = _answers(analytical.with_accelerators(catalog))
+    fresh = Estimator(accelerators=catalog, model=AnalyticalModel(), graphs=graphs)
+    assert edited == _answers(fresh)
+    assert all(new != old for new, old in zip(edited, before, strict=True))
+    # Who holds the old one is answered as before.
+    assert _answers(analytical) == before
+
+
+def test_a_device_that_is_gone_is_unknown(analytical: Estimator) -> None:
+    _answers(analytical)
+    without = analytical.with_accelerators(analytical.accelerators.shipped)
+    with pytest.raises(UnknownAcceleratorError):
+        without.estimate(JOB, parse_placement("Ours-64GB"))
+
+
+def test_what_was_predicted_for_other_devices_is_still_known(
+    estimator: Estimator, model: Any
+) -> None:
+    asked = [parse_placement(name) for name in ("T4", "A10")]
+    before = [estimator.estimate(JOB, placement) for placement in asked]
+    calls = len(model.calls)
+    other = estimator.with_accelerators(estimator.accelerators.with_own([OURS], {"old": "T4"}))
+    assert [other.estimate(JOB, placement) for placement in asked] == before
+    assert other.estimate(JOB, parse_placement("old")).throughput == before[0].throughput
+    assert len(model.calls) == calls
+    other.estimate(JOB, parse_placement("Ours-64GB"))
+    assert len(model.calls) == calls + 1
