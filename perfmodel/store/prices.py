@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
-from perfmodel.store.connections import now
+from perfmodel.store.connections import Connections, now
 from perfmodel.store.revisions import raise_revision, read_revision
 from perfmodel.store.shared_store import SharedStore, insert_into
 from perfmodel.store.tables import PRICES
@@ -70,3 +70,36 @@ class PriceStore(SharedStore):
         """Return how often prices were changed; a copy in memory is old when this has grown."""
         with self._connections.reading() as connection:
             return read_revision(connection, REVISION)
+
+
+class RememberedPrices(PriceStore):
+    """Prices with a copy in memory, from which they are read: answers wait for no database.
+
+    Parameters
+    ----------
+    connections : Connections
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self._known: dict[str, Price] | None = None
+
+    def put(self, price: Price) -> None:
+        """Set a price; the one before it is forgotten."""
+        super().put(price)
+        self.refresh()
+
+    def remove(self, accelerator: str) -> bool:
+        """Forget a price; False where there is none."""
+        was_there = super().remove(accelerator)
+        self.refresh()
+        return was_there
+
+    def all(self) -> dict[str, Price]:
+        """Return every price by the name of its accelerator, as it was read last."""
+        return self.refresh() if self._known is None else self._known
+
+    def refresh(self) -> dict[str, Price]:
+        """Read the prices again."""
+        self._known = super().all()
+        return self._known
