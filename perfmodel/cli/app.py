@@ -19,6 +19,7 @@ from perfmodel.cli.failures import EXIT_INTERRUPTED, exit_code_of, report
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "predict": "Predict the throughput of a job on a placement.",
+        "explain": "Say why a prediction is what it is, operator by operator.",
         "compare": "Rank accelerators for a job.",
         "curve": "Predict the throughput over the number of accelerators.",
         "plans": "Search the parallel plans of a transformer.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,43 +49,16 @@ def command(
     if jsonl:
         _answer_lines(estimator, subject)
         return
-    job, found = _answer_one(estimator, subject, placement, dims, settings)
+    from perfmodel.cli.questions import read_question
+
+    query, knowing = read_question(estimator, subject, placement, dims, settings)
+    found = knowing.estimate(query.job, query.placement, query.observations)
     if as_json:
         from perfmodel.cli.output import print_json
 
         print_json(found.to_dict())
     else:
-        _print(job, found, estimator.problems)
-
-
-def _answer_one(
-    estimator: Estimator,
-    subject: str,
-    placement: str | None,
-    dims: tuple[str, ...],
-    settings: dict[str, Any],
-) -> tuple[Job, Estimate]:
-    from perfmodel.cli.questions import prepare_question
-    from perfmodel.cli.subjects import parse_json, read_subject
-    from perfmodel.errors import InvalidInputError
-    from perfmodel.placement.topology.parse import parse_placement
-    from perfmodel.requests import parse_query
-
-    request: Any = None
-    if subject == "-":
-        request = parse_json(sys.stdin.buffer.read(), source="Standard input")
-    else:
-        read = read_subject(subject, settings["model_kwargs"])
-        request = read.request
-    if request is not None:
-        if placement is not None:
-            raise InvalidInputError("The request names its placement; leave --on out.")
-        query = parse_query(request)
-        return query.job, estimator.estimate(query.job, query.placement, query.observations)
-    if placement is None:
-        raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
-    job, estimator = prepare_question(estimator, read, settings, dims)
-    return job, estimator.estimate(job, parse_placement(placement))
+        print_estimate(query.job, found, estimator.problems)
 
 
 def _answer_lines(estimator: Estimator, subject: str) -> None:
@@ -135,7 +107,16 @@ def _memory(found: Estimate) -> str:
     return f"{need} of {room}: {'fits' if found.memory.fits else 'DOES NOT FIT'}{doubt}"
 
 
-def _print(job: Job, found: Estimate, problems: Iterable[str]) -> None:
+def print_estimate(job: Job, found: Estimate, problems: Iterable[str]) -> None:
+    """Print an answer for people.
+
+    Parameters
+    ----------
+    job : Job
+    found : Estimate
+    problems : iterable of str
+        What is wrong with the installation.
+    """
     from perfmodel.cli.numbers import count, duration, percent
     from perfmodel.cli.output import print_facts
     from perfmodel.cli.subjects import describe_job

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from perfmodel.cli.subjects import Subject, job_of, parse_pairs
 from perfmodel.errors import InvalidInputError
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from perfmodel.estimator import CapturedStep, Estimator, GraphSource
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
+    from perfmodel.requests import Query
 
 
 class GivenGraph:
@@ -40,6 +44,54 @@ class GivenGraph:
                 tokens_per_sample=_noted_number(self._graph, "tokens_per_sample"),
             )
         return self._others.step(job)
+
+
+def read_question(
+    estimator: Estimator,
+    subject: str,
+    placement: str | None,
+    dims: Sequence[str],
+    settings: Mapping[str, Any],
+) -> tuple[Query, Estimator]:
+    """Return the question that a command line asks, and an estimator that knows its graph.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    subject : str
+        A model, a file, or ``-`` for standard input.
+    placement : str or None
+        Needed unless the subject is a whole request.
+    dims : sequence of str
+        ``NAME=VALUE`` for the dynamic dimensions of an ONNX file.
+    settings : mapping
+        As for :func:`perfmodel.cli.subjects.job_of`.
+
+    Raises
+    ------
+    click.UsageError
+        There is no placement.
+    InvalidInputError
+        A request that cannot be read, or names its placement beside ``--on``.
+    """
+    from perfmodel.cli.subjects import parse_json, read_subject
+    from perfmodel.placement.topology.parse import parse_placement
+    from perfmodel.requests import Query, parse_query
+
+    request: Any = None
+    if subject == "-":
+        request = parse_json(sys.stdin.buffer.read(), source="Standard input")
+    else:
+        read = read_subject(subject, settings["model_kwargs"])
+        request = read.request
+    if request is not None:
+        if placement is not None:
+            raise InvalidInputError("The request names its placement; leave --on out.")
+        return parse_query(request), estimator
+    if placement is None:
+        raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
+    job, knowing = prepare_question(estimator, read, settings, dims)
+    return Query(job=job, placement=parse_placement(placement)), knowing
 
 
 def prepare_question(

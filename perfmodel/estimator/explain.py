@@ -138,8 +138,10 @@ def contributions(stages: Sequence[Stage], answer_s: float) -> tuple[Contributio
     >>> [(c.name, c.factor) for c in contributions(stages, 2.0)]
     [('a', 1.0), ('c', 2.0)]
     """
-    kept = [stages[0]]
-    for stage in stages[1:]:
+    # A step without priced work has a roofline of no time, which no factor leads away from.
+    beginning = next((i for i, stage in enumerate(stages) if stage.time_s > 0), len(stages) - 1)
+    kept = [stages[beginning]]
+    for stage in stages[beginning + 1 :]:
         if abs(stage.time_s / kept[-1].time_s - 1.0) > _NOTHING:
             kept.append(stage)
     kept[-1] = Stage(name=kept[-1].name, time_s=answer_s)

@@ -82,7 +82,7 @@ def _scaled(placement: ResolvedPlacement, prepared: PreparedJob, placed: PlacedS
     exposed_s = with_overhead_s + float(parts.exposed_communication_s[0])
     return [
         Stage(name="parallel plan" if split else "division of the batch", time_s=computed_s),
-        Stage(name="waiting for each other", time_s=with_overhead_s),
+        Stage(name="stragglers and host", time_s=with_overhead_s),
         Stage(name="exposed communication", time_s=exposed_s),
         Stage(name="waiting for data", time_s=float(parts.step_time_s[0])),
     ]

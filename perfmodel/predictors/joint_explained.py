@@ -21,6 +21,8 @@ from perfmodel.predictors.explanation import (
 from perfmodel.predictors.joint import JointPredictor
 from perfmodel.predictors.joint_nearest import near_cells, near_graphs
 
+_TICK_S = 1e-9
+
 #: What the stages of an answer are called, by the fields of :class:`LogStages`.
 _NAMES = {
     "network": "launches",
@@ -54,7 +56,7 @@ def explain_jointly(
     nodes = _nodes(step.sketch, table, work_s, launch_s)
     logs = joint.log_stages(step, table, parts)
     # Members differ a little in how they divide a step; all together they say how much is work.
-    of_work = float(work_s.sum() / (work_s.sum() + launch_s.sum()))
+    of_work = float(work_s.sum()) / max(float(work_s.sum() + launch_s.sum()), _TICK_S)
     efficiencies = Stage(name="operator efficiencies", time_s=math.exp(logs.network) * of_work)
     rest = [
         Stage(name=name, time_s=math.exp(getattr(logs, stage))) for stage, name in _NAMES.items()

@@ -157,8 +157,10 @@ def _nearest(joint: JointPredictor, job: str, asked: tuple[int, ...], most: int)
     likeness = joint.memory_.likeness(job, np.array(asked, dtype=np.int64))
     different, first, place = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     distance = np.maximum(1.0 - likeness[first], 0.0)
-    other_graph = (different[:, _OF_A_GRAPH] != np.array(asked)[_OF_A_GRAPH]).any(axis=1)
-    order = np.lexsort((*different.T[::-1], np.round(distance, 9), other_graph))
+    differs = different != np.array(asked)
+    other_graph = differs[:, _OF_A_GRAPH].any(axis=1)
+    ties = (differs.sum(axis=1), differs[:, _DEVICE])
+    order = np.lexsort((*different.T[::-1], *ties, np.round(distance, 9), other_graph))
     devices = {code_of(name): name for name in joint.devices_}
     modes, compilers, layouts = _by_code(Mode), _by_code(Compiler), _by_code(MemoryFormat)
     precisions = {code_of(word): word for word in ("fp32", "fp16", "tf32", "int8")}

@@ -93,7 +93,7 @@ class Novelty:
 
     def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[str, float]]:
         """Return the models with the nearest graphs and how far they are, each model once."""
-        shape = ((row[SHAPE_COLUMNS] - self.mean_) / self.scale_).astype(np.float32)
+        shape = ((row[list(SHAPE_COLUMNS)] - self.mean_) / self.scale_).astype(np.float32)
         # A model has several graphs: of each batch size and mode that was measured.
         looked_at = min(_GRAPHS_OF_A_MODEL * most, len(self.labels_))
         distance, nearest = self._tree.query(shape, k=range(1, looked_at + 1))

@@ -97,6 +97,35 @@ def test_node_times_add_up_when_asked_for(model: ServingModel) -> None:
     assert sum(split.node_times_s) == pytest.approx(split.time_s, rel=1e-6)
 
 
+def test_an_explanation_ends_at_the_answer(model: ServingModel) -> None:
+    unmeasured = dataclasses.replace(made_up.DEVICE, name="never-measured")
+    new = _new_workload()
+    for workload in (new, WORKLOADS[0], dataclasses.replace(new, accelerator=unmeasured)):
+        found = model.explain(workload, lambda name: None)
+        (answer,) = model.predict([workload])
+        assert found.stages[0].name == "roofline"
+        assert found.stages[0].time_s == pytest.approx(found.nodes.roofline_s)
+        assert found.stages[-1].time_s == pytest.approx(answer.time_s)
+        # Work and launches are all that a node takes, up to one factor of all nodes.
+        by_name = {stage.name: stage.time_s for stage in found.stages}
+        assert by_name["launches"] == pytest.approx(found.nodes.time_s.sum())
+        assert by_name["operator efficiencies"] == pytest.approx(found.nodes.work_s.sum())
+
+
+def test_near_samples_were_predicted_without_their_family(model: ServingModel) -> None:
+    found = model.explain(WORKLOADS[0], lambda name: None).nearest
+    assert len(found) == 5
+    assert [p.distance for p in found] == sorted(p.distance or 0.0 for p in found)
+    nearest = found[0]
+    # Training rows are kept with three digits after the point.
+    assert nearest.distance == pytest.approx(0.0, abs=1e-3)
+    assert nearest.measured_s == pytest.approx(SAMPLES[0].step_time_s)
+    assert nearest.predicted_s is not None
+    # Held out: not what the fitted members say of it, which is the measurement itself.
+    assert nearest.predicted_s != nearest.measured_s
+    assert {(p.accelerator, p.source) for p in found} == {(made_up.DEVICE.name, "profile")}
+
+
 def test_a_damaged_member_is_left_out_and_named(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "default" / "1"
     shutil.copytree(folder, copy)

@@ -32,6 +32,7 @@ from service.schemas import (
     Problem,
     RankAnswer,
 )
+from service.schemas_explain import AccuracyAnswer, ExplainAnswer
 from service.schemas_state import JobRegistered, ObservationsTaken
 
 ANSWERS: dict[str, type[Any]] = {
@@ -39,6 +40,7 @@ ANSWERS: dict[str, type[Any]] = {
     "/v1/matrix": MatrixAnswer,
     "/v1/curve": CurveAnswer,
     "/v1/rank": RankAnswer,
+    "/v1/explain": ExplainAnswer,
     "/v1/graphs": GraphAnswer,
     "/v1/jobs": JobRegistered,
     "/v1/observations": ObservationsTaken,
@@ -100,6 +102,7 @@ def test_every_body_has_an_example_and_every_reference_a_schema(client: TestClie
     [
         ("/v1/accelerators", AcceleratorsAnswer),
         ("/v1/models", ModelsAnswer),
+        ("/v1/accuracy", AccuracyAnswer),
         ("/v2/health/live", HealthAnswer),
         ("/v2/health/ready", HealthAnswer),
     ],
