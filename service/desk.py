@@ -61,8 +61,8 @@ class Desk:
         self.threads = AnswerThreads("answer", self.metrics, workers=4, most=most)
         self._background = AnswerThreads("background", self.metrics, workers=1, most=most)
         self._hurried = AnswerThreads("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
-        self._loads = AnswerThreads("models", self.metrics, workers=1, most=_MOST_LOADS)
-        self._patience = Patience(self.threads, self._background)
+        self.loads = AnswerThreads("models", self.metrics, workers=1, most=_MOST_LOADS)
+        self.patience = Patience(self.threads, self._background)
         folder = ModelFolder(settings.models)
         self.models = ModelShelf(
             estimator,
@@ -71,7 +71,7 @@ class Desk:
             most=settings.pinned_models,
             on_swap=lambda new: self.metrics.serve_model(new.model_version, new.models),
         )
-        self.watch = ModelWatch(self.models, folder, self._loads, poll_s=settings.models_poll_s)
+        self.watch = ModelWatch(self.models, folder, self.loads, poll_s=settings.models_poll_s)
 
     @property
     def estimator(self) -> Estimator:
@@ -191,7 +191,7 @@ class Desk:
 
     def close(self) -> None:
         """Let the threads end."""
-        for threads in (self.threads, self._background, self._hurried, self._loads):
+        for threads in (self.threads, self._background, self._hurried, self.loads):
             threads.close()
         self.state.close()
 
@@ -213,7 +213,7 @@ class Desk:
             As many questions as may wait already do, and nothing is known of the job.
         """
         try:
-            return await self._patience.wait(terms, key, full)
+            return await self.patience.wait(terms, key, full)
         except (NotInTimeError, OverloadedError) as error:
             if terms.until_s is None or not terms.may_fall_back:
                 raise
@@ -242,7 +242,7 @@ class Desk:
         clerk = self.models.in_memory(terms.pin_model)
         if clerk is not None:
             return clerk
-        loading = asyncio.wrap_future(self._loads.submit(self.models.load, terms.pin_model))
+        loading = asyncio.wrap_future(self.loads.submit(self.models.load, terms.pin_model))
         loading.add_done_callback(lambda done: done.cancelled() or done.exception())
         done, _ = await asyncio.wait({loading}, timeout=terms.left_s)
         if not done:

@@ -39,6 +39,17 @@ class JobReferences:
         """Return a job that was looked up before, or None; never waits."""
         return self._known.get(ref)
 
+    def keep(self, ref: str, content: str) -> None:
+        """Know a job that was just registered.
+
+        Parameters
+        ----------
+        ref : str
+        content : str
+            Its JSON.
+        """
+        self._known.put(ref, orjson.loads(content))
+
     def find(self, ref: str) -> Mapping[str, Any] | None:
         """Return a job as decoded JSON, or None where nobody registered it.
 

@@ -39,6 +39,11 @@ class Patience:
         self._background = background
         self._under_way: dict[Hashable, Future[Any]] = {}
 
+    @property
+    def under_way(self) -> int:
+        """Questions with a deadline that are worked on."""
+        return len(self._under_way)
+
     async def wait(self, terms: Terms, key: Hashable, full: Callable[[], T]) -> T:
         """Return the full answer.
 

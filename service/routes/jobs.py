@@ -115,7 +115,9 @@ def _register(desk: Desk, state: State, body: Any) -> tuple[StoredJob, bool]:
     if job.job_type is None:
         # A job that nothing can be said of is not kept; of all others the graph is known now.
         desk.models.serving.prepare(job, fields["job"])
-    return state.jobs.register(stored_job(job))
+    stored, created = state.jobs.register(stored_job(job))
+    state.references.keep(stored.ref, stored.content)
+    return stored, created
 
 
 def _entry(stored: StoredJob) -> dict[str, Any]:

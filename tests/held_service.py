@@ -1,0 +1,155 @@
+"""A model and a source of graphs that answer when a test lets them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator import CapturedStep, Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.job import Job
+from perfmodel.graph.workload import Workload
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.store.database import Database
+from perfmodel.types import Basis, Phase, Role
+from service.app import create_app
+from service.desk import Desk
+from service.settings import Settings
+
+#: Longer than any test takes; a gate that is forgotten fails a test and does not hang it.
+PATIENCE_S = 20.0
+
+
+class Gate:
+    """Open at first; while it is shut, whoever comes waits."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._open.set()
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def pass_through(self) -> None:
+        assert self._open.wait(PATIENCE_S), "nobody opened the gate"
+
+
+@dataclass
+class HeldModel:
+    """Twice the analytical time, as if it were learned."""
+
+    version: str = "held/1"
+    gate: Gate = field(default_factory=Gate)
+    calls: int = 0
+
+    def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
+        self.calls += 1
+        self.gate.pass_through()
+        return [
+            Prediction(
+                time_s=2 * one.time_s,
+                low_s=one.time_s,
+                high_s=4 * one.time_s,
+                coverage=0.9,
+                basis=Basis.INTERPOLATED,
+                out_of_distribution=False,
+                nearest=(),
+                model_version=self.version,
+                warnings=(),
+            )
+            for one in AnalyticalModel().predict(workloads)
+        ]
+
+
+@dataclass
+class HeldCapture:
+    """Captures as another does, when the gate is open."""
+
+    capture: Callable[[Job], CapturedStep]
+    gate: Gate = field(default_factory=Gate)
+
+    def __call__(self, job: Job) -> CapturedStep:
+        self.gate.pass_through()
+        return self.capture(job)
+
+
+def one_or_another(job: Job) -> CapturedStep:
+    """Capture every model as one matrix product that its name makes wider or narrower."""
+    width = 64 + 8 * len(str(job.model))
+    shapes = ((job.batch_size, width), (width, 10), (job.batch_size, 10))
+    roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
+    tensors = tuple(
+        Tensor(shape=shape, dtype="float32", role=role, storage=position)
+        for position, (shape, role) in enumerate(zip(shapes, roles, strict=True))
+    )
+    node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
+    return CapturedStep(graph=Graph(nodes=(node,), tensors=tensors))
+
+
+@dataclass
+class HeldService:
+    """A service whose model and captures wait for a test."""
+
+    app: FastAPI
+    client: TestClient
+    model: HeldModel
+    capture: HeldCapture
+
+    @property
+    def desk(self) -> Desk:
+        desk: Desk = self.app.state.desk
+        return desk
+
+    def ask(self, route: str, status: int = 200, **question: Any) -> dict[str, Any]:
+        """Ask, and return the answer, which must have a status."""
+        response = self.client.post(f"/v1/{route}", json=question)
+        assert response.status_code == status, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def finish(self) -> None:
+        """Open every gate and wait until nothing is under way."""
+        self.model.gate.open()
+        self.capture.gate.open()
+        for _ in range(2_000):
+            depths = [v for name, v in self.metrics().items() if "queue_depth" in name]
+            if not any(depths) and not self.desk.patience.under_way:
+                return
+            time.sleep(0.005)
+        raise AssertionError("something is still under way")
+
+    def metrics(self) -> dict[str, float]:
+        """Return what is counted."""
+        lines = self.client.get("/metrics").text.splitlines()
+        pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+
+@contextmanager
+def held_service(folder: Path, **settings: Any) -> Iterator[HeldService]:
+    """Start a service whose gates are open."""
+    model, capture = HeldModel(), HeldCapture(one_or_another)
+    database = f"sqlite:///{folder}/state.db"
+    graphs = GraphLibrary(capture=capture, database=Database(database))
+    estimator = Estimator(accelerators=Catalog.default(), model=model, graphs=graphs)
+    stated = Settings(database=database, models=folder / "models", **settings)
+    app = create_app(estimator, stated)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        service = HeldService(app=app, client=client, model=model, capture=capture)
+        yield service
+        service.model.gate.open()
+        service.capture.gate.open()
