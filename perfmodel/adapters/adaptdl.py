@@ -12,8 +12,6 @@ Reference: petuum/adaptdl, ``adaptdl/adaptdl/goodput.py`` and ``sched_hints.py``
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,12 +22,10 @@ import numpy.typing as npt
 
 from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
 from perfmodel.adapters.cells import Cell
-from perfmodel.adapters.exchange import FAILED, exchange, split_url
 from perfmodel.adapters.spread import balanced
+from perfmodel.client import Call, Client, fail_open
 from perfmodel.errors import InvalidInputError
 from perfmodel.placement.calibration.pollux import PolluxParameters, fit_pollux
-
-LOG = logging.getLogger(__name__)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -194,18 +190,9 @@ def put_hints(
         Whether it took them; the job starts without them all the same.
     """
     path = f"/hints/{quote(namespace, safe='')}/{quote(name, safe='')}"
-    headers = {"Content-Type": "application/json"}
-    body = json.dumps(dict(hints)).encode()
-    try:
-        status, _ = exchange(
-            "PUT", split_url(supervisor_url), path, body, timeout_s=timeout_s, headers=headers
-        )
-    except FAILED as error:
-        LOG.warning("AdaptDL's supervisor took no hints for %s/%s: %r", namespace, name, error)
-        return False
-    if status != 200:
-        LOG.warning("AdaptDL's supervisor answered %d to hints for %s/%s", status, namespace, name)
-    return status == 200
+    taken = Call[bool](method="PUT", path=path, kind=bool, body=dict(hints), meaning={200: True})
+    with Client(supervisor_url, timeout_s=timeout_s, retries=0) as supervisor:
+        return fail_open(lambda: supervisor.ask(taken), False)
 
 
 def _spreads(max_replicas: int, per_host: int) -> list[tuple[int, int]]:

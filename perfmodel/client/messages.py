@@ -73,7 +73,7 @@ class Wait:
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Call(Generic[T]):
     """A question to the service and how its answer is read.
 

@@ -55,9 +55,9 @@ class Wire:
     """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self._lock = threading.Lock()
         self._tls = tls
         self._idle: list[_Line] = []
-        self._lock = threading.Lock()
 
     def send(self, request: Request, timeout_s: float) -> Reply:
         """Exchange a request for its whole reply.
@@ -96,6 +96,10 @@ class Wire:
             idle, self._idle = self._idle, []
         for line in idle:
             line.close()
+
+    def __del__(self) -> None:
+        # Adapters live as long as their scheduler, and nobody there closes anything.
+        self.close()
 
     def _exchange(self, request: Request, url: SplitResult, until: float) -> Reply:
         line = self._waiting(url)
@@ -167,13 +171,12 @@ class _Line:
         self._paced.until = until
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._http.request(request.method, target, request.body, dict(request.headers))
-        response = self._http.getresponse()
-        content = response.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise UnreadableAnswerError(f"The answer is longer than {MAX_BYTES} bytes.")
-        if response.length:
-            raise http.client.IncompleteRead(content, response.length)
-        response.close()
+        with self._http.getresponse() as response:
+            content = response.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise UnreadableAnswerError(f"The answer is longer than {MAX_BYTES} bytes.")
+            if response.length:
+                raise http.client.IncompleteRead(content, response.length)
         headers = {name.lower(): value for name, value in response.getheaders()}
         return Reply(status=response.status, headers=headers, content=content)
 

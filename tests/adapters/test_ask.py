@@ -51,11 +51,11 @@ def test_a_silent_service_is_not_asked_again_at_once() -> None:
         silent = Service(url, timeout_s=0.5, rest_s=0.2)
         for _ in range(3):
             with pytest.raises(NoAnswerError):
-                silent.get("/v1/accelerators")
+                silent.memory_bytes("T4")
         assert len(asked) == 1
         time.sleep(0.25)
         with pytest.raises(NoAnswerError):
-            silent.get("/v1/accelerators")
+            silent.memory_bytes("T4")
         assert len(asked) == 2
 
 

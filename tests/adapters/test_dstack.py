@@ -10,10 +10,9 @@ import venv
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from adapter_world import training
-
-from perfmodel.adapters.exchange import exchange, split_url
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = Path(__file__).with_name("dstack_child.py")
@@ -46,12 +45,13 @@ RUN = {
 
 
 def apply(url: str, body: Any, kind: str = "run", prefix: str = "") -> tuple[int, Any]:
-    status, content = exchange(
-        "POST", split_url(url), f"/v1/adapters/dstack{prefix}/apply_policies/on_{kind}_apply",
-        body if isinstance(body, bytes) else json.dumps(body).encode(),
-        timeout_s=20.0, headers={"Content-Type": "application/json"},
-    )  # fmt: skip
-    return status, json.loads(content)
+    response = httpx.post(
+        f"{url}/v1/adapters/dstack{prefix}/apply_policies/on_{kind}_apply",
+        content=body if isinstance(body, bytes) else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+        timeout=20.0,
+    )
+    return response.status_code, response.json()
 
 
 def changed(**gpu: Any) -> dict[str, Any]:

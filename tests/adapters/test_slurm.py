@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from adapter_world import FAILURES, raw_server, training
 from slurm_packages import Slurm, unpacked
 
-from perfmodel.adapters.exchange import exchange, split_url
+from perfmodel.client import Client
 from perfmodel.estimator import Estimator
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
@@ -30,11 +31,8 @@ def comment(asked: dict[str, Any] = SMALL) -> str:
 
 
 def post(url: str, asked: dict[str, Any]) -> tuple[int, str]:
-    status, content = exchange(
-        "POST", split_url(url), "/v1/adapters/slurm", json.dumps(asked).encode(),
-        timeout_s=20.0, headers={"Content-Type": "application/json"},
-    )  # fmt: skip
-    return status, content.decode()
+    response = httpx.post(f"{url}/v1/adapters/slurm", json=asked, timeout=20.0)
+    return response.status_code, response.text
 
 
 def expected_min(estimator: Estimator, placement: str, samples: float = 1e9) -> int:
@@ -57,13 +55,8 @@ def test_the_route_names_the_fastest_partition(service_url: str, estimator: Esti
 
 
 def test_the_route_knows_registered_jobs(service_url: str) -> None:
-    status, content = exchange(
-        "POST", split_url(service_url), "/v1/jobs",
-        json.dumps({"job": training("timm/small")}).encode(),
-        timeout_s=20.0, headers={"Content-Type": "application/json"},
-    )  # fmt: skip
-    assert status in (200, 201), content
-    ref = json.loads(content)["ref"]
+    with Client(service_url, timeout_s=20.0) as client:
+        ref = client.register_job(training("timm/small")).ref
     asked = {"job": ref, "candidates": {"new": "A100-SXM4-80GB"}}
     assert post(service_url, asked) == (200, "partition=new\n")
 
