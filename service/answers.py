@@ -18,13 +18,14 @@ from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from service.errors import problem_of
 
 
+def json_bytes(content: Any) -> bytes:
+    """Write anything made of dataclasses, mappings, arrays and JSON values; NaN becomes null."""
+    return orjson.dumps(content, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
 def json_response(content: Any, status_code: int = 200) -> Response:
-    """Return anything made of dataclasses, mappings, arrays and JSON values; NaN becomes null."""
-    return Response(
-        orjson.dumps(content, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY),
-        status_code=status_code,
-        media_type="application/json",
-    )
+    """Return what :func:`json_bytes` writes as a response."""
+    return Response(json_bytes(content), status_code=status_code, media_type="application/json")
 
 
 def matrix_to_dict(matrix: MatrixEstimate) -> dict[str, Any]:

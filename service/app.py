@@ -18,6 +18,7 @@ from service.body_limit import BodyLimit
 from service.compression import Compression
 from service.desk import Desk
 from service.explain_desk import ExplainDesk
+from service.known_answers import KnownAnswers
 from service.metrics import install as metrics
 from service.metrics.registry import Metrics
 from service.observation_desk import ObservationDesk
@@ -113,6 +114,7 @@ def create_app(
     ):
         app.include_router(routes.router)
     install_kubernetes(app, desk, settings)
+    app.add_middleware(KnownAnswers, desk=desk)
     app.add_middleware(RespondAsync, runner=runner)
     app.add_middleware(
         BodyLimit,
