@@ -21,6 +21,7 @@ from perfmodel.errors import (
     NotInTimeError,
     PerfModelError,
     StoreError,
+    TakenNameError,
     UnknownNameError,
 )
 
@@ -115,6 +116,8 @@ def status_of(error: PerfModelError) -> HTTPStatus:
         return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     if isinstance(error, OverloadedError):
         return HTTPStatus.SERVICE_UNAVAILABLE
+    if isinstance(error, TakenNameError):
+        return HTTPStatus.CONFLICT
     if isinstance(error, PinnedModelError):
         return HTTPStatus.CONFLICT
     for kind, status in _STATUS:

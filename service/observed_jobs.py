@@ -6,10 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.observation import Observation
 
@@ -19,8 +20,8 @@ logger = logging.getLogger(__name__)
 class ObservationSource(Protocol):
     """Where stored observations come from."""
 
-    def observations_of(self, job: str) -> tuple[Observation, ...]:
-        """Return those of a family of jobs; may wait."""
+    def observations_of(self, job: Job | str) -> tuple[Observation, ...]:
+        """Return those of a job or of a family of jobs; may wait."""
 
     def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
         """Return the same from memory, or None."""
@@ -61,6 +62,28 @@ class ObservedJobs:
             self._observed.put(prepared.key, known)
         return known[1]
 
+    def counting(self, job: Job) -> tuple[Observation, ...]:
+        """Return the stored observations that answers about a job may rest on.
+
+        Those are left out that cannot be any more, because a device was changed or removed since.
+
+        Parameters
+        ----------
+        job : Job
+            May be known by its type alone.
+        """
+        seen = self._state.observations_of(job)
+        if not seen:
+            return ()
+        if job.job_type is not None:
+            return tuple(one for one in seen if self._resolves(one))
+        try:
+            observed = self.of(self._estimator.prepare(job))
+        except PerfModelError:
+            # What is wrong with the job is said where it is answered.
+            return seen
+        return () if observed is None else observed.observations
+
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
         seen = self._state.known_observations_of(self._family(prepared))
@@ -85,6 +108,13 @@ class ObservedJobs:
             # They were weighed when they came in; since then a model or a device has changed.
             logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
         return self._estimator.observed(prepared, [one for one in seen if self._ok(prepared, one)])
+
+    def _resolves(self, seen: Observation) -> bool:
+        try:
+            self._estimator.resolve(seen.placement)
+        except InvalidInputError:
+            return False
+        return True
 
     def _ok(self, prepared: PreparedJob, seen: Observation) -> bool:
         try:

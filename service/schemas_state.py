@@ -95,3 +95,40 @@ class OperationsAnswer(_Exact):
 
     operations: list[OperationEntry]
     next_cursor: str | None = Field(description="Asks for the operations after these.")
+
+
+class AcceleratorFacts(BaseModel):
+    """Facts of an accelerator in SI units; a fact that nobody states is left out."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    kind: Literal["gpu", "cpu", "tpu", "npu"]
+    vendor: str
+    architecture: str
+    form_factor: str
+    peak_flops: dict[Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"], float] = Field(
+        description="Dense peaks, FLOP/s with fp32 accumulation; int8 in operations/s."
+    )
+    memory_bytes: float = Field(gt=0)
+    bandwidth_bytes_per_s: float = Field(gt=0)
+    peak_flops_fp16_accumulate: float | None = Field(None, gt=0)
+    cache_bytes: float | None = Field(None, gt=0, description="Last-level cache.")
+    core_count: int | None = Field(None, gt=0)
+    clock_hz: float | None = Field(None, gt=0)
+    tdp_w: float | None = Field(None, gt=0)
+    pcie_generation: float | None = Field(None, gt=0)
+    link: str | None = Field(None, description="What joins neighbours within a host: `nvlink4`.")
+    link_bandwidth_bytes_per_s: float | None = Field(None, gt=0, description="One direction.")
+    year: int | None = Field(None, gt=0)
+    sources: dict[str, str] = Field(
+        default_factory=dict, description="Where each number comes from."
+    )
+    notes: str = ""
+    name: str | None = Field(None, description="As in the path.")
+
+
+class AliasAnswer(_Exact):
+    """A name and the accelerator that it means."""
+
+    alias: str
+    accelerator: str

@@ -14,13 +14,16 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.store.accelerators import AcceleratorStore
 from perfmodel.store.database import Database
 from perfmodel.store.jobs import JobStore, StoredJob
 from perfmodel.store.observation_feed import ObservationFeed
 from perfmodel.store.observation_writer import ObservationWriter
 from perfmodel.store.observations import ObservationStore, StoredObservation
 from perfmodel.store.operations import OperationStore
-from perfmodel.store.prices import PriceStore
+from perfmodel.store.prices import REVISION as PRICES
+from perfmodel.store.prices import RememberedPrices
+from perfmodel.store.revision_watch import RevisionWatch
 from service.job_references import JobReferences
 
 logger = logging.getLogger(__name__)
@@ -33,7 +36,7 @@ class State:
     ----------
     database : Database
     poll_s : float
-        How often it is asked whether another process added observations.
+        How often it is asked whether another process changed anything.
     """
 
     def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
@@ -42,9 +45,13 @@ class State:
         self.references = JobReferences(self.jobs)
         self.observations = ObservationStore(database.connections)
         self.writer = ObservationWriter(self.observations)
-        self.prices = PriceStore(database.connections)
+        self.prices = RememberedPrices(database.connections)
+        self.own = AcceleratorStore(database.connections)
         self.operations = OperationStore(database.connections)
         self.feed = ObservationFeed(self.observations, _readable, poll_s=poll_s)
+        #: Tells of what other processes change; does nothing until it is started.
+        self.watch = RevisionWatch(database.connections, poll_s=poll_s)
+        self.watch.on_change(PRICES, self.prices.refresh)
 
     @classmethod
     def beside(cls, estimator: Estimator) -> State:
@@ -80,6 +87,7 @@ class State:
 
     def close(self) -> None:
         """Write what waits for the disk, and give back every connection."""
+        self.watch.close()
         self.writer.close()
         self.feed.close()
         self.database.close()

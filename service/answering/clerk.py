@@ -190,7 +190,7 @@ class Clerk:
 
     def _seen(self, job: Job, stated: Sequence[Observation] = ()) -> tuple[Observation, ...]:
         """Return what was observed of a job: with the question first, then what is stored."""
-        return (*stated, *self._state.observations_of(job))
+        return (*stated, *self.observed_jobs.counting(job))
 
     def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
         """Return prices by canonical names: those that are kept, and over them those stated."""

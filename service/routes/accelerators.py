@@ -1,27 +1,162 @@
-"""``GET /v1/accelerators``."""
+"""``/v1/accelerators``: the catalogue, and what an operator adds to it."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
+from perfmodel.devices.spec import AcceleratorSpec
+from service.answers import json_response
+from service.desk import read_json
+from service.documentation import problems
 from service.etag import etagged_response
-from service.routes.requests import desk_of
-from service.schemas import AcceleratorsAnswer
+from service.own_catalog import OwnCatalog
+from service.routes.requests import desk_of, json_body_of
+from service.schemas import AcceleratorBody, AcceleratorsAnswer
+from service.schemas_state import AcceleratorFacts, AliasAnswer
 
-router = APIRouter(tags=["catalogue"])
+router = APIRouter(prefix="/v1/accelerators", tags=["catalogue"])
+
+EXAMPLE: dict[str, Any] = {
+    "kind": "npu",
+    "vendor": "Example",
+    "architecture": "First",
+    "form_factor": "PCIe",
+    "peak_flops": {"fp32": 2e13, "bf16": 1.6e14},
+    "memory_bytes": 34_359_738_368,
+    "bandwidth_bytes_per_s": 1.2e12,
+    "link": "pcie5",
+    "link_bandwidth_bytes_per_s": 6.3e10,
+}
+
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": AcceleratorFacts.model_json_schema(),
+                "examples": {"an accelerator": {"value": EXAMPLE}},
+            }
+        },
+    }
+}
 
 
 @router.get(
-    "/v1/accelerators",
+    "",
     summary="Every accelerator by name, with its facts and aliases",
     responses={200: {"model": AcceleratorsAnswer}},
 )
 async def accelerators(request: Request) -> Response:
     """List the catalogue; each name and alias can stand in a placement."""
-    catalog = desk_of(request).estimator.accelerators
-    aliases: dict[str, list[str]] = {}
-    for alias, name in sorted(catalog.aliases().items()):
-        aliases.setdefault(name, []).append(alias)
-    listed = [{**spec_to_dict(spec), "aliases": aliases.get(spec.name, [])} for spec in catalog]
+    catalog = _own(request).catalog
+    aliases = _aliases(catalog)
+    listed = [_entry(catalog, spec, aliases.get(spec.name, ())) for spec in catalog]
     return etagged_response(request, {"accelerators": listed})
+
+
+@router.get(
+    "/{name}",
+    summary="One accelerator, by any of its names",
+    responses={200: {"model": AcceleratorBody}, **problems(404)},
+)
+async def accelerator(request: Request, name: str) -> Response:
+    """Return the facts of an accelerator."""
+    catalog = _own(request).catalog
+    # What this machine is would have to be measured first.
+    if name not in catalog.with_local(None):
+        raise HTTPException(404)
+    return etagged_response(request, _one(catalog, catalog.get(name)))
+
+
+@router.put(
+    "/{name}",
+    summary="Add an accelerator, or change one that was added",
+    responses={
+        200: {"model": AcceleratorBody},
+        201: {"model": AcceleratorBody},
+        **problems(400, 409, 413, 415, 422, 503),
+    },
+    openapi_extra=_BODY,
+)
+async def put(request: Request, name: str) -> Response:
+    """Keep the facts of an accelerator; it counts for every answer of every host within 2 s.
+
+    The shipped catalogue stays as it is: a name that it knows, in whatever spelling, is taken.
+    """
+    facts = read_json(await json_body_of(request))
+    own = _own(request)
+    spec, created = await desk_of(request).in_thread(own.put, name, facts)
+    return json_response(_one(own.catalog, spec), 201 if created else 200)
+
+
+@router.delete(
+    "/{name}",
+    summary="Remove an accelerator that was added",
+    status_code=204,
+    responses={**problems(404, 409, 503)},
+)
+async def delete(request: Request, name: str) -> Response:
+    """Forget an accelerator, its aliases and its price."""
+    if not await desk_of(request).in_thread(_own(request).remove, name):
+        raise HTTPException(404)
+    return Response(status_code=204)
+
+
+@router.put(
+    "/{name}/aliases/{alias}",
+    summary="Give an accelerator another name",
+    responses={
+        200: {"model": AliasAnswer},
+        201: {"model": AliasAnswer},
+        **problems(409, 422, 503),
+    },
+)
+async def put_alias(request: Request, name: str, alias: str) -> Response:
+    """Let a name mean an accelerator of the catalogue; one that was added may come to mean another.
+
+    No body is needed.
+    """
+    canonical, created = await desk_of(request).in_thread(_own(request).put_alias, name, alias)
+    content = {"accelerator": canonical, "alias": alias}
+    return json_response(content, 201 if created else 200)
+
+
+@router.delete(
+    "/{name}/aliases/{alias}",
+    summary="Take a name away that was added",
+    status_code=204,
+    responses={**problems(404, 409, 422, 503)},
+)
+async def delete_alias(request: Request, name: str, alias: str) -> Response:
+    """Forget an alias."""
+    if not await desk_of(request).in_thread(_own(request).remove_alias, name, alias):
+        raise HTTPException(404)
+    return Response(status_code=204)
+
+
+def _own(request: Request) -> OwnCatalog:
+    return cast(OwnCatalog, request.app.state.own_catalog)
+
+
+def _aliases(catalog: Catalog) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for alias, name in sorted(catalog.aliases().items()):
+        found.setdefault(name, []).append(alias)
+    return found
+
+
+def _one(catalog: Catalog, spec: AcceleratorSpec) -> dict[str, Any]:
+    return _entry(catalog, spec, _aliases(catalog).get(spec.name, ()))
+
+
+def _entry(catalog: Catalog, spec: AcceleratorSpec, aliases: Sequence[str]) -> dict[str, Any]:
+    return {
+        **spec_to_dict(spec),
+        "aliases": list(aliases),
+        "custom": spec.name not in catalog.shipped,
+    }

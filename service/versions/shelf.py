@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, PerfModelError
@@ -88,6 +89,7 @@ class ModelShelf:
         self._on_swap = on_swap
         self._jobs: LruCache[bytes, PreparedJob] = LruCache(4_096)
         self._kept: LruCache[str, _Kept] = LruCache(most)
+        self._exchanging = Lock()
         self.serving = Clerk(estimator, state, self._jobs)
         self._analytical = self._keep(LoadedModel(model=AnalyticalModel(ASKED_FOR_WARNING)))
         self._fallback = Fallback(self._analytical.clerk.estimator, state, self._jobs)
@@ -182,6 +184,30 @@ class ModelShelf:
         self._on_swap(self.serving.estimator)
         return swap
 
+    def use_accelerators(self, change: Callable[[Catalog], Catalog]) -> None:
+        """Answer for another catalogue from now on, with the same version.
+
+        Parameters
+        ----------
+        change : callable
+            Returns the catalogue in place of the one that it gets; the same one changes nothing.
+        """
+        with self._exchanging:
+            old = self.serving.estimator
+            accelerators = change(old.accelerators)
+            if accelerators is not old.accelerators:
+                fresh = old.with_accelerators(accelerators)
+                self.serving = Clerk(fresh, self._state, self._jobs)
+
+    def _beside(self, fresh: Clerk, current: Catalog) -> Clerk:
+        """Return a clerk with an operator's devices of another catalogue."""
+        made_for = fresh.estimator.accelerators
+        accelerators = made_for.with_own_if_free(*current.own())
+        if accelerators is made_for:
+            return fresh
+        estimator = fresh.estimator.with_accelerators(accelerators)
+        return Clerk(estimator, self._state, self._jobs)
+
     def _swap(self, old: Clerk, loaded: LoadedModel) -> tuple[str, ...]:
         """Let a version serve; returns what is wrong with it where it does not."""
         fresh = self._keep(loaded).clerk
@@ -190,7 +216,9 @@ class ModelShelf:
         except (PerfModelError, ArithmeticError) as error:
             logger.error("the model %s is passed over: %s", fresh.version, error)
             return (f"The model {fresh.version} fails on jobs that were asked about: {error}",)
-        self.serving = fresh
+        with self._exchanging:
+            # The catalogue may have changed since the new version was made ready.
+            self.serving = self._beside(fresh, self.serving.estimator.accelerators)
         before = LoadedModel(model=old.estimator.model)
         self._kept.put(old.version, _Kept(loaded=before, clerk=old, catalog=_catalog(old)))
         logger.info("the model %s serves in the place of %s", fresh.version, old.version)
