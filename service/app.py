@@ -24,6 +24,7 @@ from service.metrics.registry import Metrics
 from service.observation_desk import ObservationDesk
 from service.operations.middleware import RespondAsync
 from service.operations.runner import Runner
+from service.own_catalog import OwnCatalog
 from service.routes import (
     accelerators,
     accuracy,
@@ -72,6 +73,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        desk.state.watch.start()
         runner.start()
         async with desk.watch.running():
             yield
@@ -92,6 +94,7 @@ def create_app(
     app.state.explain_desk = ExplainDesk(desk)
     app.state.accuracy_desk = AccuracyDesk(desk)
     app.state.settings = settings
+    app.state.own_catalog = OwnCatalog(desk.state, desk.models)
     app.state.operations = runner
     runner.facts["app"] = app
     for routes in (
