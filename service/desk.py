@@ -79,7 +79,12 @@ class Desk:
         return self.models.serving.estimator
 
     async def predict(
-        self, body: bytes, waits: bytes | None = None, *, route: str = "/v1/predict"
+        self,
+        body: bytes,
+        waits: bytes | None = None,
+        *,
+        route: str = "/v1/predict",
+        clerk: Clerk | None = None,
     ) -> Estimate:
         """Answer one question.
 
@@ -91,6 +96,9 @@ class Desk:
             Milliseconds that the caller waits, where the body does not say.
         route : str
             Where the answer is counted.
+        clerk : Clerk or None
+            Who answers where no version is pinned, for questions that come together; None: who
+            serves now.
 
         Raises
         ------
@@ -98,7 +106,8 @@ class Desk:
             What is wrong with it.
         """
         question, terms = split_terms(read_json(body), waits)
-        clerk = self.models.serving if terms is ANY_TERMS else await self._clerk(terms)
+        if terms.pin_model is not None or clerk is None:
+            clerk = self.models.serving if terms is ANY_TERMS else await self._clerk(terms)
         answer = clerk.from_memory(question)
         if answer is None:
             full = partial(clerk.predict, question)

@@ -50,9 +50,10 @@ class Gate:
 
 @dataclass
 class HeldModel:
-    """Twice the analytical time, as if it were learned."""
+    """A multiple of the analytical time, as if it were learned."""
 
     version: str = "held/1"
+    times: int = 2
     gate: Gate = field(default_factory=Gate)
     calls: int = 0
 
@@ -61,9 +62,9 @@ class HeldModel:
         self.gate.pass_through()
         return [
             Prediction(
-                time_s=2 * one.time_s,
+                time_s=self.times * one.time_s,
                 low_s=one.time_s,
-                high_s=4 * one.time_s,
+                high_s=2 * self.times * one.time_s,
                 coverage=0.9,
                 basis=Basis.INTERPOLATED,
                 out_of_distribution=False,

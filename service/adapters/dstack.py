@@ -35,6 +35,8 @@ router = APIRouter(prefix="/v1/adapters/dstack", tags=["schedulers"])
 #: Variable of a run's environment that says what the job is.
 JOB = "PERFMODEL_JOB"
 _MOST_CANDIDATES = 64
+#: Where answers are counted, with and without named accelerators.
+_COUNTED = f"{router.prefix}/apply_policies/on_run_apply"
 
 
 class SpecAnswer(BaseModel):
@@ -151,11 +153,13 @@ def _narrowed(desk: Desk, spec: Mapping[str, Any], candidates: Sequence[str]) ->
 def _fitting(desk: Desk, written: str, names: Sequence[str], spread: dict[str, int]) -> list[str]:
     text = written.strip()
     asked = desk.resolved({"job": orjson.loads(text) if text.startswith("{") else text})
-    known = [name for name in names if name in desk.estimator.accelerators]
+    estimator = desk.estimator
+    known = [name for name in names if name in estimator.accelerators]
     placements = [parse_placement({"nodes": [{"accelerator": n, **spread}]}) for n in known]
     if not known:
         return []
-    matrix = desk.estimator.matrix([parse_job(asked["job"])], placements)
+    matrix = estimator.matrix([parse_job(asked["job"])], placements)
+    desk.metrics.table(_COUNTED, matrix.basis)
     judged = {
         name: (float(matrix.samples_per_second[0, column]), bool(matrix.fits[0, column]))
         for column, name in enumerate(known)

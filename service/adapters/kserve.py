@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 import perfmodel
 from perfmodel.errors import InvalidInputError, PerfModelError
 from service.adapters.kserve_tensors import REQUEST, read_texts, tensor
+from service.answering.clerk import Clerk
 from service.answers import json_response
 from service.desk import Desk, read_json
 from service.errors import problem_of, status_of
@@ -28,6 +29,8 @@ router = APIRouter(prefix="/v2", tags=["v2 inference protocol"])
 
 MODEL = "perfmodel"
 _PLATFORM = "perfmodel"
+#: Where answers are counted.
+_INFER = "/v2/models/{model}/infer"
 #: How long the JSON is where binary tensors follow it.
 _HEADER_LENGTH = "inference-header-content-length"
 #: Outputs: name and type.
@@ -193,22 +196,23 @@ async def _infer(request: Request, model: str) -> dict[str, Any]:
         raise InvalidInputError(f"An inference request is an object; got {type(body).__name__}.")
     wanted = _wanted(body.get("outputs"))
     desk = desk_of(request)
-    answers = [await _answer(desk, text) for text in read_texts(body, binary)]
+    clerk = desk.models.serving
+    answers = [await _answer(desk, clerk, text) for text in read_texts(body, binary)]
     columns: dict[str, list[Any]] = {
         "answer": [orjson.dumps(answer).decode() for answer in answers],
         "samples_per_second": [_rate(answer) for answer in answers],
         "ok": [_rate(answer) is not None for answer in answers],
     }
-    answered: dict[str, Any] = {"model_name": MODEL, "model_version": desk.estimator.model_version}
+    answered: dict[str, Any] = {"model_name": MODEL, "model_version": clerk.version}
     if isinstance(body.get("id"), str):
         answered["id"] = body["id"]
     kinds = dict(_OUTPUTS)
     return {**answered, "outputs": [tensor(name, kinds[name], columns[name]) for name in wanted]}
 
 
-async def _answer(desk: Desk, question: bytes) -> dict[str, Any]:
+async def _answer(desk: Desk, clerk: Clerk, question: bytes) -> dict[str, Any]:
     try:
-        answer = await desk.predict(question)
+        answer = await desk.predict(question, route=_INFER, clerk=clerk)
     except PerfModelError as error:
         return problem_of(error)
     return answer.to_dict()

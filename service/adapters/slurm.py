@@ -33,6 +33,8 @@ from service.routes.requests import desk_of, json_body_of
 
 router = APIRouter(tags=["schedulers"])
 
+_ROUTE = "/v1/adapters/slurm"
+
 _FIELDS = ("job", "total_samples", "nodes", "gpus_per_node", "candidates")
 #: A limit is that much longer than the slow end of the prediction; Slurm ends a job at its limit.
 _MARGIN = 1.2
@@ -67,7 +69,7 @@ class _Asked:
 
 
 @router.post(
-    "/v1/adapters/slurm",
+    _ROUTE,
     summary="Partition and time limit of a Slurm job, as plain text",
     response_class=Response,
     responses={
@@ -100,6 +102,7 @@ async def choose(request: Request) -> Response:
 def _choose(desk: Desk, question: Any) -> str:
     asked = _read(desk.resolved(question))
     matrix = desk.estimator.matrix([asked.job], asked.placements)
+    desk.metrics.table(_ROUTE, matrix.basis)
     best = _best(matrix)
     if best is None:
         return ""

@@ -48,7 +48,12 @@ class Cluster:
         self.nodes.refresh()
 
     async def judge(
-        self, pod: Pod, labels: Sequence[DeviceLabel | None], *, wait_s: float
+        self,
+        pod: Pod,
+        labels: Sequence[DeviceLabel | None],
+        *,
+        wait_s: float,
+        route: str | None = None,
     ) -> list[Cell | None]:
         """Return what is predicted for a pod on nodes with some labels; never raises.
 
@@ -59,6 +64,8 @@ class Cluster:
             One for each node; None for a node of which nothing is known.
         wait_s : float
             How long to wait for a job that is new.
+        route : str or None
+            Where the answers are counted, one a node; None: nobody gets them.
 
         Returns
         -------
@@ -67,7 +74,10 @@ class Cluster:
             model, a node without a label.
         """
         try:
-            return await self._judge(pod, labels, wait_s)
+            cells = await self._judge(pod, labels, wait_s)
+            if route is not None:
+                self._desk.metrics.answers(route, (cell.basis for cell in cells if cell))
+            return cells
         except Exception:
             # Whatever is wrong here, the scheduler goes on without us.
             logger.exception("a pod could not be judged")

@@ -100,10 +100,11 @@ def read_args(body: bytes, cluster: Cluster) -> Args:
     return Args(pod=pod, names=cluster.nodes.see(parts(nodes, "items")), nodes=nodes)
 
 
-async def judged(args: Args, cluster: Cluster) -> list[Cell | None]:
-    """Return what is predicted for each candidate."""
+async def judged(args: Args, cluster: Cluster, verb: str) -> list[Cell | None]:
+    """Return what is predicted for each candidate, for one of the verbs."""
     labels = [cluster.nodes.label(name) for name in args.names]
-    return await cluster.judge(args.pod, labels, wait_s=cluster.settings.kubernetes_wait_s)
+    wait_s = cluster.settings.kubernetes_wait_s
+    return await cluster.judge(args.pod, labels, wait_s=wait_s, route=f"{router.prefix}/{verb}")
 
 
 def host_priorities(args: Args, cells: Sequence[Cell | None]) -> list[dict[str, Any]]:
@@ -154,7 +155,7 @@ async def prioritize(request: Request) -> Response:
     """Score each candidate by the throughput that its job is predicted to reach there."""
     cluster = cluster_of(request)
     args = read_args(await json_body_of(request), cluster)
-    answer = host_priorities(args, await judged(args, cluster))
+    answer = host_priorities(args, await judged(args, cluster, "prioritize"))
     return Response(orjson.dumps(answer), media_type="application/json")
 
 
@@ -168,4 +169,4 @@ async def filter_nodes(request: Request) -> Response:
     """Leave out the candidates on which the job is predicted to run out of memory."""
     cluster = cluster_of(request)
     args = read_args(await json_body_of(request), cluster)
-    return json_response(filter_result(args, await judged(args, cluster)))
+    return json_response(filter_result(args, await judged(args, cluster, "filter")))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.errors import PerfModelError
-from perfmodel.estimator import Estimator
+from perfmodel.estimator import Estimator, basis_names
 from perfmodel.estimator.lru import LruCache
 from perfmodel.placement.topology.topology import Node, Placement
 from service.adapters.kubernetes.job_lookup import JobLookup, find_job
@@ -41,12 +41,15 @@ class Cell:
     fits : bool
     peak_bytes, capacity_bytes : float
         Of the accelerator with the least room.
+    basis : str
+        What it rests on.
     """
 
     samples_per_second: float
     fits: bool
     peak_bytes: float
     capacity_bytes: float
+    basis: str
 
     @property
     def shortage(self) -> str:
@@ -60,10 +63,15 @@ Cells = dict[Device, Cell | None]
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Page:
-    """All that is known of one job."""
+    """All that is known of one job, from one version of the model.
+
+    ``tried`` is the estimator that was asked last, ``made_by`` the one that ``cells`` are of.
+    """
 
     cells: Cells = field(default_factory=dict)
     made_at: float = 0.0
+    made_by: Estimator | None = None
+    tried: Estimator | None = None
     task: asyncio.Task[None] | None = None
 
 
@@ -120,9 +128,13 @@ class RateBook:
             if left_s <= 0:
                 break
             await asyncio.wait({task}, timeout=left_s)
-        if page.cells and self._clock() - page.made_at > FRESH_S:
+        if page.cells and self._is_old(page):
             self._make(name, page, list(page.cells))
         return page.cells
+
+    def _is_old(self, page: _Page) -> bool:
+        is_of_another = page.tried is not self._desk.estimator
+        return is_of_another or self._clock() - page.made_at > FRESH_S
 
     def _page(self, name: JobName) -> _Page:
         page = self._pages.get(name)
@@ -138,18 +150,26 @@ class RateBook:
         return page.task
 
     async def _fill(self, name: JobName, page: _Page, devices: list[Device]) -> None:
-        made: Cells = dict.fromkeys(devices)
+        estimator = page.tried = self._desk.estimator
+        if page.made_by is not estimator:
+            # Shares of one another mean something within one version of the model alone.
+            devices = list(dict.fromkeys((*devices, *page.cells)))
+        made: Cells | None = None
         try:
             made = await self._desk.in_thread(
-                predict_cells, self._desk.estimator, name, self._lookup(), devices
+                predict_cells, estimator, name, self._lookup(), devices
             )
         except PerfModelError as error:
             logger.info("no scores for the job %s: %s", name.ref or "of an annotation", error)
         except Exception:
             # The scheduler goes on with what it has; what went wrong here is for the log.
             logger.exception("no scores for the job %s", name.ref or "of an annotation")
-        # What failed is not asked again before it is old.
-        page.cells.update(made)
+        if made is None:
+            # What failed is not asked again before it is old.
+            page.cells = {**dict.fromkeys(devices), **page.cells}
+        else:
+            page.cells = {**page.cells, **made} if page.made_by is estimator else made
+            page.made_by = estimator
         page.made_at = self._clock()
 
 
@@ -171,6 +191,7 @@ def predict_cells(
     for error in matrix.errors:
         logger.info("no prediction for a device: %s", error.error)
     cells: Cells = dict.fromkeys(devices)
+    bases = basis_names(matrix.basis)[0]
     for column, (device, placement) in enumerate(zip(devices, placements, strict=True)):
         if matrix.answered[0, column]:
             held = estimator.resolve(placement).kinds[0].held
@@ -179,5 +200,6 @@ def predict_cells(
                 fits=bool(matrix.fits[0, column]),
                 peak_bytes=float(matrix.peak_bytes[0, column]),
                 capacity_bytes=float(held.memory_bytes),
+                basis=bases[column] or "",
             )
     return cells

@@ -79,9 +79,10 @@ def _see(cluster: Cluster, infos: Sequence[Any]) -> list[str]:
     return names
 
 
-async def _judge(cluster: Cluster, pod: Pod, names: list[str]) -> list[Cell | None]:
+async def _judge(cluster: Cluster, pod: Pod, names: list[str], verb: str) -> list[Cell | None]:
     labels = [cluster.nodes.label(name) for name in names]
-    return await cluster.judge(pod, labels, wait_s=cluster.settings.kubernetes_wait_s)
+    wait_s = cluster.settings.kubernetes_wait_s
+    return await cluster.judge(pod, labels, wait_s=wait_s, route=f"{router.prefix}/{verb}")
 
 
 @router.post(
@@ -96,7 +97,7 @@ async def prioritize(request: Request) -> Response:
     args = as_object(read_json(await json_body_of(request)), "PrioritizeRequest")
     pod = task_pod(field(args, "task"))
     names = _see(cluster, parts(args, "nodes"))
-    shares = ratios(await _judge(cluster, pod, names), may_exclude=pod.may_exclude)
+    shares = ratios(await _judge(cluster, pod, names, "prioritize"), may_exclude=pod.may_exclude)
     scores = {
         name: NEUTRAL_PERCENT if share is None else percent_score(share)
         for name, share in zip(names, shares, strict=True)
@@ -117,7 +118,7 @@ async def predicate(request: Request) -> Response:
     args = as_object(read_json(await json_body_of(request)), "PredicateRequest")
     pod, node = task_pod(field(args, "task")), field(args, "node")
     names = _see(cluster, [node] if isinstance(node, dict) else [])
-    cells = await _judge(cluster, pod, names)
+    cells = await _judge(cluster, pod, names, "predicate")
     refused = [cell for cell in cells if cell and not cell.fits and pod.may_exclude]
     # The text of the error has the name "status" on Volcano's wire.
     if refused:

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/kubernetes/admission", tags=["kubernetes"])
 
+#: Where answers are counted.
+_ROUTE = "/kubernetes/admission/mutate"
+
 #: What was predicted, for people; says too that a template was patched before.
 PREDICTED = "perfmodel/predicted"
 #: Annotations that pods need from the object they are made by.
@@ -141,9 +144,8 @@ async def _template_patch(
         return
     labels = cluster.nodes.labels()
     wait_s = cluster.settings.kubernetes_admission_wait_s
-    ranking = rank(
-        labels, await cluster.judge(pod, labels, wait_s=wait_s), may_exclude=pod.may_exclude
-    )
+    cells = await cluster.judge(pod, labels, wait_s=wait_s, route=_ROUTE)
+    ranking = rank(labels, cells, may_exclude=pod.may_exclude)
     annotations = {k: above[k] for k in _HANDED_DOWN if k in above and k not in own}
     if ranking.cells:
         annotations[PREDICTED] = ranking.says
@@ -187,7 +189,7 @@ async def _workload_patch(
         return [], []
     wait_s = cluster.settings.kubernetes_admission_wait_s
     judged = [
-        await cluster.judge(pod, list(known.values()), wait_s=wait_s)
+        await cluster.judge(pod, list(known.values()), wait_s=wait_s, route=_ROUTE)
         for pod in (read_pod(template.pod, above) for template in pod_templates(item))
         if pod.request is not None and pod.may_exclude
     ]

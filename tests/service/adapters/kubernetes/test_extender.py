@@ -239,7 +239,9 @@ def test_more_accelerators_of_a_node_are_asked_for_as_such(client: TestClient) -
 
 
 def _cell(rate: float, fits: bool) -> Cell:
-    return Cell(samples_per_second=rate, fits=fits, peak_bytes=1.0, capacity_bytes=2.0)
+    return Cell(
+        samples_per_second=rate, fits=fits, peak_bytes=1.0, capacity_bytes=2.0, basis="measured"
+    )
 
 
 @given(
