@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from perfmodel.client import catalogue, keeping, questions
+from perfmodel.client import catalogue, keeping, operations, questions
 from perfmodel.client.async_wire import AsyncWire
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.messages import Call, Fallback, Flow, Page, Reply, Send, Task, Wait
@@ -114,6 +114,7 @@ class AsyncClient:
     curve = _asks(questions.curve)
     rank = _asks(questions.rank)
     rank_plans = _asks(questions.rank_plans)
+    explain = _asks(questions.explain)
     register_job = _asks(keeping.register_job)
     job = _asks(keeping.job)
     jobs = _lists(keeping.jobs)
@@ -124,10 +125,23 @@ class AsyncClient:
     observations = _lists(keeping.observations)
     observations_page = _asks(keeping.observations)
     accelerators = _asks(catalogue.accelerators)
+    accelerator = _asks(catalogue.accelerator)
+    put_accelerator = _asks(catalogue.put_accelerator)
+    remove_accelerator = _asks(catalogue.remove_accelerator)
+    put_alias = _asks(catalogue.put_alias)
+    remove_alias = _asks(catalogue.remove_alias)
     prices = _asks(catalogue.prices)
-    set_price = _asks(keeping.set_price)
-    remove_price = _asks(keeping.remove_price)
+    set_price = _asks(catalogue.set_price)
+    remove_price = _asks(catalogue.remove_price)
     models = _asks(catalogue.models)
+    reload_models = _asks(catalogue.reload_models)
+    accuracy = _asks(catalogue.accuracy)
+    accuracy_points = _lists(catalogue.accuracy_points)
+    begin = _works(operations.begin)
+    wait = _works(operations.wait)
+    operation = _asks(operations.operation)
+    remove_operation = _asks(operations.remove_operation)
+    operations = _lists(operations.operations)
     health = _asks(catalogue.health)
 
     async def ask(self, call: Call[T]) -> T:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from perfmodel.client.messages import Call
-from perfmodel.client.records import Accelerator, Health, Models, Price
+from perfmodel.client.explanations import Accuracy, AccuracyPoint
+from perfmodel.client.messages import Call, Page, quoted
+from perfmodel.client.records import Accelerator, Alias, Health, Models, Price, Reload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +42,105 @@ def accelerators() -> Call[Accelerators]:
     return Call(method="GET", path="/v1/accelerators", kind=Accelerators, tagged=True, large=True)
 
 
+def accelerator(name: str) -> Call[Accelerator]:
+    """Return the facts of an accelerator, by any of its names."""
+    return Call(method="GET", path=f"/v1/accelerators/{quoted(name)}", kind=Accelerator)
+
+
+def put_accelerator(name: str, facts: Mapping[str, Any]) -> Call[Accelerator]:
+    """Add an accelerator to the catalogue, or change one that was added.
+
+    Parameters
+    ----------
+    name : str
+    facts : mapping
+        In SI units, as ``docs/devices.md`` names them.
+    """
+    path = f"/v1/accelerators/{quoted(name)}"
+    return Call(method="PUT", path=path, kind=Accelerator, body=dict(facts))
+
+
+def remove_accelerator(name: str) -> Call[bool]:
+    """Remove an accelerator that was added; tells whether there was one."""
+    return Call(
+        method="DELETE",
+        path=f"/v1/accelerators/{quoted(name)}",
+        kind=bool,
+        meaning={204: True, 404: False},
+    )
+
+
+def put_alias(name: str, alias: str) -> Call[Alias]:
+    """Let another name mean an accelerator."""
+    path = f"/v1/accelerators/{quoted(name)}/aliases/{quoted(alias)}"
+    return Call(method="PUT", path=path, kind=Alias)
+
+
+def remove_alias(name: str, alias: str) -> Call[bool]:
+    """Take a name away that was added; tells whether there was one."""
+    return Call(
+        method="DELETE",
+        path=f"/v1/accelerators/{quoted(name)}/aliases/{quoted(alias)}",
+        kind=bool,
+        meaning={204: True, 404: False},
+    )
+
+
 def prices() -> Call[Prices]:
     """List what an hour of each accelerator costs."""
     return Call(method="GET", path="/v1/prices", kind=Prices, tagged=True, large=True)
 
 
+def set_price(accelerator: str, per_hour: float, *, currency: str = "USD") -> Call[Price]:
+    """Set what an hour of an accelerator costs; rankings by cost use it."""
+    return Call(
+        method="PUT",
+        path=f"/v1/prices/{quoted(accelerator)}",
+        kind=Price,
+        body={"per_hour": per_hour, "currency": currency},
+    )
+
+
+def remove_price(accelerator: str) -> Call[bool]:
+    """Forget the price of an accelerator; tells whether there was one."""
+    return Call(
+        method="DELETE",
+        path=f"/v1/prices/{quoted(accelerator)}",
+        kind=bool,
+        meaning={204: True, 404: False},
+    )
+
+
 def models() -> Call[Models]:
     """List the trained models, which of them answers, and the damaged ones."""
     return Call(method="GET", path="/v1/models", kind=Models, tagged=True, large=True)
+
+
+def reload_models() -> Call[Reload]:
+    """Let the best version in the folder of models serve now."""
+    return Call(method="POST", path="/v1/models/reload", kind=Reload)
+
+
+def accuracy(
+    *, accelerator: str | None = None, limit: int = 100, cursor: str | None = None
+) -> Call[Accuracy]:
+    """Ask how predictions compare with what was observed, newest first; one page, summed up."""
+    query = {"accelerator": accelerator, "limit": limit, "cursor": cursor}
+    return Call(method="GET", path="/v1/accuracy", kind=Accuracy, query=query, large=True)
+
+
+def accuracy_points(
+    *, accelerator: str | None = None, limit: int = 100, cursor: str | None = None
+) -> Call[Page[AccuracyPoint]]:
+    """List predictions beside what was observed, newest first, ``limit`` at a time."""
+    return Call(
+        method="GET",
+        path="/v1/accuracy",
+        kind=AccuracyPoint,
+        listed="points",
+        query={"accelerator": accelerator, "limit": limit, "cursor": cursor},
+        large=True,
+    )
 
 
 def health() -> Call[Health]:

@@ -1,4 +1,4 @@
-"""What the service is told and remembers, as calls: jobs, graphs, observations, prices."""
+"""What the service is told and remembers, as calls: jobs, graphs, observations."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
 
 from perfmodel.client.forms import Job, Observation
-from perfmodel.client.messages import Call, Page, Task
+from perfmodel.client.messages import Call, Page, Task, quoted
 from perfmodel.client.records import (
     ObservationsTaken,
     ObservationTaken,
-    Price,
     RegisteredGraph,
     RegisteredJob,
     StoredJob,
@@ -41,7 +39,7 @@ def job(ref: str) -> Call[StoredJob]:
     NotFoundError
         There is none.
     """
-    return Call(method="GET", path=f"/v1/jobs/{_part(ref)}", kind=StoredJob)
+    return Call(method="GET", path=f"/v1/jobs/{quoted(ref)}", kind=StoredJob)
 
 
 def jobs(*, limit: int = 100, cursor: str | None = None) -> Call[Page[StoredJob]]:
@@ -193,26 +191,6 @@ def observations(
     )
 
 
-def set_price(accelerator: str, per_hour: float, *, currency: str = "USD") -> Call[Price]:
-    """Set what an hour of an accelerator costs; rankings by cost use it."""
-    return Call(
-        method="PUT",
-        path=f"/v1/prices/{_part(accelerator)}",
-        kind=Price,
-        body={"per_hour": per_hour, "currency": currency},
-    )
-
-
-def remove_price(accelerator: str) -> Call[bool]:
-    """Forget the price of an accelerator; tells whether there was one."""
-    return Call(
-        method="DELETE",
-        path=f"/v1/prices/{_part(accelerator)}",
-        kind=bool,
-        meaning={204: True, 404: False},
-    )
-
-
 def _together(taken: Sequence[ObservationsTaken]) -> ObservationsTaken:
     return ObservationsTaken(
         accepted=sum(one.accepted for one in taken),
@@ -225,7 +203,3 @@ def _together(taken: Sequence[ObservationsTaken]) -> ObservationsTaken:
 
 def _joined(taken: Sequence[ObservationsTaken]) -> tuple[ObservationTaken, ...]:
     return tuple(one for some in taken for one in some.observations)
-
-
-def _part(name: str) -> str:
-    return quote(name, safe="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 from perfmodel.client.decode import reader
 
@@ -96,6 +97,8 @@ class Call(Generic[T]):
         The answer may be long: it is asked for in compressed form.
     meaning : mapping of int to object
         Statuses that are an answer by themselves.
+    headers : mapping of str to str
+        Besides those that every request has.
     listed : str or None
         The answer is a :class:`Page`: the field with its items, each of ``kind``.
     """
@@ -109,6 +112,7 @@ class Call(Generic[T]):
     tagged: bool = False
     large: bool = False
     meaning: Mapping[int, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     listed: str | None = None
 
     def read(self, content: Any) -> T:
@@ -152,8 +156,13 @@ def _page(name: str, kind: Any, content: Any) -> Any:
     fields = reader(Mapping[str, Any])(content)
     return Page(
         items=reader(tuple[kind, ...])(fields.get(name)),
-        next_cursor=reader(str | None)(fields.get("next_cursor")),
+        next_cursor=reader(str | None)(fields.get("next_cursor", fields.get("next"))),
     )
+
+
+def quoted(name: str) -> str:
+    """Return a name as one part of a path."""
+    return quote(name, safe="")
 
 
 #: An answer in the making: yields what has to be done outside, returns the answer. The same flow

@@ -118,6 +118,8 @@ class Accelerator:
     link_bandwidth_bytes_per_s: float | None = None
     peak_flops: Mapping[str, float] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
+    custom: bool = False
+    """Whether it was added here, to the shipped catalogue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +136,66 @@ class Models:
     """What answers, and what is wrong with what is installed."""
 
     serving: str
+    loaded: tuple[str, ...] = ()
     models: tuple[Mapping[str, Any], ...] = ()
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reload:
+    """What became of a look into the folder of models."""
+
+    serving: str
+    previous: str
+    swapped: bool
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alias:
+    """A name and the accelerator that it means."""
+
+    alias: str
+    accelerator: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A request that is answered later.
+
+    Parameters
+    ----------
+    id : str
+    kind : str
+        ``jobs``, ``graphs`` or ``matrix``.
+    state : str
+        ``waiting``, ``running``, ``done`` or ``failed``.
+    attempts : int
+        How often it was begun.
+    status : int or None
+        Of its answer, once it has ended.
+    result : str or None
+        Where the answer is, once it is done.
+    problem : Problem or None
+        Why it failed.
+    created_at, updated_at : str
+        UTC, ISO 8601.
+    """
+
+    id: str
+    kind: str
+    state: str
+    created_at: str
+    updated_at: str
+    attempts: int = 0
+    status: int | None = None
+    result: str | None = None
+    problem: Problem | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its answer, or why there is none, is known."""
+        return self.state not in ("waiting", "running")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,6 +181,7 @@ class Session:
             "Accept-Encoding": "gzip" if call.large else "identity",
             "User-Agent": f"perfmodel/{__version__}",
             "X-Request-ID": request_id,
+            **call.headers,
         }
         if self._manners.api_key is not None:
             headers["Authorization"] = f"Bearer {self._manners.api_key}"

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from perfmodel.client import Client, NotFoundError, RefusedError
+from perfmodel.client import Client, NotFoundError, RefusedError, questions
 from perfmodel.client.forms import Job, Observation, Seen
 from perfmodel.errors import InvalidInputError
 
@@ -144,6 +144,66 @@ def test_a_graph_is_registered(service: Client) -> None:
     assert service.predict(job, "T4").step_time_s > 0
 
 
+def test_an_explanation_adds_up(service: Client) -> None:
+    found = service.explain(JOB, "A100-SXM4-80GB", most=5)
+    assert sum(one.time_s for one in found.operator_classes) == pytest.approx(found.compute_time_s)
+    assert found.contributions[-1].step_time_s == pytest.approx(found.estimate.step_time_s)
+    assert found.roofline.accelerator == "A100-SXM4-80GB"
+
+
+def test_accuracy_is_what_was_predicted_of_what_was_observed(service: Client) -> None:
+    job: Job = {"model": "timm/accuracy", "mode": "training", "batch_size": 8}
+    predicted_s = service.predict(job, "A2").step_time_s
+    service.observe(
+        {"job": job, "placement": "A2", "step_time_s": 2 * predicted_s, "key": f"{n}"}
+        for n in range(3)
+    )
+    found = service.accuracy(accelerator="A2", limit=2)
+    assert found.by_accelerator[0].accelerator == "A2"
+    # Half of what was measured: |1/2 - 1| = 0.5.
+    assert found.by_accelerator[0].mape == pytest.approx(0.5)
+    assert len(list(service.accuracy_points(accelerator="A2", limit=2))) == 3
+
+
+def test_terms_of_an_answer(service: Client) -> None:
+    found = service.predict(JOB, PLACE, pin_model="analytical", deadline_ms=5_000)
+    assert found.model_version == service.predict(JOB, PLACE).model_version
+    with pytest.raises(RefusedError):
+        service.curve(JOB, "T4", pin_model="no such version")
+
+
+def test_what_takes_long_is_begun_and_waited_for(service: Client) -> None:
+    begun = service.begin(questions.matrix([JOB], ["T4", PLACE]))
+    assert service.wait(begun, timeout_s=20.0) == service.matrix([JOB], ["T4", PLACE])
+    assert service.operation(begun.operation.id).has_ended
+    assert begun.operation.id in {one.id for one in service.operations(limit=1)}
+    assert service.remove_operation(begun.operation.id) is True
+    assert service.remove_operation(begun.operation.id) is False
+    failed = service.begin(questions.matrix([], ["T4"]))
+    with pytest.raises(RefusedError, match="jobs"):
+        service.wait(failed, timeout_s=20.0)
+
+
+def test_an_accelerator_of_ones_own(service: Client) -> None:
+    facts = {
+        "kind": "npu",
+        "vendor": "Example",
+        "architecture": "First",
+        "form_factor": "PCIe",
+        "peak_flops": {"fp32": 2e13},
+        "memory_bytes": 3.2e10,
+        "bandwidth_bytes_per_s": 1.2e12,
+    }
+    added = service.put_accelerator("Example-1", facts)
+    assert (added.name, added.custom) == ("Example-1", True)
+    assert service.put_alias("Example-1", "ex-1").alias == "ex-1"
+    assert service.accelerator("ex-1").name == "Example-1"
+    assert service.predict(JOB, "Example-1").step_time_s > 0
+    assert service.remove_alias("Example-1", "ex-1") is True
+    assert service.remove_accelerator("Example-1") is True
+    assert service.remove_accelerator("Example-1") is False
+
+
 def test_a_refusal_says_what_to_do(service: Client) -> None:
     with pytest.raises(RefusedError) as refusal:
         service.predict({**JOB, "precision": "fp12"}, PLACE)  # type: ignore[arg-type]
@@ -173,6 +233,9 @@ def test_methods_say_what_they_take() -> None:
         "job",
         "placement",
         "observations",
+        "pin_model",
+        "deadline_ms",
+        "allow_fallback",
     ]
     assert "throughput" in (Client.predict.__doc__ or "")
 

@@ -7,8 +7,8 @@ from typing import Any, NotRequired, get_origin, get_type_hints
 
 import pytest
 
-from perfmodel.client import answers, catalogue, errors, forms, records
-from service import schemas, schemas_state
+from perfmodel.client import answers, catalogue, errors, explanations, forms, records
+from service import schemas, schemas_explain, schemas_state
 
 ANSWERS = [
     (answers.Estimate, schemas.PredictAnswer),
@@ -31,6 +31,18 @@ ANSWERS = [
     (records.RegisteredGraph, schemas.GraphAnswer),
     (records.Models, schemas.ModelsAnswer),
     (records.Health, schemas.HealthAnswer),
+    (records.Reload, schemas.ReloadAnswer),
+    (records.Alias, schemas_state.AliasAnswer),
+    (records.Operation, schemas_state.OperationEntry),
+    (explanations.Explanation, schemas_explain.ExplainAnswer),
+    (explanations.ClassShare, schemas_explain.ClassShareBody),
+    (explanations.OperatorShare, schemas_explain.OperatorShareBody),
+    (explanations.Roofline, schemas_explain.RooflineBody),
+    (explanations.NearPoint, schemas_explain.NearPointBody),
+    (explanations.Contribution, schemas_explain.ContributionBody),
+    (explanations.Accuracy, schemas_explain.AccuracyAnswer),
+    (explanations.AccuracyPoint, schemas_explain.AccuracyPoint),
+    (explanations.AcceleratorAccuracy, schemas_explain.AcceleratorAccuracy),
     (records.StoredJob, schemas_state.JobEntry),
     (records.RegisteredJob, schemas_state.JobRegistered),
     (records.ObservationTaken, schemas_state.ObservationTaken),
