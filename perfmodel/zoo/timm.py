@@ -24,9 +24,9 @@ _REFUSED_KWARGS = frozenset(
 #: Argument under which branches of training are merged as for deployment.
 REPARAMETERIZE = "reparameterize"
 
-#: Old names whose structure timm maps to a smaller model than the one they meant.
-_RENAMED: Mapping[str, str] = MappingProxyType(
-    {f"ig_resnext101_32x{width}d": f"resnext101_32x{width}d" for width in (8, 16, 32, 48)}
+#: Old names that timm maps to a smaller model than the one they meant: how wide each is.
+_BASE_WIDTHS: Mapping[str, int] = MappingProxyType(
+    {f"ig_resnext101_32x{width}d": width for width in (8, 16, 32, 48)}
 )
 
 
@@ -105,7 +105,7 @@ def build_timm(
     kwargs = _checked_kwargs(model_kwargs or {})
     merged = _flag(kwargs.pop(REPARAMETERIZE, False))
     with building_on(device, seed=seed):
-        module = _create(_RENAMED.get(structure, structure), kwargs)
+        module = _create(*_meant(structure, kwargs))
         if merged:
             module = import_timm().utils.reparameterize_model(module)
         images = torch.randn(batch_size, *_input_size(module, name, kwargs))
@@ -136,7 +136,15 @@ def _checked_name(name: str) -> str:
 def _current_name(structure: str) -> str:
     """Return the name that stands for a deprecated one; any other name stands for itself."""
     known = import_timm().models._registry._deprecated_models.get(structure)
-    return _RENAMED.get(structure) or (str(known).partition(".")[0] if known else structure)
+    return str(known).partition(".")[0] if known else structure
+
+
+def _meant(structure: str, kwargs: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the name and the arguments of the model that a name means."""
+    width = _BASE_WIDTHS.get(structure)
+    if width is None:
+        return structure, kwargs
+    return _current_name(structure), {"base_width": width, **kwargs}
 
 
 def _checked_kwargs(model_kwargs: Mapping[str, Any]) -> dict[str, Any]:

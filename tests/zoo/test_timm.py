@@ -102,10 +102,15 @@ def test_a_deprecated_name_belongs_to_the_family_it_stands_for() -> None:
     assert timm_family("tf_efficientnet_b0_ns") == "efficientnet"
 
 
-def test_a_deprecated_name_is_the_model_it_meant() -> None:
-    # The 32x16d network has 194 million parameters; half as wide it has 89 million.
-    wide = build_timm("ig_resnext101_32x16d", {}, batch_size=1)
-    assert wide.parameter_count == pytest.approx(194.03e6, rel=1e-3)
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("32x8d", 88.79), ("32x16d", 194.03), ("32x32d", 468.53), ("32x48d", 828.41)],
+)
+def test_a_deprecated_name_is_the_model_it_meant(name: str, millions: float) -> None:
+    # All four once stood for networks of one depth and different widths.
+    wide = build_timm(f"ig_resnext101_{name}", {}, batch_size=1)
+    assert wide.parameter_count == pytest.approx(millions * 1e6, rel=1e-3)
+    assert timm_family(f"ig_resnext101_{name}") == "resnet"
 
 
 def test_branches_of_training_are_merged_on_demand() -> None:
