@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
 
-from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.errors import PerfModelError, UnknownAcceleratorError
+from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.short_form import write_short_form
@@ -18,13 +22,17 @@ from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
 from perfmodel.store.observations import ObservationState, StoredObservation
 from service.desk import Desk
-from service.job_references import resolve_job_reference
+from service.job_references import JobFinder, resolve_job_reference
 from service.metrics.observed import MIXED
 
 logger = logging.getLogger(__name__)
 
 #: Observations that one request looks at, where it asks for those of one accelerator.
 _MOST_LOOKED_AT = 2_000
+#: Observations between two looks at the clock.
+_AT_ONCE = 64
+
+_Cell = tuple[str, int, int, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,16 +131,20 @@ def by_accelerator(points: Sequence[Point]) -> list[dict[str, Any]]:
 class AccuracyDesk:
     """Predicts again what was observed, as if nothing of its job had been.
 
-    Each cell (job, batch, placement) is predicted once for a version of the model.
+    Each cell (job, batch, placement) is predicted once by each version of the model.
 
     Parameters
     ----------
     desk : Desk
+    patience_s : float
+        A page ends early rather than take much longer: after a start jobs have to be read and
+        predicted anew.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, *, patience_s: float = 2.0) -> None:
         self._desk = desk
-        self._cells: LruCache[tuple[str, ...], tuple[Predicted | None]] = LruCache(50_000)
+        self._patience_s = patience_s
+        self._cells = _Cells(desk.estimator, desk.state.references)
 
     async def page(
         self, *, accelerator: str | None, cursor: str | None, limit: int
@@ -156,71 +168,101 @@ class AccuracyDesk:
         return await self._desk.in_thread(self._page, accelerator, cursor, limit)
 
     def _page(self, accelerator: str | None, cursor: str | None, limit: int) -> AccuracyPage:
-        wanted = self._canonical(accelerator)
+        cells = self._cells_of_today()
+        wanted = cells.canonical(accelerator)
+        until_s = time.monotonic() + self._patience_s
         points: list[Point] = []
         looked_at = left_out = 0
         while True:
+            most = min(limit - len(points), _AT_ONCE)
             page = self._desk.state.observations.page(
-                state=ObservationState.ACCEPTED, cursor=cursor, limit=limit - len(points)
+                state=ObservationState.ACCEPTED, cursor=cursor, limit=most
             )
-            for seen in page.items:
-                found = self._predicted(seen)
+            for seen, found in zip(page.items, cells.predicted(page.items), strict=True):
                 left_out += found is None
                 if found is not None and wanted in (None, found.accelerator):
                     points.append(_point(seen, found))
             looked_at, cursor = looked_at + len(page.items), page.next_cursor
-            if cursor is None or len(points) >= limit or looked_at >= _MOST_LOOKED_AT:
+            enough = len(points) >= limit or looked_at >= _MOST_LOOKED_AT
+            if cursor is None or enough or time.monotonic() > until_s:
                 return AccuracyPage(points=tuple(points), left_out=left_out, next_cursor=cursor)
 
-    def _canonical(self, accelerator: str | None) -> str | None:
+    def _cells_of_today(self) -> _Cells:
+        """Return what is remembered of the version that serves; of another one it says nothing."""
+        estimator, cells = self._desk.estimator, self._cells
+        if cells.estimator is not estimator:
+            cells = self._cells = _Cells(estimator, self._desk.state.references)
+        return cells
+
+
+class _Cells:
+    """Cells as one estimator predicts them without observations."""
+
+    def __init__(self, estimator: Estimator, references: JobFinder) -> None:
+        self.estimator = estimator
+        self._references = references
+        self._known: LruCache[_Cell, tuple[Predicted | None]] = LruCache(50_000)
+
+    def canonical(self, accelerator: str | None) -> str | None:
+        """Return the name of an accelerator as points have it."""
         if accelerator is None or accelerator == MIXED:
             return accelerator
-        return self._desk.estimator.accelerators.get(accelerator).name
-
-    def _predicted(self, seen: StoredObservation) -> Predicted | None:
-        """Return what is predicted of a cell; None where nothing is without observations."""
-        estimator = self._desk.estimator
-        cell = (
-            estimator.model_version, seen.job.ref, str(seen.batch_size),
-            str(seen.accumulation_steps), seen.placement,
-        )  # fmt: skip
-        known = self._cells.get(cell)
-        if known is not None:
-            return known[0]
         try:
-            found = self._predict(seen)
-        except InvalidInputError as error:
-            logger.warning("observation %s of %s: %s", seen.key, seen.job.ref, error)
-            found = None
+            return self.estimator.accelerators.get(accelerator).name
+        except UnknownAcceleratorError as error:
+            error.pointer = "/query/accelerator"
+            raise
+
+    def predicted(self, observations: Sequence[StoredObservation]) -> list[Predicted | None]:
+        """Return what is predicted of the cell of each; None where nothing is."""
+        new = {_cell(seen): seen for seen in observations if self._known.get(_cell(seen)) is None}
+        questions = {cell: self._question(seen) for cell, seen in new.items()}
+        asked = [question for question in questions.values() if question is not None]
+        # One call of the model for all of them; one that cannot be answered is found below.
+        with contextlib.suppress(ArithmeticError):
+            self.estimator.predictions([(job, a) for job, on in asked for a in on.accelerators])
+        for cell, question in questions.items():
+            self._known.put(cell, (None if question is None else self._answer(*question),))
+        return [(self._known.get(_cell(seen)) or (None,))[0] for seen in observations]
+
+    def _question(self, seen: StoredObservation) -> tuple[PreparedJob, ResolvedPlacement] | None:
+        try:
+            job = parse_job(resolve_job_reference(seen.job.ref, self._references))
+            if job.job_type is not None:
+                return None  # its answers rest on observations alone
+            asked = replace(
+                job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps
+            )
+            placement = parse_placement(orjson.loads(seen.placement))
+            return self.estimator.prepare(asked), self.estimator.resolve(placement)
         except PerfModelError as error:
-            # Of the service, not of the cell: it may go well the next time.
             logger.warning("observation %s of %s: %s", seen.key, seen.job.ref, error)
             return None
-        self._cells.put(cell, (found,))
-        return found
 
-    def _predict(self, seen: StoredObservation) -> Predicted | None:
-        estimator = self._desk.estimator
-        job = parse_job(resolve_job_reference(seen.job.ref, self._desk.state.references))
-        if job.job_type is not None:
-            return None  # its answers rest on observations alone
-        asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
-        placement = parse_placement(orjson.loads(seen.placement))
-        answer = estimator.answer(estimator.prepare(asked), estimator.resolve(placement))
+    def _answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Predicted | None:
+        try:
+            answer = self.estimator.answer(prepared, placement)
+        except (PerfModelError, ArithmeticError) as error:
+            logger.warning("%s is not predicted any more: %s", prepared.job.label, error)
+            return None
         rate, step_s = answer.throughput, answer.step_time_s
         return Predicted(
-            label=_label(asked),
-            accelerator=self._kind(placement),
-            placement=write_short_form(placement),
+            label=_label(prepared.job),
+            accelerator=self._kind(placement.placement),
+            placement=write_short_form(placement.placement),
             step_s=step_s,
             low_s=step_s * rate.samples_per_second / rate.high,
             high_s=step_s * rate.samples_per_second / rate.low,
         )
 
     def _kind(self, placement: Placement) -> str:
-        catalog = self._desk.estimator.accelerators
+        catalog = self.estimator.accelerators
         kinds = {catalog.canonical_name(node.accelerator) for node in placement.nodes}
         return kinds.pop() if len(kinds) == 1 else MIXED
+
+
+def _cell(seen: StoredObservation) -> _Cell:
+    return seen.job.ref, seen.batch_size, seen.accumulation_steps, seen.placement
 
 
 def _label(job: Job) -> str:

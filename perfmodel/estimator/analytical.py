@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
@@ -92,7 +94,8 @@ def explain_roofline(workload: Workload, answer_s: float) -> StepExplanation:
     answer_s : float
         What the roofline and the launches lack of it is given to all operators alike.
     """
-    launch_s = LAUNCH_S * ~node_table(workload.graph).is_view
+    calls = ~node_table(workload.graph).is_view
+    launch_s = np.where(calls, LAUNCH_S, 0.0)
     nodes = parts_of_nodes(workload, node_roofline(workload).roofline_s, launch_s)
     stages = (
         Stage(name=ROOFLINE, time_s=nodes.roofline_s),

@@ -62,7 +62,8 @@ class _Columns:
     @classmethod
     def of(cls, nodes: NodeParts, group_of: IntArray, groups: int) -> _Columns:
         def total(of_node: FloatArray) -> FloatArray:
-            return np.bincount(group_of, weights=of_node, minlength=groups)
+            found = np.bincount(group_of, weights=of_node, minlength=groups)
+            return found.astype(np.float64)
 
         return cls(
             count=np.bincount(group_of, minlength=groups),
