@@ -153,12 +153,14 @@ def _narrowed(desk: Desk, spec: Mapping[str, Any], candidates: Sequence[str]) ->
 def _fitting(desk: Desk, written: str, names: Sequence[str], spread: dict[str, int]) -> list[str]:
     text = written.strip()
     asked = desk.resolved({"job": orjson.loads(text) if text.startswith("{") else text})
-    estimator = desk.estimator
+    clerk = desk.models.serving
+    estimator = clerk.estimator
     known = [name for name in names if name in estimator.accelerators]
     placements = [parse_placement({"nodes": [{"accelerator": n, **spread}]}) for n in known]
     if not known:
         return []
-    matrix = estimator.matrix([parse_job(asked["job"])], placements)
+    job = parse_job(asked["job"])
+    matrix = estimator.matrix([job], placements, {0: clerk.observed_jobs.counting(job)})
     desk.metrics.table(_COUNTED, matrix.basis)
     judged = {
         name: (float(matrix.samples_per_second[0, column]), bool(matrix.fits[0, column]))

@@ -101,7 +101,9 @@ async def choose(request: Request) -> Response:
 
 def _choose(desk: Desk, question: Any) -> str:
     asked = _read(desk.resolved(question))
-    matrix = desk.estimator.matrix([asked.job], asked.placements)
+    clerk = desk.models.serving
+    seen = clerk.observed_jobs.counting(asked.job)
+    matrix = clerk.estimator.matrix([asked.job], asked.placements, {0: seen})
     desk.metrics.table(_ROUTE, matrix.basis)
     best = _best(matrix)
     if best is None:

@@ -9,17 +9,23 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.errors import PerfModelError
-from perfmodel.estimator import Estimator, basis_names
+from perfmodel.estimator import basis_names
 from perfmodel.estimator.lru import LruCache
+from perfmodel.graph.job_reference import job_family
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
 from service.adapters.kubernetes.job_lookup import JobLookup, find_job
 from service.adapters.kubernetes.pods import JobName
+from service.answering.clerk import Clerk
 from service.desk import Desk
 
 logger = logging.getLogger(__name__)
 
-#: Age from which predictions are made again, in the background; until then they are repeated.
-FRESH_S = 10.0
+#: Age from which it is tried again to predict what could not be predicted, seconds.
+RETRY_S = 1.0
+#: Who is asked about more often than this never waits for what has changed: the answer before is
+#: repeated, and is at most this old. Seconds.
+REPEATED_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,26 +67,51 @@ class Cell:
 Cells = dict[Device, Cell | None]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Ground:
+    """What predictions rest on; they stand as long as it is the same.
+
+    Parameters
+    ----------
+    clerk : Clerk
+        Of a version of the model and a catalogue.
+    family : str
+        Of the job.
+    seen : tuple of Observation
+        What was observed of it.
+    """
+
+    clerk: Clerk
+    family: str
+    seen: tuple[Observation, ...]
+
+    def is_that_of(self, other: Ground | None) -> bool:
+        """Tell whether two are the same."""
+        return other is not None and other.clerk is self.clerk and other.seen is self.seen
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Page:
-    """All that is known of one job, from one version of the model.
+    """All that is known of one job, on one ground.
 
-    ``tried`` is the estimator that was asked last, ``made_by`` the one that ``cells`` are of.
+    ``tried`` is the clerk that was asked last, ``checked_at`` when ``cells`` were last found to be
+    as new as can be.
     """
 
     cells: Cells = field(default_factory=dict)
+    ground: Ground | None = None
+    tried: Clerk | None = None
     made_at: float = 0.0
-    made_by: Estimator | None = None
-    tried: Estimator | None = None
+    checked_at: float = 0.0
     task: asyncio.Task[None] | None = None
 
 
 class RateBook:
     """Remembers predictions by job and device, and makes those that are missing.
 
-    A job that was asked about before is answered from memory. A new one is prepared by a thread;
-    the caller waits for it as long as it says and no longer, and the thread goes on. Belongs to
-    one event loop.
+    A job that was asked about before is answered from memory, as long as model, catalogue and what
+    was observed of it are the same. A new one is prepared by a thread; the caller waits for it as
+    long as it says and no longer, and the thread goes on. Belongs to one event loop.
 
     Parameters
     ----------
@@ -122,19 +153,35 @@ class RateBook:
         """
         page = self._page(name)
         until = self._clock() + wait_s
+        await self._renewed(name, page, devices, wait_s)
         while missing := [device for device in devices if device not in page.cells]:
             left_s = until - self._clock()
             task = self._make(name, page, missing)
             if left_s <= 0:
                 break
             await asyncio.wait({task}, timeout=left_s)
-        if page.cells and self._is_old(page):
-            self._make(name, page, list(page.cells))
         return page.cells
 
-    def _is_old(self, page: _Page) -> bool:
-        is_of_another = page.tried is not self._desk.estimator
-        return is_of_another or self._clock() - page.made_at > FRESH_S
+    async def _renewed(
+        self, name: JobName, page: _Page, devices: Collection[Device], wait_s: float
+    ) -> None:
+        """Make predictions again that rest on what has changed since."""
+        now = self._clock()
+        if not page.cells or not self._is_old(page, now):
+            page.checked_at = now
+            return
+        task = self._make(name, page, list({*page.cells, *devices}))
+        if now - page.checked_at > REPEATED_S and wait_s > 0:
+            await asyncio.wait({task}, timeout=wait_s)
+
+    def _is_old(self, page: _Page, now: float) -> bool:
+        if page.tried is not self._desk.models.serving:
+            return True
+        ground, retry = page.ground, now - page.made_at > RETRY_S
+        if ground is None or ground.clerk is not page.tried:
+            return retry
+        seen = self._desk.state.known_observations_of(ground.family)
+        return retry if seen is None else seen is not ground.seen
 
     def _page(self, name: JobName) -> _Page:
         page = self._pages.get(name)
@@ -150,32 +197,30 @@ class RateBook:
         return page.task
 
     async def _fill(self, name: JobName, page: _Page, devices: list[Device]) -> None:
-        estimator = page.tried = self._desk.estimator
-        if page.made_by is not estimator:
-            # Shares of one another mean something within one version of the model alone.
-            devices = list(dict.fromkeys((*devices, *page.cells)))
-        made: Cells | None = None
+        page.tried = self._desk.models.serving
+        found: tuple[Ground, Cells] | None = None
         try:
-            made = await self._desk.in_thread(
-                predict_cells, estimator, name, self._lookup(), devices
+            found = await self._desk.in_thread(
+                predict_cells, self._desk, page.tried, name, self._lookup(), devices
             )
         except PerfModelError as error:
             logger.info("no scores for the job %s: %s", name.ref or "of an annotation", error)
         except Exception:
             # The scheduler goes on with what it has; what went wrong here is for the log.
             logger.exception("no scores for the job %s", name.ref or "of an annotation")
-        if made is None:
-            # What failed is not asked again before it is old.
-            page.cells = {**dict.fromkeys(devices), **page.cells}
-        else:
-            page.cells = {**page.cells, **made} if page.made_by is estimator else made
-            page.made_by = estimator
+        if found is not None:
+            ground, made = found
+            # Shares of one another mean something on one ground alone: what else there was goes.
+            page.cells = {**page.cells, **made} if ground.is_that_of(page.ground) else made
+            page.ground = ground
+        # What failed is not asked again before it is old.
+        page.cells = {**dict.fromkeys(devices), **page.cells}
         page.made_at = self._clock()
 
 
 def predict_cells(
-    estimator: Estimator, name: JobName, lookup: JobLookup | None, devices: list[Device]
-) -> Cells:
+    desk: Desk, clerk: Clerk, name: JobName, lookup: JobLookup | None, devices: list[Device]
+) -> tuple[Ground, Cells]:
     """Predict a job on some devices; may take seconds where the job is new.
 
     Raises
@@ -184,17 +229,20 @@ def predict_cells(
         A job that cannot be read or was never registered.
     """
     job = find_job(name, lookup)
+    family = job_family(job)
+    # First: what is added in between then counts as a change.
+    ground = Ground(clerk=clerk, family=family, seen=desk.state.observations_of(family))
     placements = [
         Placement(nodes=(Node(accelerator=device.name, count=device.count),)) for device in devices
     ]
-    matrix = estimator.matrix([job], placements)
+    matrix = clerk.estimator.matrix([job], placements, {0: clerk.observed_jobs.counting(job)})
     for error in matrix.errors:
         logger.info("no prediction for a device: %s", error.error)
     cells: Cells = dict.fromkeys(devices)
     bases = basis_names(matrix.basis)[0]
     for column, (device, placement) in enumerate(zip(devices, placements, strict=True)):
         if matrix.answered[0, column]:
-            held = estimator.resolve(placement).kinds[0].held
+            held = clerk.estimator.resolve(placement).kinds[0].held
             cells[device] = Cell(
                 samples_per_second=float(matrix.samples_per_second[0, column]),
                 fits=bool(matrix.fits[0, column]),
@@ -202,4 +250,4 @@ def predict_cells(
                 capacity_bytes=float(held.memory_bytes),
                 basis=bases[column] or "",
             )
-    return cells
+    return ground, cells

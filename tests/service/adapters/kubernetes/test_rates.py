@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,14 @@ from cluster_bodies import job_text
 from fastapi import FastAPI
 
 from service.adapters.kubernetes.pods import JobName
-from service.adapters.kubernetes.rates import FRESH_S, Cell, Device, RateBook
+from service.adapters.kubernetes.rates import (
+    REPEATED_S,
+    RETRY_S,
+    Cell,
+    Device,
+    RateBook,
+)
+from service.routes.accelerators import EXAMPLE
 
 NAME = JobName(text=job_text("timm/resnet18", batch_size=5))
 T4, H100 = Device(name="T4", count=1), Device(name="H100-SXM5-80GB", count=1)
@@ -22,9 +31,9 @@ def asked(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     estimator = app.state.desk.estimator
     matrix, calls = estimator.matrix, []
 
-    def counted(jobs: Any, placements: Any) -> Any:
+    def counted(jobs: Any, placements: Any, seen: Any) -> Any:
         calls.append(len(placements))
-        return matrix(jobs, placements)
+        return matrix(jobs, placements, seen)
 
     monkeypatch.setattr(estimator, "matrix", counted)
     return calls
@@ -54,22 +63,84 @@ def test_callers_at_the_same_time_share_one_prediction(app: FastAPI, asked: list
     assert asked == [1]
 
 
-def test_what_is_old_is_repeated_at_once_and_made_again(app: FastAPI, asked: list[int]) -> None:
+def test_what_stays_the_same_is_not_made_again(app: FastAPI, asked: list[int]) -> None:
     now = [100.0]
 
     async def ask() -> None:
         book = RateBook(app.state.desk, clock=lambda: now[0])
-        await book.cells(NAME, [T4, H100], wait_s=10)
-        now[0] += FRESH_S / 2
-        await book.cells(NAME, [T4], wait_s=0)
-        assert asked == [2]
-        now[0] += FRESH_S
-        assert T4 in await book.cells(NAME, [T4], wait_s=0)
-        while len(asked) < 2:
-            await asyncio.sleep(0.01)
+        for _ in range(3):
+            await book.cells(NAME, [T4, H100], wait_s=10)
+            now[0] += 3600
 
-    asyncio.run(asyncio.wait_for(ask(), timeout=20))
-    assert asked == [2, 2]
+    asyncio.run(ask())
+    assert asked == [2]
+
+
+def _observe(app: FastAPI, step_time_s: float, key: str) -> None:
+    sent = {
+        "job": json.loads(NAME.text or ""), "placement": "T4", "step_time_s": step_time_s,
+        "key": key,
+    }  # fmt: skip
+    taken = asyncio.run(app.state.observation_desk.take([sent])).to_dict()
+    assert taken["accepted"] == 1, taken
+
+
+def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
+    now = [100.0]
+    book = RateBook(app.state.desk, clock=lambda: now[0])
+
+    async def rate(wait_s: float = 10.0) -> float:
+        cell = (await book.cells(NAME, [T4], wait_s=wait_s))[T4]
+        assert cell is not None
+        return cell.samples_per_second
+
+    before = asyncio.run(rate())
+    _observe(app, 2 * 5 / before, "1")
+
+    # Asked about all the time: nobody waits, the new answer is made meanwhile.
+    async def busy() -> float:
+        while await rate() == before:
+            now[0] += 0.1
+            await asyncio.sleep(0.01)
+        return await rate()
+
+    after = asyncio.run(asyncio.wait_for(busy(), timeout=20))
+    assert after < 0.8 * before
+    # Asked about after a while: whoever asks waits for the new answer.
+    _observe(app, 4 * 5 / before, "2")
+    now[0] += 2 * REPEATED_S
+    assert asyncio.run(rate()) < 0.9 * after
+
+
+def test_another_catalogue_is_another_answer(app: FastAPI) -> None:
+    now = [100.0]
+    book = RateBook(app.state.desk, clock=lambda: now[0])
+    ours = Device(name="Ours", count=1)
+
+    async def cell() -> Cell | None:
+        return (await book.cells(NAME, [T4, ours], wait_s=10))[ours]
+
+    assert asyncio.run(cell()) is None
+    app.state.own_catalog.put("Ours", EXAMPLE)
+    now[0] += 2 * REPEATED_S
+    assert asyncio.run(cell()) is not None
+
+
+def test_a_job_that_is_registered_later_is_known_after_a_second(app: FastAPI) -> None:
+    now = [100.0]
+    registered: dict[str, Any] = {}
+    lookup = SimpleNamespace(find=registered.get)
+    book = RateBook(app.state.desk, lambda: lookup, clock=lambda: now[0])
+    name = JobName(ref="r")
+
+    async def cell() -> Cell | None:
+        return (await book.cells(name, [T4], wait_s=10)).get(T4)
+
+    assert asyncio.run(cell()) is None
+    registered["r"] = json.loads(NAME.text or "")
+    assert asyncio.run(cell()) is None  # not asked again at once
+    now[0] += 1.1 * max(RETRY_S, REPEATED_S)
+    assert asyncio.run(cell()) is not None
 
 
 def test_one_bad_device_costs_its_own_cell_only(app: FastAPI) -> None:
