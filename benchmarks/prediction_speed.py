@@ -44,7 +44,7 @@ JOBS: tuple[dict[str, Any], ...] = (
 LOAD = """
 import sys, time
 begin = time.perf_counter()
-import torch, torch_geometric, xgboost
+import torch, xgboost
 from perfmodel.predictors import gnn_network, joint_store, serving
 imported = time.perf_counter()
 torch.set_num_threads(1)

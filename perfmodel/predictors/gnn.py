@@ -1,6 +1,6 @@
 """A graph neural network that learns node efficiencies from operators and from whole steps.
 
-Needs torch, torch-geometric and safetensors; imported only when asked for.
+Needs torch and safetensors; imported only when asked for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ try:
     from safetensors import SafetensorError
     from safetensors.torch import load as load_tensors
     from safetensors.torch import save as save_tensors
-    from torch_geometric.data import Batch
 
     from perfmodel.features.graph_data import GRAPH_COLUMNS, StepData, step_data
     from perfmodel.predictors.gnn_network import StepNetwork
@@ -92,7 +91,7 @@ class GraphPredictor(Predictor):
     def fit(self, samples: Sequence[Sample]) -> Self:
         """Train the network; the same seed gives the same network."""
         check_samples(samples, least=2)
-        data = [_training_data(sample, self.settings.rounds) for sample in samples]
+        data = [_Lesson.of(sample, self.settings.rounds) for sample in samples]
         with _deterministic(self.settings.seed):
             network = StepNetwork(
                 len(GRAPH_COLUMNS), _SETTINGS, self.settings.hidden, self.settings.rounds
@@ -173,28 +172,50 @@ class GraphPredictor(Predictor):
         return predictor
 
 
-def _training_data(sample: Sample, rounds: int) -> StepData:
-    rows = node_rows(sample.workload, hops=rounds)
-    times = class_times(sample, rows)
-    data = step_data(sample.workload, hops=rounds)
-    total = times.mean_s * times.measured
-    data.node_log_time = torch.from_numpy(np.log(np.maximum(times.mean_s, 1e-7))).float()
-    share = total / max(total.sum(), 1e-12) + 0.2 * times.measured / max(times.measured.sum(), 1.0)
-    data.node_share = torch.from_numpy(share).float()
-    data.log_time = torch.tensor([np.log(sample.step_time_s)], dtype=torch.float32)
-    data.weight = torch.tensor([sample.weight], dtype=torch.float32)
-    return data
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Lesson:
+    """Steps with what is to be learned of them: logarithms of seconds, and weights."""
+
+    step: StepData
+    node_log_time: torch.Tensor
+    node_share: torch.Tensor
+    log_time: torch.Tensor
+    weight: torch.Tensor
+
+    @classmethod
+    def of(cls, sample: Sample, rounds: int) -> _Lesson:
+        times = class_times(sample, node_rows(sample.workload, hops=rounds))
+        total = times.mean_s * times.measured
+        seen = times.measured / max(times.measured.sum(), 1.0)
+        share = total / max(total.sum(), 1e-12) + 0.2 * seen
+        return cls(
+            step=step_data(sample.workload, hops=rounds),
+            node_log_time=torch.from_numpy(np.log(np.maximum(times.mean_s, 1e-7))).float(),
+            node_share=torch.from_numpy(share).float(),
+            log_time=torch.tensor([np.log(sample.step_time_s)], dtype=torch.float32),
+            weight=torch.tensor([sample.weight], dtype=torch.float32),
+        )
+
+    @classmethod
+    def join(cls, lessons: Sequence[_Lesson]) -> _Lesson:
+        return cls(
+            step=StepData.join([lesson.step for lesson in lessons]),
+            node_log_time=torch.cat([lesson.node_log_time for lesson in lessons]),
+            node_share=torch.cat([lesson.node_share for lesson in lessons]),
+            log_time=torch.cat([lesson.log_time for lesson in lessons]),
+            weight=torch.cat([lesson.weight for lesson in lessons]),
+        )
 
 
-def _standardise(network: StepNetwork, data: Sequence[StepData]) -> None:
+def _standardise(network: StepNetwork, data: Sequence[_Lesson]) -> None:
     """Centre and scale every column over the training nodes; constant columns stay as 0."""
-    stacked = torch.cat([item.x for item in data]).double()
+    stacked = torch.cat([item.step.x for item in data]).double()
     spread = stacked.std(dim=0)
     network.mean.copy_(stacked.mean(dim=0).float())
     network.scale.copy_(torch.where(spread > 1e-4, spread, torch.ones_like(spread)).float())
 
 
-def _train(network: StepNetwork, data: Sequence[StepData], settings: NetworkSettings) -> None:
+def _train(network: StepNetwork, data: Sequence[_Lesson], settings: NetworkSettings) -> None:
     order = np.random.default_rng(settings.seed)
     steps = settings.epochs * -(-len(data) // settings.batch)
     optimizer = torch.optim.AdamW(
@@ -208,7 +229,7 @@ def _train(network: StepNetwork, data: Sequence[StepData], settings: NetworkSett
         shuffled = order.permutation(len(data))
         for start in range(0, len(data), settings.batch):
             chosen = [data[i] for i in shuffled[start : start + settings.batch]]
-            loss = _loss(network, Batch.from_data_list(chosen), settings.node_weight)
+            loss = _loss(network, _Lesson.join(chosen), settings.node_weight)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -216,20 +237,21 @@ def _train(network: StepNetwork, data: Sequence[StepData], settings: NetworkSett
             schedule.step()
 
 
-def _loss(network: StepNetwork, batch: Any, node_weight: float) -> torch.Tensor:
-    times = network.node_times(batch.x, batch.reads, batch.read_by, batch.bound_s)
-    error = _log_steps(network, batch, times) - batch.log_time
-    step = (batch.weight * _huber(error)).sum() / batch.weight.sum()
+def _loss(network: StepNetwork, batch: _Lesson, node_weight: float) -> torch.Tensor:
+    step, steps = batch.step, len(batch.log_time)
+    times = network.node_times(step.x, step.reads, step.read_by, step.bound_s)
+    error = _log_steps(network, step, times) - batch.log_time
+    of_steps = (batch.weight * _huber(error)).sum() / batch.weight.sum()
     node_error = torch.log(times) - batch.node_log_time
-    node = (batch.node_share * _huber(node_error)).sum() / max(1, batch.num_graphs)
-    total: torch.Tensor = step + node_weight * node
+    of_nodes = (batch.node_share * _huber(node_error)).sum() / max(1, steps)
+    total: torch.Tensor = of_steps + node_weight * of_nodes
     return total
 
 
-def _log_steps(network: StepNetwork, batch: Any, times: torch.Tensor) -> torch.Tensor:
-    sums = torch.zeros(batch.num_graphs, dtype=times.dtype)
-    sums = sums.index_add(0, batch.batch, times * batch.count)
-    settings = batch.x[batch.ptr[:-1], -_SETTINGS:]
+def _log_steps(network: StepNetwork, data: StepData, times: torch.Tensor) -> torch.Tensor:
+    sums = torch.zeros(len(data.first), dtype=times.dtype)
+    sums = sums.index_add(0, data.step_of, times * data.count)
+    settings = data.x[data.first, -_SETTINGS:]
     return torch.log(sums) + network.log_factors(settings)
 
 
@@ -241,7 +263,7 @@ def _huber(error: torch.Tensor) -> torch.Tensor:
 
 def _answer(network: StepNetwork, data: Sequence[StepData]) -> FloatArray:
     with torch.inference_mode():
-        batch = Batch.from_data_list(list(data))
+        batch = StepData.join(data)
         times = network.node_times(batch.x, batch.reads, batch.read_by, batch.bound_s)
         answers: FloatArray = torch.exp(_log_steps(network, batch, times)).double().numpy()
     return answers

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import synthetic_workloads as made_up
 
-from perfmodel.features.graph_data import GRAPH_COLUMNS, step_data
+from perfmodel.features.graph_data import GRAPH_COLUMNS, StepData, step_data
 from perfmodel.features.nodes import node_table
 from perfmodel.features.quotient import equal_nodes
 
@@ -49,8 +49,21 @@ def _mean(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 def test_graph_data_fits_together() -> None:
     workload = made_up.samples(families=1)[1].workload
     data = step_data(workload, hops=2)
-    assert data.x.shape == (data.num_nodes, len(GRAPH_COLUMNS))
+    classes = len(data.count)
+    assert data.x.shape == (classes, len(GRAPH_COLUMNS))
     assert int(data.count.sum()) == len(workload.graph.nodes)
     assert data.reads.shape[0] == data.read_by.shape[0] == 2
-    assert int(data.reads.max()) < data.num_nodes
+    assert int(data.reads.max()) < classes
     assert bool((data.bound_s > 0).all())
+
+
+def test_joined_steps_stay_apart() -> None:
+    one, other = (step_data(s.workload, hops=2) for s in made_up.samples(families=1)[:2])
+    both = StepData.join([one, other, one])
+    begin = len(one.x)
+    assert both.first.tolist() == [0, begin, begin + len(other.x)]
+    assert both.step_of.bincount().tolist() == [begin, len(other.x), begin]
+    edges = one.reads.shape[1]
+    assert both.reads[:, :edges].equal(one.reads)
+    assert both.reads[:, edges : edges + other.reads.shape[1]].equal(other.reads + begin)
+    assert both.x[begin : begin + len(other.x)].equal(other.x)
