@@ -16,6 +16,7 @@ from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes.install import install as install_kubernetes
 from service.body_limit import BodyLimit
 from service.compression import Compression
+from service.decompression import Decompression
 from service.desk import Desk
 from service.explain_desk import ExplainDesk
 from service.known_answers import KnownAnswers
@@ -124,6 +125,7 @@ def create_app(
         limit_bytes=settings.max_body_bytes,
         limits_bytes={"/v1/graphs": settings.max_upload_bytes},
     )
+    app.add_middleware(Decompression)
     app.add_middleware(Compression)
     access.install(app, settings)
     metrics.install(app, counts, estimator, settings)
