@@ -109,7 +109,7 @@ class Calibration:
         """
         covariance = self.prior.covariance(cells, self.observed.cells)
         residual = self._residual(cells, covariance)
-        response = Response.of(cells)
+        response = Response.of(cells, self.prior.mean(cells))
         comparisons, noise = self._comparisons, self.prior.noise
         own = comparisons.effects(cells, self.observed.cells, noise.cell)
         at, by_channel = response.linear(residual)
@@ -169,7 +169,8 @@ class Calibration:
     def _at(self) -> tuple[FloatArray, FloatArray]:
         """Channels of the observed rows, and their derivatives by the fields."""
         cells = self.observed.cells
-        return Response.of(cells).linear(self._residual(cells, self._covariance))
+        response = Response.of(cells, self.prior.mean(cells))
+        return response.linear(self._residual(cells, self._covariance))
 
     @cached_property
     def _slopes(self) -> FloatArray:
@@ -228,7 +229,8 @@ def most_probable(
     covariance : ndarray, shape (fields, rows, rows)
         Of the residuals of the cells under the prior.
     """
-    response, mean = Response.of(cells), prior.mean(cells)
+    mean = prior.mean(cells)
+    response = Response.of(cells, mean)
     paired = covariance[:, comparisons.rows[:, None], comparisons.rows]
     coefficients, residual = np.zeros(mean.shape), mean
     channels, by_channel = response.linear(residual)

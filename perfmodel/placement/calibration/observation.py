@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfmodel.graph.job import Job
 from perfmodel.placement.topology.topology import Placement
 
 
@@ -22,6 +23,9 @@ class Observation:
         The part of it logged as synchronisation of gradients.
     accumulation_steps : int
         Micro-batches of the step.
+    job : Job or None
+        The job that was measured, where it is another one than the one that is asked about; its
+        batch is the one stated here.
     """
 
     placement: Placement
@@ -29,3 +33,4 @@ class Observation:
     step_time_s: float
     sync_time_s: float | None = None
     accumulation_steps: int = 1
+    job: Job | None = None

@@ -70,6 +70,12 @@ class ObservedSteps:
         )
 
     @classmethod
+    def of_one(cls, cells: StepCells, step_time_s: float, sync_time_s: float | None) -> Self:
+        """Return the one step of a row of cells; ``None`` where no sync time was logged."""
+        sync = np.nan if sync_time_s is None else sync_time_s
+        return cls(cells=cells, step_time_s=np.array([step_time_s]), sync_time_s=np.array([sync]))
+
+    @classmethod
     def join(cls, *pieces: ObservedSteps) -> Self:
         """Return the rows of several, one after the other."""
         return cls(

@@ -5,8 +5,9 @@ Each field of the residual is a Gaussian process over steps. Its covariance is a
 .. math:: K_f(a, b) = \sum_t \sigma_t^2\ scope_t(a, b)\ shape_t(a, b),
 
 where the scope says for whom a term is common (the same machine or fabric, ``place``; the same
-``job``; both, ``own``) and the shape says how it runs over batches and placements. Standard
-deviations and means are learned from public tables; the shapes are laid down here.
+``job``; both, ``own``; every step, ``all``, without which what all steps share would be counted of
+the machine and of the job alike) and the shape says how it runs over batches and placements.
+Standard deviations and means are learned from public tables; the shapes are laid down here.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
     }
 )
 
+_SCOPES = ("all", "place", "job", "own")
+
 #: Fields that belong to the machine; the others belong to the fabric.
 _OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.SPREAD, Field.FIXED})
 
@@ -124,7 +127,7 @@ class Term:
         """
         field, _, rest = name.partition(".")
         shape, _, scope = rest.partition(".")
-        if shape not in SHAPES or scope not in ("place", "job", "own"):
+        if shape not in SHAPES or scope not in _SCOPES:
             raise DamagedArtifactError(f"The prior of residuals has an unknown term {name!r}.")
         return cls(field=Field[field.upper()], shape=shape, scope=scope)
 
@@ -247,7 +250,7 @@ def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, Float
     for of_machine, key in ((True, "machine"), (False, "fabric")):
         place = _same(getattr(a, key), getattr(b, key))
         scopes |= {(of_machine, "place"): place, (of_machine, "own"): place * same_job}
-        scopes[of_machine, "job"] = same_job
+        scopes |= {(of_machine, "job"): same_job, (of_machine, "all"): np.ones(same_job.shape)}
     one, other = _Columns.of(a), _Columns.of(b)
     terms = {name: Term.parse(name) for name in names}
     shapes = {s: SHAPES[s](one, other) for s in {term.shape for term in terms.values()}}

@@ -6,12 +6,14 @@ spreading costs, a fixed time, communication, tail and window. With the predicte
 
 .. math::
 
-    C &= (\,(C_0 e^{z_1})^q + (H_0 e^{z_2})^q)^{1/q}\,e^{z_3} + F_0 e^{z_4}, \qquad
+    C &= \lambda\,[\,(\,(C_0 e^{z_1})^q + (H_0 e^{z_2})^q)^{1/q}\,e^{z_3} + F_0 e^{z_4}\,], \qquad
     N = N_0 e^{z_5} \\
     E &= \kappa\,[\,\tau N + h((1 - \tau) N,\ \omega C e^{z_7})\,], \qquad
     h(n, w) = \tfrac12 (n - w + \sqrt{(n - w)^2 + 4 \epsilon^2 n^2})
 
-The device works or waits for its host, whichever takes longer, with a soft corner. Communication
+The device works or waits for its host, whichever takes longer, with a soft corner; :math:`\lambda`
+makes the residual that is expected give back :math:`C_0`, so that nothing but what was observed
+moves a prediction. Communication
 hides behind a share :math:`\omega` of the computation; what exceeds it is exposed, and so is the
 tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :math:`E_0` of
 :math:`N_0`, :math:`\tau = 1 - (1 - \tau_0)^{e^{z_6}}`, and :math:`\kappa` absorbs the rest of
@@ -40,6 +42,8 @@ FIXED_S = 1e-3
 #: Residuals beyond these factors are no residuals: the exponent stays finite.
 _MOST_LOG = 12.0
 _MOST_TAIL = 3.0
+#: Some of the communication can always be hidden: the logarithm of its share stays finite.
+_LEAST_HIDDEN = 1e-9
 
 
 class Field(IntEnum):
@@ -65,15 +69,26 @@ class Response:
         Share of the communication that nothing hides, in [0, 1).
     anchor : ndarray
         Factor by which the predicted exposed part exceeds that of the law.
+    scale : ndarray
+        Factor by which the predicted computation exceeds that of the law.
     """
 
     cells: StepCells
     tail: FloatArray
     anchor: FloatArray
+    scale: FloatArray
 
     @classmethod
-    def of(cls, cells: StepCells) -> Response:
-        """Split what is predicted as exposed into a tail and what exceeds the window."""
+    def of(cls, cells: StepCells, expected: FloatArray | None = None) -> Response:
+        """Split what is predicted as exposed into a tail and what exceeds the window.
+
+        Parameters
+        ----------
+        cells : StepCells
+        expected : ndarray or None
+            The residual under which steps take as long as predicted, shape (fields, rows);
+            None: that of zeros.
+        """
         parts = cells.parts
         several = _communicate(cells)
         total = np.where(several, parts.communication_s, 1.0)
@@ -82,7 +97,9 @@ class Response:
         beyond = _exceeds(total, window)
         tail = np.clip((exposed - beyond) / np.maximum(total - beyond, 1e-12), 1e-3, 0.95)
         law = tail * total + _exceeds((1 - tail) * total, window)
-        return cls(cells=cells, tail=tail, anchor=np.clip(exposed / law, 0.5, 2.0))
+        z = np.zeros((len(Field), len(cells))) if expected is None else expected
+        scale = parts.compute_s / (_worked(cells, z)[0] + _fixed_s(z))
+        return cls(cells=cells, tail=tail, anchor=np.clip(exposed / law, 0.5, 2.0), scale=scale)
 
     def parts(self, residual: FloatArray) -> StepParts:
         """Return the parts of the steps under a residual, shape (fields, rows)."""
@@ -125,20 +142,19 @@ class Response:
 
     def _state(self, residual: FloatArray) -> _State:
         z = np.clip(residual, -_MOST_LOG, _MOST_LOG)
-        device = CORNER * (np.log(self.cells.parts.compute_s) + z[Field.DEVICE])
-        host = CORNER * (np.log(self.cells.host_s) + z[Field.HOST])
-        longer = np.logaddexp(device, host)
-        fixed = FIXED_S * np.exp(z[Field.FIXED])
-        compute = np.exp(longer / CORNER + z[Field.SPREAD]) + fixed
+        worked, device_share = _worked(self.cells, z)
+        fixed = self.scale * _fixed_s(z)
+        compute = self.scale * worked + fixed
         communication = self.cells.parts.communication_s * np.exp(z[Field.COMMUNICATION])
-        tail = 1 - (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], _MOST_TAIL))
+        hidden = (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], _MOST_TAIL))
+        tail = 1 - np.maximum(hidden, _LEAST_HIDDEN)
         window = self.cells.window_share * compute * np.exp(z[Field.WINDOW])
         law = tail * communication + _exceeds((1 - tail) * communication, window)
         several = _communicate(self.cells)
         return _State(
             compute_s=compute,
             fixed_s=fixed,
-            device_share=np.exp(device - longer),
+            device_share=device_share,
             communication_s=communication,
             tail=tail,
             window_s=window,
@@ -184,6 +200,18 @@ class _State:
     tail: FloatArray
     window_s: FloatArray
     exposed_s: FloatArray
+
+
+def _worked(cells: StepCells, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the time that device or host work, and the share of it that is the device's."""
+    device = CORNER * (np.log(cells.parts.compute_s) + z[Field.DEVICE])
+    host = CORNER * (np.log(cells.host_s) + z[Field.HOST])
+    longer = np.logaddexp(device, host)
+    return np.exp(longer / CORNER + z[Field.SPREAD]), np.exp(device - longer)
+
+
+def _fixed_s(z: FloatArray) -> FloatArray:
+    return np.asarray(FIXED_S * np.exp(z[Field.FIXED]))
 
 
 def _communicate(cells: StepCells) -> npt.NDArray[np.bool_]:

@@ -110,7 +110,8 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
     covariance = weighted(sample.terms, prior.sds)
     coefficients, trust = most_probable(cells, comparisons, prior, covariance)
     moved = np.einsum("fij,fj->fi", covariance, coefficients)
-    at, by_field = Response.of(cells).linear(prior.mean(cells) + moved)
+    mean = prior.mean(cells)
+    at, by_field = Response.of(cells, mean).linear(mean + moved)
     slopes, rows = comparisons.of_channels(by_field), comparisons.rows
     spread = sum(
         slope[:, None] * one[rows[:, None], rows] * slope

@@ -29,8 +29,11 @@ def test_derivatives_are_those_of_differences():
 
 def test_without_a_residual_the_prediction_remains():
     cells = world.cells()
-    parts = Response.of(cells).parts(at(host=-9.0, fixed=-9.0))
-    assert parts.compute_s == pytest.approx(cells.parts.compute_s, rel=1e-3)
+    expected = at(device=0.3, host=-2.0, fixed=1.0)
+    parts = Response.of(cells, expected).parts(expected)
+    assert parts.compute_s == pytest.approx(cells.parts.compute_s)
+    parts = Response.of(cells).parts(at())
+    assert parts.compute_s == pytest.approx(cells.parts.compute_s)
     assert parts.communication_s == pytest.approx(cells.parts.communication_s)
     before, after = cells.parts.exposed_communication_s, parts.exposed_communication_s
     assert after == pytest.approx(before, rel=0.35)
