@@ -140,7 +140,8 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
     ----------
     value : sequence or None
         Each ``{"placement": ..., "batch_size": ..., "step_time_s": ..., "sync_time_s": ...}``;
-        ``sync_time_s`` and ``accumulation_steps`` may be left out.
+        ``sync_time_s`` and ``accumulation_steps`` may be left out. ``job`` says that another job
+        was measured; its batch size may be left out there.
     pointer : str
         JSON pointer to the list.
 
@@ -180,12 +181,22 @@ def _observation(value: object, pointer: str) -> Observation:
                 pointer=f"{pointer}/sync_time_s",
             )
     steps = fields.get("accumulation_steps")
+    batch_size = as_count("batch_size", fields["batch_size"], f"{pointer}/batch_size")
     return Observation(
         placement=parse_placement(fields["placement"], pointer=f"{pointer}/placement"),
-        batch_size=as_count("batch_size", fields["batch_size"], f"{pointer}/batch_size"),
+        batch_size=batch_size,
         step_time_s=step_time_s,
         sync_time_s=sync,
         accumulation_steps=1
         if steps is None
         else as_count("accumulation_steps", steps, f"{pointer}/accumulation_steps"),
+        job=_observed_job(fields.get("job"), batch_size, f"{pointer}/job"),
     )
+
+
+def _observed_job(value: object, batch_size: int, pointer: str) -> Job | None:
+    if value is None:
+        return None
+    fields = as_object(value, pointer, what="The job of an observation")
+    # What was measured is one batch of it, which the observation states.
+    return parse_job({"batch_size": batch_size, **fields}, pointer=pointer)

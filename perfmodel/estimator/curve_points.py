@@ -10,15 +10,10 @@ import numpy.typing as npt
 
 from perfmodel.estimator.answer import LADDER, RUNG, interval
 from perfmodel.estimator.curve import Curve, CurveQuestion
-from perfmodel.estimator.observed import (
-    OBSERVED_JOB,
-    ObservedJob,
-    fabric_word,
-    host_s,
-    window_share,
-)
+from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import Kind
+from perfmodel.estimator.weighed_steps import OBSERVED_JOB, fabric_word, host_s, window_share
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.memory.memory import memory_columns
 from perfmodel.placement.memory.memory_parts import MemoryPlan
@@ -63,6 +58,7 @@ def draw_curve(
     spec = estimator.accelerators.get(asked.accelerator)
     if prepared.has_plan_engine:
         return _one_by_one(estimator, prepared, spec, asked, observed)
+    observed = observed.on(spec.name) if observed is not None else None
     (prediction,) = estimator.predictions([(prepared, spec)])
     if observed is not None and observed.is_alone:
         kinds = [Kind(accelerator=spec, count=1)]
@@ -92,7 +88,7 @@ def draw_curve(
         peak_bytes=memory.peak_bytes,
         fits=memory.fits,
         basis=(Basis.CALIBRATED,) * len(ranks)
-        if observed is not None
+        if observed is not None and observed.observations
         else _bases(prediction.basis, points.groups.hosts[1:], ranks),
         coverage=prediction.coverage,
         out_of_distribution=prediction.out_of_distribution,
@@ -190,7 +186,7 @@ def _points(
     slowest, fastest, rate = rates
     several = (counts > 1) & (job.mode is Mode.TRAINING)
     low, high = interval(rate, fastest, slowest, half_width(parts, several))
-    if observed is None:
+    if observed is None or observed.calibration is None:
         return _Points(groups=groups, parts=parts, rate=rate, low=low, high=high)
     found = observed.calibration.apply(_cells(prepared, spec, groups, asked, parts))
     # Links that were not observed stay as sure as they were.

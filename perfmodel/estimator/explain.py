@@ -75,6 +75,7 @@ def explain_answer(
     most : int
         Groups of equal operators at most.
     """
+    observed = observed.on(placement) if observed is not None else None
     estimate = estimator.answer(prepared, placement, observed)
     predictions = estimator.predictions([(prepared, a) for a in placement.accelerators])
     chain = placed_chain(estimator, prepared, placement, predictions, observed)

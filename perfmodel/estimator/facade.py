@@ -15,6 +15,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.answer import compose
 from perfmodel.estimator.at_hand import NO_CAPTURES, NoModel
+from perfmodel.estimator.companions import Companions
 from perfmodel.estimator.curve import Curve, CurveQuestion
 from perfmodel.estimator.curve_points import draw_curve
 from perfmodel.estimator.lru import LruCache
@@ -303,13 +304,31 @@ class Estimator:
         return explain_answer(self, prepared, resolved, observed, most=most)
 
     def observed(
-        self, prepared: PreparedJob, observations: Sequence[Observation]
+        self,
+        prepared: PreparedJob,
+        observations: Sequence[Observation],
+        companions: Companions | None = None,
     ) -> ObservedJob | None:
-        """Return what observed steps of a job say about it; None where there are none."""
-        return ObservedJob.of(self, prepared, observations) if observations else None
+        """Return what observed steps say about a job; None where there are none.
+
+        Parameters
+        ----------
+        prepared : PreparedJob
+        observations : sequence of Observation
+            Of the job, and of others that they name.
+        companions : Companions or None
+            More observed steps of any jobs.
+        """
+        if not observations and not companions:
+            return None
+        return ObservedJob.of(self, prepared, observations, companions)
 
     def curve(
-        self, job: Job, question: CurveQuestion, observations: Sequence[Observation] = ()
+        self,
+        job: Job,
+        question: CurveQuestion,
+        observations: Sequence[Observation] = (),
+        companions: Companions | None = None,
     ) -> Curve:
         """Return the throughput of a job over the number of accelerators.
 
@@ -319,6 +338,8 @@ class Estimator:
         question : CurveQuestion
         observations : sequence of Observation
             As for :meth:`estimate`.
+        companions : Companions or None
+            As for :meth:`observed`.
 
         Raises
         ------
@@ -326,13 +347,15 @@ class Estimator:
             As :meth:`estimate`.
         """
         prepared = self.prepare(job)
-        return draw_curve(self, prepared, question, self.observed(prepared, observations))
+        observed = self.observed(prepared, observations, companions)
+        return draw_curve(self, prepared, question, observed)
 
     def matrix(
         self,
         jobs: Sequence[Job | PerfModelError],
         placements: Sequence[Placement | PerfModelError],
         observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
+        companions: Companions | None = None,
     ) -> MatrixEstimate:
         """Answer every pair of a job and a placement; a bad one fails alone.
 
@@ -341,14 +364,16 @@ class Estimator:
         jobs, placements : sequence
             An error in place of a job or a placement is carried into the answer.
         observations : mapping of int to sequence of Observation
-            Measured steps by the position of their job.
+            Measured steps by the position of their job; they count for the other jobs too.
+        companions : Companions or None
+            As for :meth:`observed`.
 
         Returns
         -------
         MatrixEstimate
             Cell by cell equal to :meth:`estimate`.
         """
-        return fill_matrix(self, jobs, placements, observations)
+        return fill_matrix(self, jobs, placements, observations, companions)
 
     def rank(
         self,
@@ -356,6 +381,7 @@ class Estimator:
         placements: Sequence[Placement | PerfModelError],
         question: RankQuestion,
         observations: Sequence[Observation] = (),
+        companions: Companions | None = None,
     ) -> Ranking:
         """Rank placements of a job, best first.
 
@@ -367,10 +393,12 @@ class Estimator:
         question : RankQuestion
         observations : sequence of Observation
             As for :meth:`estimate`.
+        companions : Companions or None
+            As for :meth:`observed`.
         """
         prepared = self.prepare(job)
         resolved = [_attempt(self.resolve, placement) for placement in placements]
-        observed = self.observed(prepared, observations)
+        observed = self.observed(prepared, observations, companions)
         return rank_placements(self, prepared, resolved, question, observed)
 
     def search(
@@ -445,6 +473,7 @@ class Estimator:
         observed: ObservedJob | None = None,
     ) -> Estimate:
         """Answer one question about a prepared job."""
+        observed = observed.on(placement) if observed is not None else None
         known = self._known(prepared, placement, observed)
         if known is not None:
             return known
@@ -458,6 +487,10 @@ class Estimator:
         observed: ObservedJob | None = None,
     ) -> Estimate | None:
         """Answer from what is in memory, or return None; never runs the model."""
+        if observed is not None:
+            if not observed.is_ready_on(placement):
+                return None
+            observed = observed.on(placement)
         known = self._known(prepared, placement, observed)
         if known is not None:
             return known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.answer import LADDER, NO_ROOM_WARNING
+from perfmodel.estimator.companions import Companions
 from perfmodel.estimator.matrix_columns import Cells, MatrixColumns
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.observed import ObservedJob
@@ -90,6 +91,7 @@ def fill_matrix(
     jobs: Sequence[Job | PerfModelError],
     placements: Sequence[Placement | PerfModelError],
     observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
+    companions: Companions | None = None,
 ) -> MatrixEstimate:
     """Answer every pair; what is bad about one job or placement stays with it.
 
@@ -99,7 +101,9 @@ def fill_matrix(
     jobs, placements : sequence
         An error in place of a job or a placement is carried into the answer.
     observations : mapping of int to sequence of Observation
-        Measured steps by the position of their job.
+        Measured steps by the position of their job; they count for the other jobs too.
+    companions : Companions or None
+        Observed steps of more jobs.
 
     Returns
     -------
@@ -112,7 +116,8 @@ def fill_matrix(
     resolved, placement_errors = _attempt(estimator.resolve, placements)
     accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
     predictions, cell_errors = _predict(estimator, prepared, list(accelerators.values()))
-    observed, observed_errors = _observed(estimator, prepared, observations)
+    others = _beside(estimator, jobs, observations, companions)
+    observed, observed_errors = _observed(estimator, prepared, observations, others)
     columns = MatrixColumns(prepared, resolved, predictions, observed)
     columns.fill_plain()
     known_columns = [column for column, placement in enumerate(resolved) if placement is not None]
@@ -141,20 +146,39 @@ def fill_matrix(
     )
 
 
+def _beside(
+    estimator: Estimator,
+    jobs: Sequence[Job | PerfModelError],
+    observations: Mapping[int, Sequence[Observation]],
+    companions: Companions | None,
+) -> Companions | None:
+    """Return what every job may learn from: the observations of all rows, with their jobs."""
+    seen = [
+        one if one.job is not None else replace(one, job=job)
+        for row, job in enumerate(jobs)
+        if isinstance(job, Job)
+        for one in observations.get(row, ())
+    ]
+    if not seen:
+        return companions
+    return (companions or Companions(estimator, ())).with_others(seen)
+
+
 def _observed(
     estimator: Estimator,
     prepared: list[PreparedJob | None],
     observations: Mapping[int, Sequence[Observation]],
+    companions: Companions | None,
 ) -> tuple[dict[int, ObservedJob], list[tuple[int, PerfModelError]]]:
     """Calibrate the jobs that were observed; one with a bad observation is not answered."""
     found: dict[int, ObservedJob] = {}
     errors: list[tuple[int, PerfModelError]] = []
-    for row, seen in observations.items():
-        job = prepared[row]
-        if job is None or not seen:
+    for row, job in enumerate(prepared):
+        seen = observations.get(row, ())
+        if job is None or not (seen or companions):
             continue
         try:
-            found[row] = ObservedJob.of(estimator, job, seen)
+            found[row] = ObservedJob.of(estimator, job, seen, companions)
         except PerfModelError as error:
             errors.append((row, error))
             prepared[row] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,17 @@ import numpy.typing as npt
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.answer import RUNG, basis_of, interval, tightest_memory
 from perfmodel.estimator.model import StepPrediction
-from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.observed import DEVIATIONS, ObservedJob
 from perfmodel.estimator.placed import PlacedStep, scaling_basis
 from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.estimator.weighed_steps import replica_cells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.memory.memory import memory_columns
 from perfmodel.placement.memory.memory_parts import MemoryPlan
+from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.groups import join_groups
 from perfmodel.types import Basis, Mode
 
@@ -77,6 +79,7 @@ class MatrixColumns:
     ) -> None:
         self._prepared, self._resolved, self._predictions = prepared, resolved, predictions
         self._observed = observed
+        self._single = {**predictions, **self._observed_alone()}
         shape = (len(prepared), len(resolved))
         self._floats = {
             name: np.full(shape, np.nan)
@@ -101,7 +104,7 @@ class MatrixColumns:
                 by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
         by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
         for row, job in enumerate(self._prepared):
-            if job is not None and self._is_plain(row, job):
+            if job is not None and not job.has_plan_engine:
                 by_row[job.job.mode, job.job.accumulation_steps].append(row)
         return [
             _Block(
@@ -115,8 +118,26 @@ class MatrixColumns:
             for (_, stage), columns in sorted(by_column.items())
         ]
 
-    def _is_plain(self, row: int, job: PreparedJob) -> bool:
-        return row not in self._observed and not job.has_plan_engine
+    def _is_plain(self, row: int, job: PreparedJob, placement: ResolvedPlacement) -> bool:
+        if job.has_plan_engine or not placement.is_plain:
+            return False
+        return len(placement.kinds) == 1 or self._observed_on(row, placement) is None
+
+    def _observed_on(self, row: int, placement: ResolvedPlacement | str) -> ObservedJob | None:
+        observed = self._observed.get(row)
+        return None if observed is None else observed.on(placement)
+
+    def _observed_alone(self) -> Cells:
+        """Return the predictions that steps on one accelerator correct before they are placed."""
+        held = {p.kinds[0].held.name: p.kinds[0] for p in self._resolved if p and p.is_plain}
+        found: Cells = {}
+        for row in self._observed:
+            job = self._prepared[row]
+            for name, kind in held.items():
+                on, known = self._observed_on(row, name), self._predictions.get((row, name))
+                if job is not None and known is not None and on is not None and on.is_alone:
+                    found[row, name] = on.single(job, [kind], [known])[0]
+        return found
 
     def _fill_times(self, block: _Block) -> None:
         job = block.jobs[0].job
@@ -137,9 +158,10 @@ class MatrixColumns:
                 times, counts, parts.step_time_s, mode=job.mode, samples=samples
             )
             if level == "time_s":
+                middle = parts
                 several = np.array([p.count > 1 for p in block.placements])
                 wide = half_width(parts, several & (job.mode is Mode.TRAINING))
-                self._floats["step_time_s"][block.target] = parts.step_time_s
+                self._floats["step_time_s"][block.target] = middle.step_time_s
         low, high = interval(rates["time_s"], rates["low_s"], rates["high_s"], wide)
         self._floats["samples_per_second"][block.target] = rates["time_s"]
         self._floats["low"][block.target], self._floats["high"][block.target] = low, high
@@ -147,13 +169,41 @@ class MatrixColumns:
         rungs = np.max([self._rungs(block, k) for k in kinds], axis=0)
         least = [RUNG[scaling_basis(p)] if p.count > 1 else -1 for p in block.placements]
         self._basis[block.target] = np.maximum(rungs, np.array(least, dtype=np.int8))
+        sure = np.hypot(np.log(rates["low_s"] / rates["high_s"]) / 2, wide)
+        self._correct(block, middle, rates["time_s"], np.broadcast_to(sure, rates["time_s"].shape))
+
+    def _correct(
+        self, block: _Block, parts: StepParts, rate: FloatArray, half_width: FloatArray
+    ) -> None:
+        """Correct the cells of a block by what was observed, row by row."""
+        if len(block.placements[0].kinds) > 1:
+            return
+        names = np.array([placement.kinds[0].held.name for placement in block.placements])
+        for at, row in enumerate(block.rows.tolist()):
+            for name in dict.fromkeys(names.tolist()):
+                on = self._observed_on(row, name)
+                if on is None or on.is_alone or on.calibration is None:
+                    continue
+                chosen = np.flatnonzero((names == name) & np.isfinite(rate[at]))
+                placements = [block.placements[i] for i in chosen]
+                cells = replica_cells(block.jobs[at], placements, _some(parts, at, chosen))
+                found = on.calibration.apply(cells)
+                target = (row, block.columns[chosen])
+                self._floats["step_time_s"][target] = found.parts.step_time_s
+                corrected = rate[at, chosen] * cells.parts.step_time_s / found.parts.step_time_s
+                wide = np.exp(np.minimum(DEVIATIONS * found.log_sd, half_width[at, chosen]))
+                self._floats["samples_per_second"][target] = corrected
+                self._floats["low"][target] = corrected / wide
+                self._floats["high"][target] = corrected * wide
+                if on.observations:
+                    self._basis[target] = RUNG[Basis.CALIBRATED]
 
     def _each(self, block: _Block, kind: int, of: Callable[[StepPrediction], Any]) -> list[Any]:
         """Return one fact of the predictions of a block on a kind, row by row; None where none."""
         names = [placement.kinds[kind].accelerator.name for placement in block.placements]
         found = []
         for row in block.rows.tolist():
-            known = {name: self._predictions.get((row, name)) for name in dict.fromkeys(names)}
+            known = {name: self._single.get((row, name)) for name in dict.fromkeys(names)}
             facts = {name: None if p is None else of(p) for name, p in known.items()}
             found.append([facts[name] for name in names])
         return found
@@ -203,7 +253,7 @@ class MatrixColumns:
             if placement is None:
                 continue
             for row, job in enumerate(self._prepared):
-                if job is None or (placement.is_plain and self._is_plain(row, job)):
+                if job is None or self._is_plain(row, job, placement):
                     continue
                 found = [self._predictions.get((row, a.name)) for a in placement.accelerators]
                 predictions = [p for p in found if p is not None]
@@ -224,7 +274,7 @@ class MatrixColumns:
         predictions: Sequence[StepPrediction],
         place: Place,
     ) -> None:
-        cell, observed = (row, column), self._observed.get(row)
+        cell, observed = (row, column), self._observed_on(row, placement)
         if observed is not None and observed.is_alone:
             predictions = observed.single(job, placement.kinds, predictions)
         placed = place(job, placement, predictions)
@@ -267,3 +317,14 @@ class MatrixColumns:
             "fits": self._fits & answered,
             "answered": answered,
         }
+
+
+def _some(parts: StepParts, row: int, columns: IntArray) -> StepParts:
+    """Return the parts of some cells of a row."""
+    shape = np.shape(parts.step_time_s)
+    return StepParts(
+        **{
+            one.name: np.broadcast_to(getattr(parts, one.name), shape)[row, columns]
+            for one in fields(StepParts)
+        }
+    )

@@ -1,35 +1,41 @@
 """What observed steps of a job say about its other placements.
 
 Steps on one accelerator say how long the job computes; the placement is then worked out anew from
-that. Steps on several tell computing and communication apart, and both are corrected.
+that. Steps on several tell computing and communication apart, and both are corrected. Where other
+jobs were observed on the same accelerators, their steps are weighed together with those of the
+job; of a job that was not observed itself they say what the machine is like.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator.companions import Companions
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.placed import PlacedStep
-from perfmodel.estimator.plausible import least_step_s
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.estimator.weighed_steps import (
+    OBSERVED_JOB,
+    host_s,
+    machine_word,
+    step_cells,
+    weighed_cells,
+    window_share,
+)
+from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.residual_prior import fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.fitted import fitted
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.groups import LinkClass
-from perfmodel.placement.topology.topology import Network
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis
 
@@ -38,31 +44,40 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-#: What a host needs to issue one operator of an eager step, seconds.
-_HOST_S_PER_OPERATOR = 1e-5
-#: Word for the job in calibrations: an answer is about one.
-OBSERVED_JOB = "observed"
 #: Half width of a 90 % interval in standard deviations.
-_DEVIATIONS = 1.645
+DEVIATIONS = 1.645
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedJob:
-    """A job with the calibration that its observed steps give.
+    """A job with what its observed steps, and those of other jobs, say.
 
     Parameters
     ----------
-    calibration : Calibration
+    calibration : Calibration or None
+        None where neither the job nor, on the machine it is meant for, another was observed.
     observations : tuple of Observation
+        Of the job itself.
+    family : str
+        Of the job.
+    companions : Companions or None
+        Observed steps of other jobs, which :meth:`on` weighs.
     """
 
-    calibration: Calibration
+    calibration: Calibration | None
     observations: tuple[Observation, ...]
+    family: str = ""
+    companions: Companions | None = None
+    _on: dict[str, Self | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, estimator: Estimator, prepared: PreparedJob, observations: Sequence[Observation]
-    ) -> ObservedJob:
+        cls,
+        estimator: Estimator,
+        prepared: PreparedJob,
+        observations: Sequence[Observation],
+        companions: Companions | None = None,
+    ) -> Self:
         """Calibrate a job.
 
         Parameters
@@ -70,30 +85,74 @@ class ObservedJob:
         estimator : Estimator
         prepared : PreparedJob
         observations : sequence of Observation
-            At least one.
+            Of the job; those that name another one join the companions.
+        companions : Companions or None
+            Observed steps of any jobs; those of this one do not count.
 
         Raises
         ------
         InvalidInputError
             An observation that cannot be answered, with a pointer to it.
         """
-        rows = [
-            _predicted(estimator, prepared, seen, f"/observations/{i}")
-            for i, seen in enumerate(observations)
-        ]
-        observed = ObservedSteps(
-            cells=StepCells.join(rows),
-            step_time_s=np.array([seen.step_time_s for seen in observations]),
-            sync_time_s=np.array(
-                [np.nan if s.sync_time_s is None else s.sync_time_s for s in observations]
-            ),
+        family = job_family(prepared.job)
+        own, of_others, rows = [], [], []
+        for i, seen in enumerate(observations):
+            pointer = f"/observations/{i}"
+            if seen.job is not None and job_family(seen.job) != family:
+                # Said here what is wrong with it: later it would be passed over.
+                if seen.job.job_type is None:
+                    weighed_cells(estimator, seen.job, seen, "", pointer)
+                of_others.append(seen)
+                continue
+            cells = weighed_cells(estimator, prepared.job, seen, OBSERVED_JOB, pointer)
+            own.append(replace(seen, job=None))
+            rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
+        if of_others:
+            companions = (companions or Companions(estimator, ())).with_others(of_others)
+        return cls(
+            calibration=calibrate(ObservedSteps.join(*rows), fitted_prior()) if rows else None,
+            observations=tuple(own),
+            family=family,
+            companions=companions or None,
         )
-        calibration = calibrate(observed, _prior())
-        return cls(calibration=calibration, observations=tuple(observations))
+
+    def on(self, machine: str | ResolvedPlacement) -> Self | None:
+        """Return what counts on a machine; None where nothing does.
+
+        Parameters
+        ----------
+        machine : str or ResolvedPlacement
+            From :func:`.weighed_steps.machine_word`, or where it runs.
+        """
+        word = machine if isinstance(machine, str) else machine_word(machine)
+        if self.companions is None:
+            return self if self.calibration else None
+        if word not in self._on:
+            self._on[word] = self._weighed_on(word, self.companions)
+        return self._on[word]
+
+    def is_ready_on(self, placement: ResolvedPlacement) -> bool:
+        """Return whether :meth:`on` would answer from memory."""
+        word = machine_word(placement)
+        if self.companions is None or word in self._on:
+            return True
+        return self.calibration is None and self.companions.is_ready(word, self.family)
+
+    def _weighed_on(self, machine: str, companions: Companions) -> Self | None:
+        if self.calibration is None:
+            shared = companions.calibration(machine, self.family)
+            return None if shared is None else replace(self, calibration=shared, companions=None)
+        beside = companions.steps(machine, self.family)
+        if beside is None:
+            return replace(self, companions=None)
+        joined = ObservedSteps.join(self.calibration.observed, beside)
+        return replace(self, calibration=calibrate(joined, fitted_prior()), companions=None)
 
     @property
     def is_alone(self) -> bool:
-        """Whether only steps on one accelerator were observed."""
+        """Whether only steps on one accelerator were observed, of the job and of others."""
+        if self.calibration is None or not self.observations:
+            return False
         return bool(np.all(self.calibration.observed.cells.ranks == 1))
 
     def single(
@@ -129,8 +188,9 @@ class ObservedJob:
             host_s=host_s(prepared), window_share=window_share(prepared), job=OBSERVED_JOB,
             machine=kind.held.name, fabric="",
         )  # fmt: skip
+        assert self.calibration is not None
         found = self.calibration.apply(cells)
-        low, high = found.interval(_DEVIATIONS)
+        low, high = found.interval(DEVIATIONS)
         return Prediction(
             time_s=float(found.parts.step_time_s[0]),
             low_s=float(low[0]),
@@ -158,67 +218,13 @@ class ObservedJob:
         placed : PlacedStep
             As predicted without them.
         """
+        if self.calibration is None:
+            return placed
         found = self.calibration.apply(step_cells(prepared, placement, placed))
-        return _corrected(placed, found)
+        return _corrected(placed, found, of_itself=bool(self.observations))
 
 
-def step_cells(
-    prepared: PreparedJob, placement: ResolvedPlacement, placed: PlacedStep
-) -> StepCells:
-    """Return a predicted step as the one row that a calibration reads."""
-    world = placement.world
-    return StepCells.of_job(
-        _first(placed.parts),
-        batch_size=prepared.samples,
-        ranks=placement.count,
-        hosts=placement.fabric.host_count,
-        largest_share=float(world.largest_share[0]),
-        host_s=host_s(prepared),
-        window_share=window_share(prepared),
-        job=OBSERVED_JOB,
-        machine="+".join(kind.held.name for kind in placement.kinds),
-        fabric=fabric_word(LinkClass(int(world.intra_class[0])), placement.fabric.network),
-    )
-
-
-def host_s(prepared: PreparedJob) -> float:
-    """Return what the host needs to issue the operators of a step."""
-    return max(prepared.step.profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
-
-
-def window_share(prepared: PreparedJob) -> float:
-    """Return the share of a step beside which gradients can be exchanged."""
-    return max(prepared.step.profile.backward_share, 0.05)
-
-
-def fabric_word(link: LinkClass, network: Network | None) -> str:
-    """Return a word that placements over equal links share."""
-    between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
-    return f"{link.name.lower()}|{between}"
-
-
-@cache
-def _prior() -> ResidualPrior:
-    """Return what residuals are like, around what is predicted.
-
-    The means that were learned are those of the machines of one publication, against predictions
-    from their specifications; for any other machine the prediction itself is the best guess.
-    """
-    known = ResidualPrior.from_dict(fitted("calibration"))
-    return replace(known, means={})
-
-
-def _first(parts: StepParts) -> StepParts:
-    return StepParts(
-        compute_s=parts.compute_s[:1],
-        exposed_communication_s=parts.exposed_communication_s[:1],
-        input_stall_s=parts.input_stall_s[:1],
-        overhead_s=parts.overhead_s[:1],
-        communication_s=parts.communication_s[:1],
-    )
-
-
-def _corrected(placed: PlacedStep, found: CalibratedSteps) -> PlacedStep:
+def _corrected(placed: PlacedStep, found: CalibratedSteps, *, of_itself: bool) -> PlacedStep:
     factor = found.parts.step_time_s[0] / placed.parts.step_time_s[0]
     ends = placed.samples_per_second
     without = math.hypot(math.log(ends[1] / ends[2]) / 2, placed.half_width)
@@ -228,45 +234,8 @@ def _corrected(placed: PlacedStep, found: CalibratedSteps) -> PlacedStep:
         parts=found.parts,
         samples_per_second=rate,
         # Links that were not observed stay as sure as they were.
-        half_width=min(float(_DEVIATIONS * found.log_sd[0]), without),
-        basis=Basis.CALIBRATED,
-        calibrated=True,
+        half_width=min(float(DEVIATIONS * found.log_sd[0]), without),
+        # What others reached makes a prediction better, not an observed one.
+        basis=Basis.CALIBRATED if of_itself else placed.basis,
+        calibrated=of_itself,
     )
-
-
-def _predicted(
-    estimator: Estimator, prepared: PreparedJob, seen: Observation, pointer: str
-) -> StepCells:
-    """Return what would have been predicted for an observed step."""
-    job = replace(
-        prepared.job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps
-    )
-    try:
-        like = prepared if job == prepared.job else estimator.prepare(job)
-        placement = estimator.resolve(seen.placement, pointer=f"{pointer}/placement")
-        predictions = estimator.predictions([(like, a) for a in placement.accelerators])
-        placed = estimator.placed(like, placement, predictions)
-    except InvalidInputError as error:
-        if not str(error.pointer or "").startswith(pointer):
-            error.pointer = pointer
-        raise
-    except PerfModelError as error:
-        raise InvalidInputError(
-            f"This observation cannot be weighed: {error}", pointer=pointer
-        ) from error
-    _check_plausible(like, placement, seen, pointer)
-    return step_cells(like, placement, placed)
-
-
-def _check_plausible(
-    prepared: PreparedJob, placement: ResolvedPlacement, seen: Observation, pointer: str
-) -> None:
-    """Refuse a step that is faster than its arithmetic at the peaks allows."""
-    least_s = least_step_s(prepared, placement)
-    if seen.step_time_s < least_s:
-        raise InvalidInputError(
-            f"step_time_s is {seen.step_time_s:g} s, but the arithmetic of the step alone takes "
-            f"{least_s:.3g} s at the peak of the accelerator. Is it in seconds, of a whole step, "
-            "and of this job?",
-            pointer=f"{pointer}/step_time_s",
-        )

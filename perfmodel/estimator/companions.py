@@ -1,0 +1,138 @@
+"""Observed steps of other jobs: what they say about the machines that a job is asked about."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.weighed_steps import machine_word, weighed_cells
+from perfmodel.graph.job_reference import job_family
+from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.residual_prior import fitted_prior
+
+if TYPE_CHECKING:
+    from perfmodel.estimator.facade import Estimator
+
+logger = logging.getLogger(__name__)
+
+#: Other jobs on a machine, and cells of each, that count for an answer: time grows with their cube.
+MOST_JOBS, MOST_CELLS = 8, 12
+
+
+class Companions:
+    """Observed steps of any jobs, by the machine that they ran on.
+
+    Of a machine the jobs observed last count, and of each as many cells as are allowed: the newest
+    of every placement first. Within these bounds the order of observations does not matter.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Predicts what was observed.
+    observations : iterable of Observation
+        Each with its ``job``, oldest first. Equal ones count once; one that cannot be weighed,
+        and one of a job without a graph, is passed over.
+    """
+
+    def __init__(self, estimator: Estimator, observations: Iterable[Observation]) -> None:
+        self._estimator = estimator
+        self.observations = tuple(observations)
+        self._machines = _by_machine(estimator, self.observations)
+        self._steps: dict[tuple[str, str], ObservedSteps | None] = {}
+        self._alone: dict[tuple[str, tuple[str, ...]], Calibration] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._machines)
+
+    def with_others(self, observations: Iterable[Observation]) -> Companions:
+        """Return these and some more."""
+        more = tuple(observations)
+        return Companions(self._estimator, (*self.observations, *more)) if more else self
+
+    def steps(self, machine: str, family: str) -> ObservedSteps | None:
+        """Return what other jobs than one family reached on a machine; None where none did."""
+        pieces = [self._of(machine, other) for other in self._chosen(machine, family)]
+        known = [piece for piece in pieces if piece is not None]
+        return ObservedSteps.join(*known) if known else None
+
+    def calibration(self, machine: str, family: str) -> Calibration | None:
+        """Return what they say of a job that was not observed itself; None where none ran there.
+
+        It is the same for all such jobs.
+        """
+        chosen = (machine, self._chosen(machine, family))
+        known = self._alone.get(chosen)
+        if known is None:
+            steps = self.steps(machine, family)
+            if steps is None:
+                return None
+            known = self._alone[chosen] = calibrate(steps, fitted_prior())
+        return known
+
+    def is_ready(self, machine: str, family: str) -> bool:
+        """Return whether :meth:`calibration` would answer from memory."""
+        chosen = self._chosen(machine, family)
+        return not chosen or (machine, chosen) in self._alone
+
+    def _chosen(self, machine: str, family: str) -> tuple[str, ...]:
+        found = [other for other in self._machines.get(machine, {}) if other != family]
+        return tuple(found[-MOST_JOBS:])
+
+    def _of(self, machine: str, family: str) -> ObservedSteps | None:
+        key = (machine, family)
+        if key not in self._steps:
+            self._steps[key] = self._weighed(family, self._machines[machine][family])
+        return self._steps[key]
+
+    def _weighed(self, family: str, seen: Sequence[Observation]) -> ObservedSteps | None:
+        rows = []
+        for one in _spread(seen):
+            assert one.job is not None
+            try:
+                cells = weighed_cells(self._estimator, one.job, one, family, "")
+            except PerfModelError as error:
+                logger.info("an observation of %s says nothing of others: %s", one.job.label, error)
+                continue
+            rows.append(ObservedSteps.of_one(cells, one.step_time_s, one.sync_time_s))
+        return ObservedSteps.join(*rows) if rows else None
+
+
+def _by_machine(
+    estimator: Estimator, observations: Sequence[Observation]
+) -> dict[str, dict[str, list[Observation]]]:
+    """Return observations by machine and family, the family observed last at the end."""
+    found: dict[str, dict[str, list[Observation]]] = defaultdict(dict)
+    families: dict[int, str] = {}
+    known = set()
+    for one in observations:
+        if one.job is None or one.job.job_type is not None:
+            continue
+        family = families.get(id(one.job)) or families.setdefault(id(one.job), job_family(one.job))
+        content = (family, replace(one, job=None))
+        if content in known:
+            continue
+        known.add(content)
+        try:
+            machine = machine_word(estimator.resolve(one.placement))
+        except PerfModelError:
+            continue
+        seen = found[machine].pop(family, [])
+        found[machine][family] = [*seen, one]
+    return found
+
+
+def _spread(seen: Sequence[Observation]) -> list[Observation]:
+    """Return the newest observation of each cell, of as many placements as there is room for."""
+    cells = {(o.placement, o.batch_size, o.accumulation_steps): o for o in seen}
+    turns: dict[int, list[Observation]] = defaultdict(list)
+    taken: dict[object, int] = defaultdict(int)
+    for one in reversed(list(cells.values())):
+        turns[taken[one.placement]].append(one)
+        taken[one.placement] += 1
+    return [one for turn in sorted(turns) for one in turns[turn]][:MOST_CELLS]

@@ -1,0 +1,146 @@
+"""What other jobs reached on a machine sharpens the answers about a job there, and only there."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.companions import MOST_CELLS, MOST_JOBS, Companions
+from perfmodel.estimator.curve import CurveQuestion
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.types import Basis, Mode, Precision
+
+JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
+#: Of the same network, so that it shares as many gradients; another family of jobs all the same.
+OTHER = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=1000, precision=Precision.TF32)
+PLACES = ("A10", "2xA10", "4xA10", "8xA10")
+
+
+def _slower(estimator: Estimator, job: Job, place: str, factor: float, **more: Any) -> Observation:
+    """Return a step that took so many times as long as predicted."""
+    placement = parse_placement(place)
+    step_s = factor * estimator.estimate(job, placement).step_time_s
+    facts = {"batch_size": job.batch_size, "step_time_s": step_s, "job": job, **more}
+    return Observation(placement=placement, **facts)
+
+
+def _of_other(estimator: Estimator, factor: float = 3.0) -> tuple[Observation, ...]:
+    return tuple(_slower(estimator, OTHER, place, factor) for place in PLACES)
+
+
+def _ask(estimator: Estimator, place: str, *seen: Observation) -> Estimate:
+    return estimator.estimate(JOB, parse_placement(place), seen)
+
+
+def test_a_machine_that_is_slow_for_another_job_is_slow_for_this_one(estimator: Estimator) -> None:
+    before, after = (_ask(estimator, "4xA10", *seen) for seen in ((), _of_other(estimator)))
+    # Three times as slow for the other job; this one, with more to compute, is not known to be.
+    assert 1.2 * before.step_time_s < after.step_time_s < 5.0 * before.step_time_s
+    widths = [a.throughput.high / a.throughput.low for a in (before, after)]
+    assert widths[1] <= widths[0] * (1 + 1e-9)
+    # It was not observed itself.
+    assert after.basis is before.basis is not Basis.CALIBRATED
+
+
+def test_another_machine_does_not_move(estimator: Estimator) -> None:
+    for place in ("4xL4", "8xH100-SXM5-80GB", "A10+L4"):
+        assert _ask(estimator, place, *_of_other(estimator)) == _ask(estimator, place)
+
+
+def test_they_help_where_little_is_known_of_the_job_itself(estimator: Estimator) -> None:
+    own = Observation(
+        placement=parse_placement("A10"), batch_size=JOB.batch_size,
+        step_time_s=_ask(estimator, "A10").step_time_s,
+    )  # fmt: skip
+    others = tuple(
+        _slower(estimator, OTHER, place, 3.0 if place != "A10" else 1.0) for place in PLACES
+    )
+    alone, both = _ask(estimator, "8xA10", own), _ask(estimator, "8xA10", own, *others)
+    assert both.basis is Basis.CALIBRATED
+    # It computes as predicted and waits longer for its links.
+    assert both.step_time_s > 1.3 * alone.step_time_s
+    assert both.breakdown.compute_s == pytest.approx(alone.breakdown.compute_s, rel=0.2)
+
+
+def test_the_job_itself_is_no_companion_of_itself(estimator: Estimator) -> None:
+    seen = _slower(estimator, JOB, "A10", 1.5)
+    named, plain = seen, Observation(
+        placement=seen.placement, batch_size=seen.batch_size, step_time_s=seen.step_time_s
+    )  # fmt: skip
+    assert _ask(estimator, "4xA10", named) == _ask(estimator, "4xA10", plain)
+
+
+def test_neither_order_nor_repetition_matters(estimator: Estimator) -> None:
+    seen = [*_of_other(estimator), _slower(estimator, JOB, "A10", 1.5)]
+    first = _ask(estimator, "4xA10", *seen)
+    random.Random(0).shuffle(seen)
+    again = _ask(estimator, "4xA10", *seen, *[one for one in seen if one.job == OTHER])
+    assert again.step_time_s == pytest.approx(first.step_time_s)
+
+
+def test_kept_companions_count_as_those_of_a_request(estimator: Estimator) -> None:
+    seen = _of_other(estimator)
+    prepared, placement = estimator.prepare(JOB), estimator.resolve(parse_placement("4xA10"))
+    kept = estimator.observed(prepared, (), Companions(estimator, seen))
+    assert estimator.answer(prepared, placement, kept) == _ask(estimator, "4xA10", *seen)
+
+
+def test_what_is_in_memory_is_told_without_waiting(estimator: Estimator) -> None:
+    prepared, placement = estimator.prepare(JOB), estimator.resolve(parse_placement("4xA10"))
+    observed = estimator.observed(prepared, (), Companions(estimator, _of_other(estimator)))
+    assert observed is not None
+    assert estimator.known_answer(prepared, placement, observed) is None
+    answer = estimator.answer(prepared, placement, observed)
+    assert estimator.known_answer(prepared, placement, observed) == answer
+
+
+def test_a_matrix_and_a_curve_are_cell_by_cell_the_same(estimator: Estimator) -> None:
+    own = _slower(estimator, JOB, "2xA10", 1.4)
+    alone = _slower(estimator, OTHER, "A10", 1.2)
+    third = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=64, optimizer="adam")
+    jobs = [JOB, OTHER, third]
+    places = ("A10", "2xA10", "4xA10+4xA10", "A10+L4", "8xH100-SXM5-80GB")
+    placements = [parse_placement(place) for place in places]
+    for seen in ({0: (own,)}, {1: (alone,)}, {0: (own,), 1: (alone,)}):
+        matrix = estimator.matrix(jobs, placements, seen)
+        every = tuple(one for row in seen.values() for one in row)
+        for row, job in enumerate(jobs):
+            found = [estimator.estimate(job, placement, every) for placement in placements]
+            step = [one.step_time_s for one in found]
+            assert matrix.step_time_s[row] == pytest.approx(step, rel=1e-9)
+            for name in ("samples_per_second", "low", "high"):
+                each = [getattr(one.throughput, name) for one in found]
+                assert getattr(matrix, name)[row] == pytest.approx(each, rel=1e-9)
+    curve = estimator.curve(JOB, CurveQuestion(accelerator="A10", counts=(1, 2, 8)), (own, alone))
+    each = [_ask(estimator, place, own, alone).step_time_s for place in ("A10", "2xA10", "8xA10")]
+    assert curve.step_time_s == pytest.approx(np.array(each))
+
+
+def test_a_mistake_in_what_is_said_of_another_job_is_pointed_at(estimator: Estimator) -> None:
+    seen = _slower(estimator, OTHER, "A10", 1e-9)
+    with pytest.raises(InvalidInputError) as refused:
+        _ask(estimator, "A10", seen)
+    assert refused.value.pointer == "/observations/0/step_time_s"
+
+
+def test_a_bounded_number_counts(estimator: Estimator) -> None:
+    jobs = [
+        Job(model="zoo/one", mode=Mode.INFERENCE, batch_size=1, sequence_length=length)
+        for length in range(1, MOST_JOBS + 5)
+    ]
+    seen = [
+        Observation(placement=parse_placement("A10"), batch_size=b, step_time_s=1e-3 * b, job=job)
+        for job in jobs
+        for b in range(1, MOST_CELLS + 4)
+    ]
+    steps = Companions(estimator, seen).steps("A10", "")
+    assert steps is not None and len(steps.cells) == MOST_JOBS * MOST_CELLS
+    assert steps.cells.batch_size.min() == 4
