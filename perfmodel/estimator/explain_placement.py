@@ -16,7 +16,8 @@ from perfmodel.predictors.explanation import Stage
 if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator
 
-OBSERVATIONS = "observations of this job"
+#: What observed steps said: those of the job with those of others beside it, or others alone.
+OBSERVATIONS, OBSERVATIONS_OF_OTHERS = "observations of this job", "observations of other jobs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +63,15 @@ def placed_chain(
     placed = estimator.placed(prepared, placement, single)
     alone = [one.time_s * slow.factor for one, slow in zip(single, placed.slowdowns, strict=True)]
     kind = alone.index(max(alone))
-    stages = [Stage(name=OBSERVATIONS, time_s=single[kind].time_s)]
+    seen = OBSERVATIONS if observed is None or observed.observations else OBSERVATIONS_OF_OTHERS
+    stages = [Stage(name=seen, time_s=single[kind].time_s)]
     for name, factor in placed.slowdowns[kind].factors:
         stages.append(Stage(name=name, time_s=stages[-1].time_s * factor))
     single_s = stages[-1].time_s
     stages += _scaled(placement, prepared, placed)
     if observed is not None and not observed.is_alone:
         corrected = observed.correct(prepared, placement, placed).parts
-        stages.append(Stage(name=OBSERVATIONS, time_s=float(corrected.step_time_s[0])))
+        stages.append(Stage(name=seen, time_s=float(corrected.step_time_s[0])))
         single_s *= float(corrected.compute_s[0] / placed.parts.compute_s[0])
     return PlacedChain(kind=kind, single_s=single_s, stages=tuple(stages))
 
