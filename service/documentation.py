@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from service import documentation_access, documentation_examples
 from service.errors import PROBLEM_MEDIA_TYPE
 from service.operations.kinds import describe as describe_operations
 from service.schemas import CurveRequest, MatrixRequest, PredictRequest, Problem, RankRequest
@@ -79,6 +80,8 @@ def install(app: FastAPI) -> None:
             for name, schema in definitions["$defs"].items():
                 schemas.setdefault(name, schema)
             describe_operations(described)
+            documentation_access.describe(described)
+            documentation_examples.describe(described)
             app.openapi_schema = described
         return app.openapi_schema
 

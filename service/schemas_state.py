@@ -127,6 +127,20 @@ class AcceleratorFacts(BaseModel):
     name: str | None = Field(None, description="As in the path.")
 
 
+class PriceEntry(_Exact):
+    """What an hour of one accelerator costs."""
+
+    accelerator: str
+    per_hour: float = Field(gt=0)
+    currency: str = Field(description="Three letters, as of ISO 4217.")
+
+
+class PricesAnswer(_Exact):
+    """The prices that were set."""
+
+    prices: list[PriceEntry]
+
+
 class AliasAnswer(_Exact):
     """A name and the accelerator that it means."""
 

@@ -10,13 +10,17 @@ from service.schemas import HealthAnswer
 router = APIRouter(tags=["health"])
 
 
-@router.get("/v2/health/live", response_model=HealthAnswer)
+@router.get("/v2/health/live", summary="Whether the process answers", response_model=HealthAnswer)
 async def live() -> HealthAnswer:
     """Tell that the process answers."""
     return HealthAnswer(status="live")
 
 
-@router.get("/v2/health/ready", response_model=HealthAnswer)
+@router.get(
+    "/v2/health/ready",
+    summary="Whether questions are answered with all that is installed",
+    response_model=HealthAnswer,
+)
 async def ready(request: Request) -> HealthAnswer:
     """Tell whether questions are answered with all that is installed.
 

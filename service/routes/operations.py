@@ -16,9 +16,13 @@ from service.operations.answer import answer_of, operation_to_dict
 from service.operations.middleware import accepted
 from service.operations.runner import Runner
 from service.routes.requests import desk_of, state_of
-from service.schemas_state import OperationEntry, OperationsAnswer
+from service.schemas import GraphAnswer, MatrixAnswer
+from service.schemas_state import JobRegistered, OperationEntry, OperationsAnswer
 
 router = APIRouter(prefix="/v1/operations", tags=["operations"])
+
+Registered = JobRegistered | GraphAnswer
+_AS_THE_REQUEST = "As the request would have been answered, its status included"
 
 
 @router.get(
@@ -62,7 +66,8 @@ async def operation(request: Request, name: str) -> Response:
     "/{name}/result",
     summary="What came of an operation",
     responses={
-        200: {"description": "As the request would have been answered, its status included"},
+        200: {"model": MatrixAnswer | Registered, "description": _AS_THE_REQUEST},
+        201: {"model": Registered, "description": _AS_THE_REQUEST},
         202: {"model": OperationEntry, "description": "It has not ended: ask again"},
         **problems(404, 503),
     },

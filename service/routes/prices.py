@@ -16,6 +16,7 @@ from service.desk import read_json
 from service.documentation import problems
 from service.etag import etagged_response
 from service.routes.requests import desk_of, json_body_of, state_of
+from service.schemas_state import PriceEntry, PricesAnswer
 
 router = APIRouter(tags=["prices"])
 
@@ -44,7 +45,7 @@ _BODY: dict[str, Any] = {
 @router.get(
     "/v1/prices",
     summary="What an hour of each accelerator costs here",
-    responses={**problems(503)},
+    responses={200: {"model": PricesAnswer}, **problems(503)},
 )
 async def prices(request: Request) -> Response:
     """List the prices that were set; rankings by cost use them unless told otherwise."""
@@ -55,7 +56,7 @@ async def prices(request: Request) -> Response:
 @router.put(
     "/v1/prices/{accelerator}",
     summary="Set the price of an accelerator",
-    responses={**problems(400, 413, 415, 422, 503)},
+    responses={200: {"model": PriceEntry}, **problems(400, 413, 415, 422, 503)},
     openapi_extra=_BODY,
 )
 async def put_price(request: Request, accelerator: str) -> Response:
@@ -84,7 +85,7 @@ async def put_price(request: Request, accelerator: str) -> Response:
     "/v1/prices/{accelerator}",
     summary="Forget the price of an accelerator",
     status_code=204,
-    responses={404: {"description": "No price was set"}, **problems(422, 503)},
+    responses={**problems(404, 422, 503)},
 )
 async def delete_price(request: Request, accelerator: str) -> Response:
     """Forget a price."""
