@@ -183,6 +183,7 @@ class JointPredictor:
             np.array([sample.family for sample in samples]),
             residuals / scale,
             table.sketch_of,
+            jobs,
         )
         self.residuals_, self.regimes_ = residuals, regimes(table)
         self._learn_devices(table)

@@ -64,7 +64,7 @@ def explain_jointly(
     return StepExplanation(
         stages=(Stage(name=ROOFLINE, time_s=nodes.roofline_s), efficiencies, *rest),
         nodes=nodes,
-        nearest=near_cells(joint, step, accelerators) or near_graphs(joint, step),
+        nearest=near_cells(joint, step, accelerators) or near_graphs(joint, step, accelerators),
     )
 
 

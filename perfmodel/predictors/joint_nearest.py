@@ -121,7 +121,7 @@ def near_cells(
 
 
 def near_graphs(
-    joint: JointPredictor, step: Step, most: int = MOST_NEAR
+    joint: JointPredictor, step: Step, accelerators: Accelerators, most: int = MOST_NEAR
 ) -> tuple[MeasuredPoint, ...]:
     """Return the models with the graphs that look most like that of a step.
 
@@ -129,26 +129,35 @@ def near_graphs(
     ----------
     joint : JointPredictor
     step : Step
+    accelerators : callable
+        Returns an accelerator by its name, or None.
     most : int
 
     Returns
     -------
     tuple of MeasuredPoint
-        Nearest first, each model once; ``distance`` is in standard deviations of the columns that
-        describe a graph. On which devices they were measured is not kept.
+        Nearest first, each model once, as the cell of it that is most like the step; ``distance``
+        is in standard deviations of the columns that describe a graph. Without its cells where the
+        predictor does not keep which they are.
     """
     rows, _ = whole_rows(step_table([step]))
-    return tuple(
-        MeasuredPoint(
-            workload=label,
-            accelerator=None,
-            distance=distance,
-            measured_s=None,
-            predicted_s=None,
-            source=GRAPH,
+    found = []
+    for i, distance in joint.novelty_.neighbours(rows[0], most):
+        label, cells = joint.novelty_.labels_[i], []
+        if joint.novelty_.jobs_:
+            cells = _nearest(joint, joint.novelty_.jobs_[i], cell_of(step), 1)
+        point = MeasuredPoint(
+            workload=label, accelerator=None, distance=distance, measured_s=None,
+            predicted_s=None, source=GRAPH,
         )  # fmt: skip
-        for label, distance in joint.novelty_.neighbours(rows[0], most)
-    )
+        for cell in cells:
+            measured = _point(joint, cell, accelerators(cell.device), None)
+            point = replace(
+                measured, workload=f"{label} {measured.workload}", distance=distance,
+                source=GRAPH, same_job=False,
+            )  # fmt: skip
+        found.append(point)
+    return tuple(found)
 
 
 def _nearest(joint: JointPredictor, job: str, asked: tuple[int, ...], most: int) -> list[_Cell]:

@@ -80,6 +80,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "job_variances": memory.variances_.tolist(),
         "noise_variance": memory.noise_,
         "labels": list(predictor.novelty_.labels_),
+        "graph_jobs": _graph_jobs(predictor),
     }
     text = json.dumps(facts, allow_nan=False, separators=(",", ":"), sort_keys=True)
     return (text + "\n").encode()
@@ -126,12 +127,29 @@ def load_joint(folder: Path) -> JointPredictor:
             for name, array in arrays.items()
             if name.startswith("novelty_")
         }
-        predictor.novelty_ = Novelty.of(shapes, facts["labels"])
+        predictor.novelty_ = Novelty.of(shapes, facts["labels"], _jobs_of_graphs(facts))
     except (OSError, KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
         raise DamagedArtifactError(
             f"The joint predictor in {folder} cannot be read: {error}. Train the model again."
         ) from error
     return predictor
+
+
+def _graph_jobs(predictor: JointPredictor) -> list[int]:
+    """Return the position of the job of each graph among all jobs."""
+    position = {job: i for i, job in enumerate(sorted(predictor.memory_.cells_))}
+    return [position[job] for job in predictor.novelty_.jobs_]
+
+
+def _jobs_of_graphs(facts: dict[str, Any]) -> list[str]:
+    """Return the job of each graph; none in files from before they were kept."""
+    positions = facts.get("graph_jobs", [])
+    jobs = [str(job) for job, _ in facts["jobs"]]
+    if positions and len(positions) != len(facts["labels"]):
+        raise ValueError("its graphs and their jobs do not fit together")
+    if not all(0 <= position < len(jobs) for position in positions):
+        raise ValueError("it names jobs that it does not hold")
+    return [jobs[position] for position in positions]
 
 
 def _memory(facts: dict[str, Any], arrays: dict[str, Any]) -> JobMemory:

@@ -29,6 +29,9 @@ class Novelty:
         Standardised shape columns of the graphs learned from.
     labels_ : tuple of str
         Model of each.
+    jobs_ : tuple of str
+        Job of each, as :class:`~perfmodel.predictors.job_memory.JobMemory` knows it; empty where it
+        is not known.
     edges_, factors_ : ndarray
         Limits of groups of distances, and the error in each group over the error overall.
     outside_ : float
@@ -42,6 +45,7 @@ class Novelty:
         families: npt.NDArray[np.str_],
         residuals: FloatArray,
         graphs: npt.NDArray[np.int64],
+        jobs: Sequence[str] = (),
     ) -> Novelty:
         """Learn from whole-step columns and residuals on families that were held out.
 
@@ -53,12 +57,15 @@ class Novelty:
         residuals : ndarray
         graphs : ndarray of int64
             Which steps share a graph.
+        jobs : sequence of str
+            Job of each step.
         """
         _, first, of_step = np.unique(graphs, return_index=True, return_inverse=True)
         shape = rows[first][:, SHAPE_COLUMNS].astype(np.float64)
         self.mean_, self.scale_ = shape.mean(axis=0), shape.std(axis=0) + 1e-2
         self.points_ = ((shape - self.mean_) / self.scale_).astype(np.float32)
         self.labels_ = tuple(labels[i] for i in first)
+        self.jobs_ = tuple(jobs[i] for i in first) if jobs else ()
         distance = self._to_other_families(families[first])[of_step]
         self.edges_ = np.quantile(distance, np.linspace(0, 1, _GROUPS + 1)[1:-1])
         group = np.searchsorted(self.edges_, distance)
@@ -91,16 +98,16 @@ class Novelty:
         factors = self.factors_[np.searchsorted(self.edges_, distance)]
         return np.asarray(distance), factors, [self.labels_[i] for i in np.atleast_1d(nearest)]
 
-    def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[str, float]]:
-        """Return the models with the nearest graphs and how far they are, each model once."""
+    def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[int, float]]:
+        """Return the nearest graphs by position and how far they are, one of each model."""
         shape = ((row[list(SHAPE_COLUMNS)] - self.mean_) / self.scale_).astype(np.float32)
         # A model has several graphs: of each batch size and mode that was measured.
         looked_at = min(_GRAPHS_OF_A_MODEL * most, len(self.labels_))
         distance, nearest = self._tree.query(shape, k=range(1, looked_at + 1))
-        found: dict[str, float] = {}
+        found: dict[str, tuple[int, float]] = {}
         for i, far in zip(nearest.tolist(), distance.tolist(), strict=True):
-            found.setdefault(self.labels_[i], far)
-        return list(found.items())[:most]
+            found.setdefault(self.labels_[i], (i, far))
+        return list(found.values())[:most]
 
     def arrays(self) -> dict[str, Any]:
         """Return what was learned as arrays, labels aside."""
@@ -114,13 +121,13 @@ class Novelty:
         }
 
     @classmethod
-    def of(cls, arrays: dict[str, Any], labels: Sequence[str]) -> Novelty:
+    def of(cls, arrays: dict[str, Any], labels: Sequence[str], jobs: Sequence[str] = ()) -> Novelty:
         """Read back what :meth:`arrays` gave."""
         novelty = cls()
         novelty.points_ = arrays["points"]
         novelty.mean_, novelty.scale_ = arrays["mean"], arrays["scale"]
         novelty.edges_, novelty.factors_ = arrays["edges"], arrays["factors"]
         novelty.outside_ = float(arrays["outside"][0])
-        novelty.labels_ = tuple(labels)
+        novelty.labels_, novelty.jobs_ = tuple(labels), tuple(jobs)
         novelty._tree = cKDTree(novelty.points_)
         return novelty

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import joint_world as world
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.step import Step, StepSample
 from perfmodel.features.step_table import step_table
 from perfmodel.graph.workload import Workload
@@ -18,6 +21,7 @@ from perfmodel.predictors.explanation import StepExplanation
 from perfmodel.predictors.joint import JointPredictor
 from perfmodel.predictors.joint_explained import explain_jointly
 from perfmodel.predictors.joint_nearest import CELL, GRAPH, near_cells, near_graphs
+from perfmodel.predictors.joint_store import FACTS, load_joint, save_joint
 from perfmodel.types import Compiler, MemoryFormat, Role
 
 SAMPLES = world.samples()
@@ -155,9 +159,38 @@ def test_settings_of_a_cell_are_named_where_they_are_not_the_usual(joint: JointP
 def test_a_new_job_is_placed_among_the_graphs(joint: JointPredictor) -> None:
     step = Step.of(world.new_workload("Gpu-L"))
     assert near_cells(joint, step, _find) == ()
-    graphs = near_graphs(joint, step, most=3)
-    assert len({point.workload for point in graphs}) == len(graphs) == 3
+    graphs = near_graphs(joint, step, _find, most=3)
+    models = [point.workload.split()[0] for point in graphs]
+    assert len(set(models)) == len(graphs) == 3
     assert [g.distance for g in graphs] == sorted(g.distance or 0.0 for g in graphs)
     assert {point.source for point in graphs} == {GRAPH}
     (answer,) = joint.predict([step])
-    assert graphs[0].workload == answer.nearest[0]
+    assert models[0] == answer.nearest[0]
+    # Of each model the cell that is most like the step: the same device, mode and batch.
+    assert {point.accelerator for point in graphs} == {"Gpu-L"}
+    assert all(point.workload.endswith("inference batch 4 fp32") for point in graphs)
+    # Ratios of samples of one law with 2 % of noise.
+    assert all(0.7 < (point.measured_over_predicted or 0.0) < 1.4 for point in graphs)
+
+
+def test_graphs_of_a_stored_predictor_know_their_cells(
+    joint: JointPredictor, tmp_path: Path
+) -> None:
+    step = Step.of(world.new_workload("Gpu-L"))
+    save_joint(joint, tmp_path)
+    before, after = (near_graphs(one, step, _find) for one in (joint, load_joint(tmp_path)))
+    assert [p.workload for p in after] == [p.workload for p in before]
+    ratios = [[p.measured_over_predicted for p in points] for points in (before, after)]
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-6)
+    # Files from before hold no cells of graphs.
+    path = tmp_path / FACTS
+    facts = json.loads(path.read_text())
+    del facts["graph_jobs"]
+    path.write_text(json.dumps(facts))
+    plain = near_graphs(load_joint(tmp_path), step, _find)
+    assert {point.accelerator for point in plain} == {None}
+    assert [p.distance for p in plain] == [p.distance for p in before]
+    for wrong in ([10**6] * len(facts["labels"]), [0]):
+        path.write_text(json.dumps({**facts, "graph_jobs": wrong}))
+        with pytest.raises(DamagedArtifactError):
+            load_joint(tmp_path)
