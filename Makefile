@@ -49,8 +49,9 @@ bench: dev ## run every benchmark, one after the other (coverage: every tenth mo
 bench-accuracy: dev ## judge the predictors on frozen splits (FORM=--fast: in 10 minutes)
 	$(BIN)/python benchmarks/accuracy.py $(FORM)
 
-docs: dev ## write the answer in README.md again (docs/accuracy.md: make bench-accuracy)
+docs: dev ## write the answers in README.md and /docs again (docs/accuracy.md: make bench-accuracy)
 	$(BIN)/python docs/readme_answer.py
+	$(BIN)/python docs/example_answers.py
 
 serve: dev ## start the service on HOST:PORT, show one query with its answer, serve until Ctrl-C
 	$(BIN)/perfmodel serve --host $(HOST) --port $(PORT) --example
