@@ -21,7 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 #: Path of a Chromium; without it the one on the path is taken, or Debian's is installed.
 PROGRAM = "PERFMODEL_CHROMIUM"
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 10.0
 _POLL_S = 0.03
 
 
@@ -98,10 +98,11 @@ class Tab:
     def wait(self, script: str) -> Any:
         """Wait until an expression is true, and return its value."""
         until = time.monotonic() + _PATIENCE_S
-        while not (value := self.run(script)):
+        # An element comes as an object without fields, which Python takes for nothing.
+        while (value := self.run(script)) in (None, False, 0, ""):
             if time.monotonic() > until:
-                shown = self.run("document.body.innerText")
-                raise AssertionError(f"never true: {script}\n{self.complaints}\n{shown}")
+                shown = " ".join(self.run("document.body.innerText").split())[:400]
+                raise AssertionError(f"never true: {script} {self.complaints}; shown: {shown}")
             time.sleep(_POLL_S)
         return value
 
@@ -116,15 +117,15 @@ class Tab:
 
     def click(self, selector: str) -> None:
         """Click in the middle of an element."""
-        self.run(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block:'center'}})")
+        self.run(
+            f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block:'center'}})"
+        )
         x, y = self.run(
             f"(b => [b.x + b.width / 2, b.y + b.height / 2])"
             f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
         )
         for kind in ("mousePressed", "mouseReleased"):
-            self.send(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
-            )
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def point(self, x: float, y: float) -> None:
         """Move the pointer."""
@@ -192,9 +193,7 @@ def browser(folder: Path) -> Iterator[Tab]:
             tab = Tab(socket=socket, downloads=downloads)
             for domain in ("Page", "Runtime", "Network", "Log"):
                 tab.send(f"{domain}.enable")
-            tab.send(
-                "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads)
-            )
+            tab.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
             yield tab
     finally:
         process.terminate()

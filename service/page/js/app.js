@@ -24,8 +24,8 @@ const explain = explainPanels();
 const accuracy = accuracyPanels();
 const view = { state: fromAddress(location.search), running: null, timer: 0 };
 
-$("panels").append(compare.element, curve.element, explain.elements[1], explain.elements[0], explain.elements[2],
-  explain.elements[3], ...accuracy.elements);
+const [roofline, operators, factors, nearest] = explain.elements;
+$("panels").append(compare.element, curve.element, roofline, operators, factors, nearest, ...accuracy.elements);
 
 /** Ask all that the form says. */
 async function predict({ focus = false, remember = true } = {}) {

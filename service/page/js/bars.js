@@ -13,8 +13,8 @@ const BAR_PX = 14;
  * `lacks` is drawn hollow.
  */
 export function drawBars(bars, width) {
-  const names = Math.min(Math.max(...bars.map(({ name }) => widthOf(name))) + 12, width * 0.38);
-  const labels = Math.max(...bars.map(({ label }) => widthOf(label, 7.4))) + 10;
+  const names = Math.min(Math.max(...bars.map(({ name }) => widthOf(name))) + 12, width * 0.42);
+  const labels = Math.max(...bars.map(({ label }) => widthOf(label, 600))) + 10;
   const most = Math.max(...bars.map(({ value, high }) => high ?? value ?? 0), 1e-300);
   const place = linear(0, most, names, Math.max(names + 40, width - labels));
   const svg = s("svg", { viewBox: `0 0 ${width} ${bars.length * ROW_PX + 4}` });

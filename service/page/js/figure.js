@@ -13,16 +13,17 @@ import { readable } from "./pointing.js";
  */
 export function figure({ name, title, about = "", whole = false }) {
   const canvas = h("div", { class: "canvas" });
+  const body = h("div", { class: "body" }, canvas);
   const caption = h("p", { class: "caption" });
   const controls = h("div", { class: "controls" });
   const numbers = fold("Numbers");
   const request = fold("Request");
-  const asSvg = h("button", { type: "button", class: "small", disabled: true, "aria-label": `${title} as SVG` }, "SVG");
-  const asCsv = h("button", { type: "button", class: "small", disabled: true, "aria-label": `${title} as CSV` }, "CSV");
+  const asSvg = h("button", { type: "button", class: "small", disabled: true, "aria-label": `Save ${title} as SVG` }, "↓ SVG");
+  const asCsv = h("button", { type: "button", class: "small", disabled: true, "aria-label": `Save ${title} as CSV` }, "↓ CSV");
   const element = h("section", { class: `card figure${whole ? " whole" : ""}`, id: name, "aria-labelledby": `${name}-title` },
     h("header", {}, h("h2", { id: `${name}-title` }, title), h("div", { class: "tools" }, asSvg, asCsv)),
     about ? h("p", { class: "about" }, about) : null,
-    controls, canvas, caption,
+    controls, body, caption,
     h("div", { class: "below" }, numbers.element, request.element));
   const view = { shown: null, svg: null, width: 0 };
 
@@ -57,6 +58,11 @@ export function figure({ name, title, about = "", whole = false }) {
   return {
     element,
     controls,
+    /** Put something next to the picture, or below it where there is no room. */
+    beside: (part) => {
+      body.classList.add("two");
+      body.append(part);
+    },
     wait: () => canvas.classList.add("waiting"),
     clear: () => reset("", "note"),
     note: (message) => reset(message, "note"),

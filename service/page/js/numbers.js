@@ -41,6 +41,7 @@ export function bytes(value) {
 export function share(value) {
   if (!isNumber(value)) return NONE;
   const percent = value * 100;
+  if (percent > 0 && percent < 0.1) return "<0.1 %";
   const digits = percent !== 0 && Math.abs(percent) < 10 ? 1 : 0;
   return `${percent.toFixed(digits)} %`;
 }

@@ -23,23 +23,38 @@ export function steps(high, count = 5) {
   return marks;
 }
 
-/** Return the powers of ten around and between two values, thinned to `most`. */
+/** Return round values around and between two others, in even ratios, about `most` of them. */
 export function decades(low, high, most = 8) {
   const first = Math.floor(Math.log10(low) + 1e-9);
   const last = Math.ceil(Math.log10(high) - 1e-9);
+  if (last - first <= 2) return fine(low, high, first, last);
   const every = Math.max(1, Math.ceil((last - first) / most));
   const marks = [];
   for (let power = first; power <= Math.max(last, first + 1); power += every) marks.push(10 ** power);
   return marks;
 }
 
-/** Guess how wide a text of 12 px is; labels need no more than that. */
-export function widthOf(text, pixels = 6.8) {
-  return String(text).length * pixels;
+/** Return 1, 2 and 5 of each power of ten, from the last one below `low` to the first above `high`. */
+function fine(low, high, first, last) {
+  const all = [];
+  for (let power = first; power <= last; power += 1) all.push(...[1, 2, 5].map((digit) => digit * 10 ** power));
+  const start = all.findLastIndex((mark) => mark <= low * 1.000001);
+  const end = all.findIndex((mark) => mark >= high * 0.999999);
+  const marks = all.slice(Math.max(0, start), end < 0 ? all.length : end + 1);
+  return marks.length > 1 ? marks : [marks[0], marks[0] * 2];
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+/** Return how wide a label is, in pixels. */
+export function widthOf(text, weight = 400) {
+  ruler.font = `${weight} 12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(String(text)).width;
 }
 
 /** Shorten a text to a width. */
-export function shortened(text, width, pixels = 6.8) {
-  const most = Math.max(3, Math.floor(width / pixels));
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+export function shortened(text, width) {
+  let kept = text;
+  while (kept.length > 3 && widthOf(`${kept}…`) > width) kept = kept.slice(0, -1);
+  return widthOf(text) <= width ? text : `${kept}…`;
 }

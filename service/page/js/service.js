@@ -4,9 +4,9 @@ import { askForKey, keyInUse } from "./key.js";
 
 /** What the service says is wrong (RFC 9457), or that it could not be reached. */
 export class Problem extends Error {
-  constructor({ status = 0, title = "", detail = "", errors = [], did_you_mean = [] }) {
+  constructor({ type = "", status = 0, title = "", detail = "", errors = [], did_you_mean = [] }) {
     super(detail || title);
-    Object.assign(this, { status, title, detail, errors, did_you_mean });
+    Object.assign(this, { type, status, title, detail, errors, did_you_mean });
   }
 }
 

@@ -17,7 +17,7 @@ export function accuracyPanels() {
   const more = h("button", { type: "button", class: "small", hidden: true }, "Load more");
   const summary = h("div");
   scatter.controls.append(h("div", { class: "field" }, h("label", { for: "accuracy-accelerator" }, "Accelerator"), only), more);
-  scatter.element.insertBefore(summary, scatter.element.querySelector(".below"));
+  errors.element.insertBefore(summary, errors.element.querySelector(".below"));
   let shown = { points: [], next: null };
 
   function path(cursor) {
@@ -33,33 +33,47 @@ export function accuracyPanels() {
     try {
       const answer = await ask(request);
       shown = { request, points: [...(cursor ? shown.points : []), ...answer.points], next: answer.next };
-      present(answer);
+      present();
     } catch (problem) {
       summary.replaceChildren();
       for (const frame of [scatter, errors]) frame.fail(problem);
     }
   }
 
-  function present(answer) {
-    if (!only.value) choices(only, answer.by_accelerator);
-    more.hidden = !shown.next;
+  function present() {
     const { request, points } = shown;
     const usable = points.filter((p) => p.measured_s > 0 && p.predicted_s > 0);
+    const groups = summarised(usable);
+    if (!only.value) choices(only, groups);
+    more.hidden = !shown.next;
     summary.replaceChildren();
     if (!usable.length) {
       for (const frame of [scatter, errors]) frame.note(NOTHING);
       return;
     }
-    const colour = colours(answer.by_accelerator);
+    const colour = colours(groups);
     const table = pointTable(usable);
     scatter.show({ draw: (width) => drawScatter(usable, colour, width), table, request });
     errors.show({ draw: (width) => drawErrors(usable, colour, width), table, request, caption: "Above 1 the step was faster than predicted. Shaded: 10 % to either side." });
-    summary.replaceChildren(tableOf(summaryTable(answer.by_accelerator), "Error by accelerator"));
+    summary.replaceChildren(tableOf(summaryTable(groups), "Error by accelerator"));
   }
 
   only.addEventListener("change", () => load());
   more.addEventListener("click", () => load(shown.next));
   return { elements: [scatter.element, errors.element], load };
+}
+
+/** Sum up all that is shown: the mean of |predicted / measured - 1|, and how many intervals held. */
+function summarised(points) {
+  const groups = new Map();
+  for (const p of points) groups.set(p.accelerator, [...(groups.get(p.accelerator) ?? []), p]);
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  return [...groups].sort((a, b) => b[1].length - a[1].length).map(([accelerator, own]) => ({
+    accelerator,
+    count: own.length,
+    mape: mean(own.map((p) => Math.abs(p.predicted_s / p.measured_s - 1))),
+    coverage: mean(own.map((p) => Number(p.low_s <= p.measured_s && p.measured_s <= p.high_s))),
+  }));
 }
 
 function choices(select, groups) {
@@ -132,12 +146,8 @@ function pointTable(points) {
       { key: "low_s", label: "Low", write: time }, { key: "high_s", label: "High", write: time },
       { key: "ratio", label: "Ratio", write: number }, { key: "job", label: "Reference", text: true },
     ],
-    rows: points.map((p) => ({ ...p, placement: written(p.placement), ratio: p.predicted_s / p.measured_s })),
+    rows: points.map((p) => ({ ...p, ratio: p.predicted_s / p.measured_s })),
   };
-}
-
-function written(placement) {
-  return typeof placement === "string" ? placement : JSON.stringify(placement);
 }
 
 function summaryTable(groups) {

@@ -23,8 +23,8 @@ const PARTS = [
 
 /** Make the panel. */
 export function answerPanel(element) {
-  const step = figure({ name: "step", title: "Where the time of a step goes" });
-  const memory = figure({ name: "memory", title: "Memory of an accelerator" });
+  const step = figure({ name: "step", title: "Time of a step" });
+  const memory = figure({ name: "memory", title: "Memory" });
   const text = h("div");
   const grounds = h("div");
   const warnings = h("div");
@@ -131,8 +131,8 @@ function drawMemory({ peak_bytes, capacity_bytes, fits }, width) {
 
 function memoryWords({ fits, oom_probability }) {
   if (fits === null) return "Whether it fits is not known.";
-  const verdict = fits ? "It fits" : "It does not fit";
-  return oom_probability === null ? `${verdict}.` : `${verdict}; it runs out of memory with a probability of ${share(oom_probability)}.`;
+  const verdict = fits ? "It fits." : "It does not fit.";
+  return oom_probability === null ? verdict : `${verdict} Risk of running out of memory: ${share(oom_probability)}.`;
 }
 
 function memoryTable(memory) {

@@ -20,7 +20,7 @@ export function comparePanel(changed) {
   const adding = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); add(); } }, more, h("button", { class: "small" }, "Add"));
   frame.controls.append(by, adding);
   const priced = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accelerators with their prices" });
-  frame.element.insertBefore(priced, frame.element.querySelector(".below"));
+  frame.beside(priced);
   let shown = null;
   by.addEventListener("change", () => shown && present());
 
@@ -32,7 +32,10 @@ export function comparePanel(changed) {
 
   function present() {
     const { rows, request } = shown;
-    for (const row of rows) Object.assign(row, priceOf(row.accelerator), { cost_per_million_samples: costOfMillion(row) });
+    for (const row of rows) {
+      Object.assign(row, priceOf(row.accelerator));
+      row.cost_per_million_samples = costOfMillion(row);
+    }
     const cost = by.querySelector(":checked").value === "cost";
     const sorted = order(rows, cost);
     frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost)), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
@@ -123,7 +126,9 @@ function barOf(row, cost) {
 
 function caption(rows, cost) {
   const best = rows[0];
-  if (best.error || best.fits === false) return "";
+  const wrong = [...new Set(rows.map(({ error }) => error).filter(Boolean))];
+  if (wrong.length) return wrong.join(" ");
+  if (best.fits === false) return "It fits on none of them.";
   if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}.`;
   return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.`;
 }
@@ -155,17 +160,15 @@ function yes(fits) {
 
 function priceTable(rows, reprice, remove) {
   const currency = rows[0].currency;
-  const heads = ["Accelerator", "Samples/s", `Price of an hour, ${currency}`, `A million samples, ${currency}`, "Fits", ""];
-  const body = rows.map((row) => h("tr", {},
+  const heads = ["Accelerator", `${currency} an hour`, `${currency} a million samples`, ""];
+  const body = rows.map((row) => h("tr", { title: row.error || null },
     h("td", {}, row.accelerator),
-    h("td", {}, row.error ? h("span", { class: "chip bad", title: row.error }, "no answer") : number(row.samples_per_second)),
     h("td", {}, h("input", {
       value: row.per_hour ?? "", inputmode: "decimal", autocomplete: "off", "data-price": row.accelerator,
       "aria-label": `Price of an hour of ${row.accelerator}`,
       onchange: (event) => reprice(row.accelerator, event.target.value),
     })),
     h("td", {}, row.cost_per_million_samples === null ? "–" : number(Number(row.cost_per_million_samples.toPrecision(3)))),
-    h("td", {}, yes(row.fits)),
     h("td", {}, row.asked ? null : h("button", { type: "button", class: "plain", "aria-label": `Leave ${row.accelerator} out`, onclick: () => remove(row.accelerator) }, "✕"))));
   return h("table", { id: "prices" },
     h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, body));

@@ -34,11 +34,14 @@ export function curvePanel(changed) {
 
   return {
     element: frame.element,
-    clear: frame.clear,
+    clear() {
+      shown = null;
+      frame.clear();
+    },
     async ask(job, parts, state, signal) {
       most.value = state.most;
       perHost.value = state.perhost;
-      if (parts === null) return frame.note("A curve is drawn for one kind of accelerator.");
+      if (parts === null) return this.clear() ?? frame.note("A curve is drawn for one kind of accelerator.");
       const body = { job, accelerator: parts.accelerator, most: count(state.most), accelerators_per_host: count(state.perhost) };
       if (parts.network) body.network = parts.network;
       if (parts.link) body.link = parts.link.slice(1, -1);

@@ -5,7 +5,7 @@ import { drawBars } from "../bars.js";
 import { figure } from "../figure.js";
 import { number, prefixed, share, time } from "../numbers.js";
 import { ask, question } from "../service.js";
-import { colourOf, drawRoofline, rooflineTable, withoutArithmetic } from "./roofline.js";
+import { besides, colourOf, drawRoofline, operatorName, rooflineTable } from "./roofline.js";
 
 const MOST_BARS = 14;
 
@@ -17,7 +17,7 @@ export function explainPanels() {
   });
   const operators = figure({ name: "operators", title: "Time by operator", about: "Of a step on one accelerator." });
   const factors = figure({ name: "factors", title: "From the bound to the answer", about: "Each factor multiplies the time of a step, from the roofline bound on." });
-  const nearest = figure({ name: "nearest", title: "Measured nearby", about: "Measured steps that are most like this one." });
+  const nearest = figure({ name: "nearest", title: "Measured nearby", about: "Measured steps that are most like this one, nearest first: measured over predicted time.", whole: true });
   const kind = h("div", { class: "segments", role: "radiogroup", "aria-label": "Operators by" }, [["classes", "Classes"], ["operators", "Operators"]].map(([value, label]) =>
     h("label", {}, h("input", { type: "radio", name: "operators-by", value, checked: value === "classes" }), h("span", {}, label))));
   operators.controls.append(kind);
@@ -43,18 +43,22 @@ export function explainPanels() {
     const { answer, request } = shown;
     const { operators: list, roofline: roof, contributions } = answer;
     if (list.some(({ flops }) => flops > 0)) {
-      roofline.show({ draw: (width) => drawRoofline(answer, width), table: rooflineTable(answer), request, caption: withoutArithmetic(answer) });
+      roofline.show({ draw: (width) => drawRoofline(answer, width), table: rooflineTable(answer), request, caption: besides(answer) });
     } else roofline.note(`No operator of it does arithmetic on ${roof.accelerator}.`);
     presentOperators();
     if (contributions.length) factors.show({ draw: (width) => drawBars(contributions.map(factorBar), width), table: factorTable(contributions), request });
     else factors.note("The answer has no factors.");
-    if (answer.nearest.length) nearest.show({ draw: (width) => drawBars(answer.nearest.map(nearestBar), width), table: nearestTable(answer.nearest), request });
+    const near = answer.nearest.map((one) => ({ ...one, measured_over_predicted: ratioOf(one) }));
+    if (near.length) nearest.show({ draw: (width) => drawBars(near.map(nearestBar), width), table: nearestTable(near), request });
     else nearest.note("Nothing that is like this job was measured.");
   }
 
   return {
     elements: frames.map(({ element }) => element),
-    clear: () => frames.forEach((frame) => frame.clear()),
+    clear() {
+      shown = null;
+      frames.forEach((frame) => frame.clear());
+    },
     async ask(job, placement, signal) {
       const request = question("POST", "v1/explain", { job, placement });
       frames.forEach((frame) => frame.wait());
@@ -71,7 +75,7 @@ export function explainPanels() {
 
 function operatorBar(one, colour, total) {
   const part = one.share ?? one.time_s / total;
-  const name = one.phase ? `${one.name} · ${one.phase}` : one.name;
+  const name = one.phase ? operatorName(one) : one.name;
   const words = [name, `${time(one.time_s)}, ${share(part)}`, `${number(one.count)} times`];
   if (one.bound) words.push(`bound by ${one.bound}`);
   return { name, value: one.time_s, label: `${time(one.time_s)} · ${share(part)}`, colour: colour(one.operator_class ?? one.name), text: words.join("\n") };
@@ -82,11 +86,19 @@ function factorBar({ name, factor, step_time_s }, row, all) {
   return { name, value: step_time_s, label, colour: row === all.length - 1 ? "asked" : "bar", text: `${name}\n× ${number(factor)} → ${time(step_time_s)}` };
 }
 
-function nearestBar({ workload, accelerator, distance, measured_s, predicted_s, source }) {
-  const words = [workload, `on ${accelerator}`, `measured ${time(measured_s)}`];
+/** Some points are known by their ratio alone. */
+function ratioOf({ measured_over_predicted: ratio, measured_s: measured, predicted_s: predicted }) {
+  if (typeof ratio === "number") return ratio;
+  return measured > 0 && predicted > 0 ? measured / predicted : null;
+}
+
+function nearestBar({ workload, accelerator, distance, measured_s, predicted_s, measured_over_predicted: ratio, source }) {
+  const words = [workload, `on ${accelerator}`];
+  if (measured_s !== null) words.push(`measured ${time(measured_s)}`);
   if (predicted_s !== null) words.push(`predicted ${time(predicted_s)}`);
   if (source) words.push(source);
-  return { name: `${workload} · ${accelerator}`, value: measured_s, label: time(measured_s), colour: "c3", text: [...words, `distance ${number(distance)}`].join("\n") };
+  const label = [ratio === null ? null : `× ${number(ratio)}`, measured_s === null ? null : time(measured_s)].filter(Boolean).join(" · ");
+  return { name: `${workload} · ${accelerator}`, value: ratio, label: label || "–", colour: "c3", text: [...words, `distance ${number(distance)}`].join("\n") };
 }
 
 const BASIC = [
@@ -100,8 +112,9 @@ function classTable(rows) {
   return { columns: [{ key: "name", label: "Class", text: true }, ...BASIC, { key: "share", label: "Share", write: share }], rows };
 }
 
-function operatorTable(rows) {
-  return { columns: [{ key: "name", label: "Operator", text: true }, { key: "operator_class", label: "Class", text: true }, { key: "phase", label: "Phase", text: true }, ...BASIC, { key: "bound", label: "Bound by", text: true }], rows };
+function operatorTable(list) {
+  const rows = list.map((one) => ({ ...one, shape: one.shape?.join("x") ?? "" }));
+  return { columns: [{ key: "name", label: "Operator", text: true }, { key: "operator_class", label: "Class", text: true }, { key: "phase", label: "Phase", text: true }, { key: "shape", label: "Shape", text: true }, ...BASIC, { key: "bound", label: "Bound by", text: true }], rows };
 }
 
 function factorTable(rows) {
@@ -113,7 +126,8 @@ function nearestTable(rows) {
     columns: [
       { key: "workload", label: "Workload", text: true }, { key: "accelerator", label: "Accelerator", text: true },
       { key: "distance", label: "Distance", write: number }, { key: "measured_s", label: "Measured", write: time },
-      { key: "predicted_s", label: "Predicted", write: time }, { key: "source", label: "Source", text: true },
+      { key: "predicted_s", label: "Predicted", write: time }, { key: "measured_over_predicted", label: "Ratio", write: number },
+      { key: "source", label: "Source", text: true },
     ],
     rows,
   };

@@ -4,6 +4,8 @@ import { s } from "../dom.js";
 import { number, prefixed, share, time } from "../numbers.js";
 import { decades, logarithmic, widthOf } from "../scale.js";
 
+/** Operators that take less of the time would stretch the axes for nothing. */
+const LEAST_SHARE = 0.0005;
 const COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /** Return which colour a class has: six for those of most time, grey for all others. */
@@ -12,10 +14,16 @@ export function colourOf(classes) {
   return (name) => COLOURS[names.indexOf(name)] ?? "c7";
 }
 
+/** Name an operator: what it is, in which phase, on what shape. */
+export function operatorName({ name, phase, shape }) {
+  const phased = name.endsWith(`_${phase}`) ? name : `${name} ${phase}`;
+  return shape?.length ? `${phased} ${shape.join("×")}` : phased;
+}
+
 /** Draw the roof and the operators that do arithmetic. */
 export function drawRoofline({ operators, operator_classes: classes, roofline: roof }, width) {
-  const points = operators.filter(({ flops, intensity, achieved_flops_per_s: rate }) => flops > 0 && intensity > 0 && rate > 0);
   const total = classes.reduce((sum, { time_s }) => sum + time_s, 0);
+  const points = drawn(operators, total);
   const xs = decades(Math.min(...points.map((p) => p.intensity), roof.ridge_intensity), Math.max(...points.map((p) => p.intensity), roof.ridge_intensity * 4), 7);
   const ys = decades(Math.min(...points.map((p) => p.achieved_flops_per_s), roof.peak_flops_per_s / 10), roof.peak_flops_per_s * 1.3, 7);
   const legend = legendOf(points, classes, width);
@@ -29,7 +37,7 @@ export function drawRoofline({ operators, operator_classes: classes, roofline: r
     xs.map((mark) => [s("path", { d: `M${x(mark)} ${box.top}V${box.bottom}`, class: "grid" }), s("text", { x: x(mark), y: box.bottom + 17, "text-anchor": mark === xs.at(-1) ? "end" : "middle" }, tick(mark))]),
     s("text", { x: box.left, y: height - 4 }, "FLOP/byte →  FLOP/s ↑"),
     roofPath(roof, x, y, xs, ys),
-    s("text", { x: box.right, y: y(roof.peak_flops_per_s) - 7, "text-anchor": "end", class: "name" }, `${prefixed(roof.peak_flops_per_s, "FLOP/s")} ${roof.precision}`));
+    s("text", { x: box.right, y: box.top - 8, "text-anchor": "end", class: "name" }, `roof: ${prefixed(roof.peak_flops_per_s, "FLOP/s")} ${roof.precision}, ${prefixed(roof.memory_bytes_per_s, "B/s")}`));
   const colour = colourOf(classes);
   const marks = [...points].sort((a, b) => b.time_s - a.time_s).map((point) => {
     const at = { x: x(point.intensity), y: y(point.achieved_flops_per_s) };
@@ -40,18 +48,19 @@ export function drawRoofline({ operators, operator_classes: classes, roofline: r
   return { svg, marks };
 }
 
+function drawn(operators, total) {
+  const arithmetic = operators.filter(({ flops, intensity, achieved_flops_per_s: rate }) => flops > 0 && intensity > 0 && rate > 0);
+  const large = arithmetic.filter(({ time_s }) => time_s >= LEAST_SHARE * total);
+  return large.length ? large : arithmetic;
+}
+
 function tick(value) {
-  return value >= 0.01 && value < 1e4 ? String(Number(value.toPrecision(3))) : value.toExponential(0).replace("e+", "e");
+  return value >= 0.01 ? prefixed(value, "") : value.toExponential(0);
 }
 
 function roofPath({ peak_flops_per_s: peak, memory_bytes_per_s: memory, ridge_intensity: ridge }, x, y, xs, ys) {
   const start = Math.max(xs[0], ys[0] / memory);
-  const slope = s("text", { "text-anchor": "middle", class: "name" }, prefixed(memory, "B/s"));
-  const middle = Math.sqrt(start * ridge);
-  const [at, up] = [x(middle), y(middle * memory)];
-  const angle = (Math.atan2(y(ridge * memory) - y(start * memory), x(ridge) - x(start)) * 180) / Math.PI;
-  slope.setAttribute("transform", `translate(${at} ${up - 7}) rotate(${angle})`);
-  return [s("path", { d: `M${x(start)} ${y(start * memory)}L${x(ridge)} ${y(peak)}H${x(xs.at(-1))}`, class: "roof" }), slope];
+  return s("path", { d: `M${x(start)} ${y(start * memory)}L${x(ridge)} ${y(peak)}H${x(xs.at(-1))}`, class: "roof" });
 }
 
 function legendOf(points, classes, width) {
@@ -74,32 +83,38 @@ function legendOf(points, classes, width) {
 
 function wordsOf(point, total) {
   return [
-    `${point.name} · ${point.phase}, ${number(point.count)} times`,
+    `${operatorName(point)}, ${number(point.count)} times`,
     `${time(point.time_s)}, ${share(point.time_s / total)} of the step`,
     `${prefixed(point.achieved_flops_per_s, "FLOP/s")} at ${number(point.intensity)} FLOP/byte`,
     `bound by ${point.bound}`,
   ].join("\n");
 }
 
-/** Say how much time is spent without arithmetic: it has no place in the picture. */
-export function withoutArithmetic({ operators, operator_classes: classes, roofline: roof }) {
+/** Say what the picture cannot: time without arithmetic, and why something may be above the roof. */
+export function besides({ operators, operator_classes: classes, roofline: roof }) {
   const total = classes.reduce((sum, { time_s }) => sum + time_s, 0);
   const idle = operators.filter(({ flops }) => !(flops > 0)).reduce((sum, { time_s }) => sum + time_s, 0);
   const ridge = `${roof.accelerator}: arithmetic is the limit above ${number(roof.ridge_intensity)} FLOP/byte.`;
-  return idle > 0 ? `${ridge} Operators without arithmetic take ${share(idle / total)} of the time.` : ridge;
+  const above = operators.filter(({ achieved_flops_per_s: rate }) => rate > roof.peak_flops_per_s).length;
+  return [
+    ridge,
+    idle > 0 ? `Operators without arithmetic take ${share(idle / total)} of the time.` : "",
+    above ? `${above} above the roof: libraries may compute them at another precision than ${roof.precision}.` : "",
+  ].filter(Boolean).join(" ");
 }
 
 /** Return the operators with the roof above each. */
 export function rooflineTable({ operators, roofline: roof }) {
   const rows = operators.map((one) => ({
     ...one,
+    shape: one.shape?.join("x") ?? "",
     roof_flops_per_s: Math.min(roof.peak_flops_per_s, one.intensity * roof.memory_bytes_per_s),
   }));
   const rate = (value) => prefixed(value, "FLOP/s");
   return {
     columns: [
       { key: "name", label: "Operator", text: true }, { key: "operator_class", label: "Class", text: true },
-      { key: "phase", label: "Phase", text: true }, { key: "count", label: "Count", write: number },
+      { key: "phase", label: "Phase", text: true }, { key: "shape", label: "Shape", text: true }, { key: "count", label: "Count", write: number },
       { key: "intensity", label: "FLOP/byte", write: number },
       { key: "achieved_flops_per_s", label: "Reached", write: rate },
       { key: "roof_flops_per_s", label: "Roof", write: rate },

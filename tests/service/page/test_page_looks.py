@@ -1,0 +1,106 @@
+"""The page on small screens and in both colour schemes: sizes and contrasts, computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Tab
+
+Shown = Callable[..., Tab]
+
+_COLOURS = Path(__file__).with_name("colours.js").read_text()
+
+
+def luminance(colour: list[int]) -> float:
+    """Return the relative luminance of WCAG 2.2."""
+    linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4
+              for c in colour[:3]]  # fmt: skip
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: list[int], other: list[int]) -> float:
+    """Return the ratio of WCAG 2.2, from 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_ratio_is_that_of_the_standard() -> None:
+    assert contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
+    # The grey that is known to be the lightest on white.
+    assert contrast([118, 118, 118], [255, 255, 255]) == pytest.approx(4.54, abs=0.01)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_everything_can_be_made_out(shown: Shown, tab: Tab, dark: bool) -> None:
+    tab.look(dark=dark)
+    shown("?versus=T4,T5000&kwargs={}")
+    tab.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    tab.wait("document.querySelectorAll('.below table').length >= 5")
+    colours: list[list[Any]] = tab.run(_COLOURS)
+    assert {kind for kind, *_ in colours} == {"text", "mark"}
+    assert len(colours) > 300
+    least = {"text": 4.5, "mark": 3.0}
+    faint = {
+        f"{kind} {name}: {contrast(colour, ground):.2f}"
+        for kind, name, colour, ground in colours
+        if contrast(colour, ground) < least[kind]
+    }
+    assert not faint
+    # It follows the scheme: the ground is dark in the dark one.
+    ground = luminance(colours[0][3])
+    assert (ground < 0.1) is dark
+
+
+@pytest.mark.parametrize("width", [360, 768, 1180])
+def test_nothing_scrolls_sideways(shown: Shown, tab: Tab, width: int) -> None:
+    tab.look(width=width, height=780)
+    shown("?on=2x(8xH100-SXM5-80GB)@ib-400g&kwargs={}")
+    tab.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    tab.wait("document.querySelectorAll('.below table').length >= 5")
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    wide = tab.run(
+        "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()"
+        "&& !e.closest('.scroll, pre, svg, .visually-hidden, .skip')"
+        f"&& e.getBoundingClientRect().right > {width} + 0.5).map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert wide == []
+    # Pictures are as wide as their frame, so that their text keeps its size.
+    scales = tab.run(
+        "[...document.querySelectorAll('.figure svg')].map("
+        "(e) => e.getBoundingClientRect().width / e.viewBox.baseVal.width)"
+    )
+    assert all(0.97 < scale < 1.03 for scale in scales), scales
+
+
+def test_an_error_fits_a_small_screen(tab: Tab, shown: Shown) -> None:
+    tab.look(width=360, height=780)
+    shown()
+    tab.click("#model")
+    tab.write("timm/" + "x" * 200)
+    tab.press("Enter")
+    tab.wait("document.querySelector('#model-error')")
+    assert tab.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_every_control_has_a_name_and_is_large_enough(shown: Shown, tab: Tab) -> None:
+    shown()
+    nameless = tab.run(
+        "[...document.querySelectorAll('button, input, select, a, summary, [tabindex=\"0\"]')]"
+        ".filter((e) => e.checkVisibility() && !(e.labels?.length || e.getAttribute('aria-label')"
+        " || e.textContent.trim())).map((e) => e.outerHTML)"
+    )
+    assert nameless == []
+    # WCAG 2.2, 2.5.8: at least 24 pixels each way, links in a text apart.
+    small = tab.run(
+        "[...document.querySelectorAll('button, input:not([type=radio]), select')]"
+        ".filter((e) => e.checkVisibility() && !e.closest('.error'))"
+        ".filter((e) => Math.min(e.offsetWidth, e.offsetHeight) < 24)"
+        ".map((e) => e.outerHTML)"
+    )
+    assert small == []
+    assert tab.run("document.documentElement.lang") == "en"
+    heads = tab.run("[...document.querySelectorAll('h1, h2, h3')].map((e) => e.tagName)")
+    assert heads[0] == "H1" and heads.count("H1") == 1
