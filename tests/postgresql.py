@@ -50,6 +50,21 @@ class PostgresqlServer:
             self._empty(self._kept)
         return self._kept
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Let the server answer nothing, as one does whose disk is stuck."""
+        parent = psutil.Process(self._server.get_pid())
+        stopped = [parent]
+        parent.suspend()
+        try:
+            for child in parent.children(recursive=True):
+                child.suspend()
+                stopped.append(child)
+            yield
+        finally:
+            for process in stopped:
+                process.resume()
+
     def _empty(self, url: str) -> None:
         import psycopg
 

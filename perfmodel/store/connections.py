@@ -5,18 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import (
+    ArgumentError,
+    DisconnectionError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import QueuePool
 
 from perfmodel.errors import StoreError
+from perfmodel.store.breaker import Breaker
+from perfmodel.store.watchdog import Socketed, Watchdog
 
 #: Seconds that SQLite waits for another writer.
 _LOCK_TIMEOUT_S = 10
 #: Seconds after which PostgreSQL is taken to be out of reach; libpq knows no shorter time.
 _CONNECT_TIMEOUT_S = 2
+#: Seconds that a connection may take to show that it is still there.
+_PING_S = 1.0
+#: Seconds that a transaction may take, seen from here: one that reads stands between a caller and
+#: an answer.
+_READ_S = 2.0
+_WRITE_S = 6.0
+#: Seconds for which PostgreSQL is left alone after it did not answer.
+_PAUSE_S = 1.0
+#: What PostgreSQL itself ends, milliseconds: statements, waits for a lock, forgotten transactions.
+_SERVER_LIMITS = {
+    "statement_timeout": 5_000,
+    "lock_timeout": 3_000,
+    "idle_in_transaction_session_timeout": 30_000,
+}
+#: Connections of one process, at rest and at most; those that would be one too many wait.
+_POOL, _OVERFLOW = 4, 6
 
 
 class ExistsError(Exception):
@@ -39,11 +66,15 @@ class Connections:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._watchdog = Watchdog()
+        self._breaker = Breaker(pause_s=_PAUSE_S, trial_s=2 * _CONNECT_TIMEOUT_S + _WRITE_S)
         with self._translated():
             self._engine = _engine(make_url(url))
         # Whoever will write says so first: a reader that turns into a writer can find SQLite
         # locked by another, and no waiting helps it.
         self._writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+        if not self.is_sqlite:
+            event.listen(self._engine, "checkout", self._ping)
 
     @property
     def is_sqlite(self) -> bool:
@@ -53,32 +84,67 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a transaction that only reads."""
-        with self._translated(), self._engine.connect() as connection:
+        with (
+            self._translated(),
+            self._engine.connect() as connection,
+            self._limiting(connection, _READ_S),
+        ):
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, *, limit_s: float = _WRITE_S) -> Iterator[Connection]:
         """Open a transaction that is on disk when the block has ended.
+
+        Parameters
+        ----------
+        limit_s : float
+            How long PostgreSQL may be waited for in all, seconds.
 
         Raises
         ------
         ExistsError
             A row of that key is there already.
         """
-        with self._translated(), self._writer.begin() as connection:
+        with (
+            self._translated(),
+            self._writer.connect() as connection,
+            self._limiting(connection, limit_s),
+            connection.begin(),
+        ):
             yield connection
 
     def close(self) -> None:
         """Give back every connection."""
         self._engine.dispose()
+        self._watchdog.close()
+
+    @contextmanager
+    def _limiting(self, connection: Connection, limit_s: float) -> Iterator[None]:
+        if self.is_sqlite:
+            yield
+            return
+        with self._watchdog.limiting(_socketed(connection.connection.driver_connection), limit_s):
+            yield
+        self._breaker.worked()
+
+    def _ping(self, connection: object, record: object, proxy: object) -> None:
+        """Find out whether a connection of the pool still answers; else another takes its place."""
+        try:
+            with self._watchdog.limiting(_socketed(connection), _PING_S):
+                self._engine.dialect.do_ping(cast(DBAPIConnection, connection))
+        except self._engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError(str(error)) from error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        self._breaker.check()
         try:
             yield
         except IntegrityError as error:
             raise ExistsError(str(error)) from error
         except (SQLAlchemyError, OSError, ImportError) as error:
+            if _was_lost(error) and not self.is_sqlite:
+                self._breaker.failed()
             # What the driver said, without the statement: that is nobody's business outside.
             said = str(getattr(error, "orig", None) or error).strip()
             raise StoreError(
@@ -107,12 +173,35 @@ def _engine(url: URL) -> Engine:
         url = url.set(drivername="postgresql+psycopg")
     return create_engine(
         url,
-        pool_pre_ping=True,
+        pool_size=_POOL,
+        max_overflow=_OVERFLOW,
         pool_timeout=_CONNECT_TIMEOUT_S,
-        connect_args={"connect_timeout": _CONNECT_TIMEOUT_S}
+        connect_args={
+            "connect_timeout": _CONNECT_TIMEOUT_S,
+            "options": " ".join(
+                [
+                    *(f"-c {name}={limit}" for name, limit in _SERVER_LIMITS.items()),
+                    # Behind them, so that what the URL says counts.
+                    *([str(url.query["options"])] if "options" in url.query else []),
+                ]
+            ),
+        }
         if url.drivername == "postgresql+psycopg"
         else {},
     )
+
+
+def _was_lost(error: BaseException) -> bool:
+    """Tell whether a server did not answer; one that refused or ended a statement did."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    # Class 08: connections; 57P: the server goes down.
+    return isinstance(error, OperationalError | InterfaceError | DisconnectionError) and (
+        state is None or str(state).startswith(("08", "57P"))
+    )
+
+
+def _socketed(connection: object) -> Socketed:
+    return cast(Socketed, connection)
 
 
 def _sqlite(url: URL) -> Engine:

@@ -15,6 +15,9 @@ HEAD = "0003"
 #: Any number that no other program locks: workers that start together migrate one by one.
 _LOCK = 7_265_731
 
+#: Seconds that a migration may take.
+_LIMIT_S = 600.0
+
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
@@ -33,8 +36,11 @@ def migrate(connections: Connections) -> None:
     with connections.reading() as connection:
         if revision_of(connection) == HEAD:
             return
-    with connections.writing() as connection:
+    with connections.writing(limit_s=_LIMIT_S) as connection:
         if not connections.is_sqlite:
+            # Who starts beside others waits for the one that migrates.
+            for limit in ("statement_timeout", "lock_timeout"):
+                connection.execute(text(f"SET LOCAL {limit} = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         if revision_of(connection) != HEAD:
             upgrade(connection)
