@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +20,14 @@ from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.store.database import Database
 from service import logs
 from service.access.binding import check_binding
-from service.access.install import keys_file
+from service.access.install import is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
 from service.app import create_app
 from service.settings import Settings
+
+
+#: How long a thread may keep the others from running, seconds.
+_SWITCH_S = 0.0005
 
 
 def app_from_settings(settings: Settings | None = None) -> FastAPI:
@@ -60,6 +65,9 @@ def app_of_worker() -> FastAPI:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    # Threads that predict give way to the loop that answers within this; the default of 5 ms is
+    # longer than some callers wait.
+    sys.setswitchinterval(_SWITCH_S)
     return app
 
 
@@ -107,7 +115,7 @@ def serve(
     if insecure:
         os.environ["PERFMODEL_INSECURE"] = "true"
     settings = Settings()
-    check_binding(host, KeyFile(keys_file(settings)), insecure=settings.insecure)
+    _check_binding(host, settings)
     config = uvicorn.Config(
         "service.serve:app_of_worker",
         factory=True,
@@ -129,6 +137,19 @@ def serve(
         # Ctrl-C is how it is meant to end; the server has shut down by the time this is raised.
         with contextlib.suppress(KeyboardInterrupt):
             _Server(config, on_ready or _announce).run()
+
+
+def _check_binding(host: str, settings: Settings) -> None:
+    if not is_shared(settings.database):
+        check_binding(host, KeyFile(keys_file(settings)), insecure=settings.insecure)
+        return
+    database = Database(settings.database)
+    try:
+        keys = keys_of(settings, database.connections)
+        check_binding(host, keys, insecure=settings.insecure)
+    finally:
+        # Workers open connections of their own.
+        database.close()
 
 
 def _serve_with_workers(config: uvicorn.Config) -> None:
