@@ -127,7 +127,7 @@ def create_app(
     )
     app.add_middleware(Decompression)
     app.add_middleware(Compression)
-    access.install(app, settings)
+    access.install(app, settings, desk.state)
     metrics.install(app, counts, estimator, settings)
     errors.install(app)
     documentation.install(app)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ import click
 from perfmodel.cli.options import output_options
 
 if TYPE_CHECKING:
-    from service.access.audit import AuditLog
+    from service.access.audit import AuditLog, AuditTable
     from service.access.key_file import KeyFile
+    from service.access.key_table import KeyTable
     from service.access.keys import ApiKey
 
 _keys_option = click.option(
@@ -21,7 +23,14 @@ _keys_option = click.option(
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
     envvar="PERFMODEL_KEYS",
-    help="File of the keys. [default: keys.json beside the database; environment: PERFMODEL_KEYS]",
+    help="File of the keys. [default: a PostgreSQL database itself, else keys.json beside the "
+    "database; environment: PERFMODEL_KEYS]",
+)
+_database_option = click.option(
+    "--database",
+    envvar="PERFMODEL_DATABASE",
+    metavar="URL",
+    help="Database of the service. [environment: PERFMODEL_DATABASE]",
 )
 
 
@@ -51,20 +60,26 @@ def command() -> None:
     help="Requests a second that it may send. [default: what the service grants everybody]",
 )
 @_keys_option
+@_database_option
 @output_options
 def create(
-    name: str, scopes: Sequence[str], rate_per_s: float | None, file: Path | None, as_json: bool
+    name: str,
+    scopes: Sequence[str],
+    rate_per_s: float | None,
+    file: Path | None,
+    database: str | None,
+    as_json: bool,
 ) -> None:
     """Make a key for NAME and print it."""
     from datetime import UTC, datetime
 
-    keys, audit = _stores(file)
-    from service.access.keys import new_key
+    with _stores(file, database) as (keys, audit):
+        from service.access.keys import new_key
 
-    created_at = datetime.now(UTC).isoformat(timespec="seconds")
-    token, key = new_key(name, scopes, created_at=created_at, rate_per_s=rate_per_s)
-    keys.add(key)
-    _note(audit, "create key", key)
+        created_at = datetime.now(UTC).isoformat(timespec="seconds")
+        token, key = new_key(name, scopes, created_at=created_at, rate_per_s=rate_per_s)
+        keys.add(key)
+        _note(audit, "create key", key)
     if as_json:
         from perfmodel.cli.output import print_json
 
@@ -73,24 +88,25 @@ def create(
     click.echo(token)
     click.echo(
         f"Key {key.key_id} of {name} may {' and '.join(sorted(key.scopes))}. It is not shown "
-        f"again; its hash is in {keys.path}.",
+        f"again; its hash is in {keys.place}.",
         err=True,
     )
 
 
 @command.command("list")
 @_keys_option
+@_database_option
 @output_options
-def list_(file: Path | None, as_json: bool) -> None:
+def list_(file: Path | None, database: str | None, as_json: bool) -> None:
     """List the keys, the oldest first."""
-    keys, _ = _stores(file)
-    found = keys.all()
+    with _stores(file, database) as (keys, _):
+        found = keys.all()
     if as_json:
         from perfmodel.cli.output import print_json
 
-        print_json({"file": str(keys.path), "keys": [_facts(key) for key in found]})
+        print_json({"place": keys.place, "keys": [_facts(key) for key in found]})
     elif not found:
-        print(f"There are no keys in {keys.path}; the service answers the loopback only.")
+        print(f"There are no keys in {keys.place}; the service answers the loopback only.")
     else:
         from perfmodel.cli.output import print_table
 
@@ -111,12 +127,13 @@ def list_(file: Path | None, as_json: bool) -> None:
 @command.command()
 @click.argument("key_id", metavar="KEY")
 @_keys_option
+@_database_option
 @output_options
-def revoke(key_id: str, file: Path | None, as_json: bool) -> None:
+def revoke(key_id: str, file: Path | None, database: str | None, as_json: bool) -> None:
     """Make KEY worthless; `perfmodel keys list` names them all."""
-    keys, audit = _stores(file)
-    key = keys.revoke(key_id)
-    _note(audit, "revoke key", key)
+    with _stores(file, database) as (keys, audit):
+        key = keys.revoke(key_id)
+        _note(audit, "revoke key", key)
     if as_json:
         from perfmodel.cli.output import print_json
 
@@ -125,22 +142,35 @@ def revoke(key_id: str, file: Path | None, as_json: bool) -> None:
         print(f"Key {key.key_id} of {key.name} opens nothing any more.")
 
 
-def _stores(file: Path | None) -> tuple[KeyFile, AuditLog]:
-    """Return the keys and the audit log of the service that the environment describes."""
+@contextmanager
+def _stores(
+    file: Path | None, database: str | None
+) -> Iterator[tuple[KeyFile | KeyTable, AuditLog | AuditTable]]:
+    """Open the keys and the audit log of the service that options and environment describe."""
     from perfmodel.errors import MissingExtraError
 
     try:
+        from perfmodel.store.database import Database
         from service.access.audit import AuditLog
-        from service.access.install import audit_file, keys_file
+        from service.access.install import audit_file, audit_of, is_shared, keys_file
         from service.access.key_file import KeyFile
+        from service.access.key_table import KeyTable
         from service.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError("Managing keys", extra="serve") from error
-    settings = Settings() if file is None else Settings(keys=file)
-    return KeyFile(keys_file(settings)), AuditLog(audit_file(settings))
+    stated = {"keys": file, "database": database}
+    settings = Settings(**{name: value for name, value in stated.items() if value is not None})  # type: ignore[arg-type]
+    if settings.keys is None and is_shared(settings.database):
+        connections = Database(settings.database).connections
+        try:
+            yield KeyTable(connections), audit_of(settings, connections)
+        finally:
+            connections.close()
+    else:
+        yield KeyFile(keys_file(settings)), AuditLog(audit_file(settings))
 
 
-def _note(audit: AuditLog, action: str, key: ApiKey) -> None:
+def _note(audit: AuditLog | AuditTable, action: str, key: ApiKey) -> None:
     by = f"user {getpass.getuser()}"
     audit.append(action, by=by, key=key.key_id, name=key.name, scopes=sorted(key.scopes))
 

@@ -64,7 +64,7 @@ class RevisionWatch:
         with self._lock:
             with self._connections.reading() as connection:
                 found = read_revisions(connection)
-            for name, listeners in self._listeners.items():
+            for name, listeners in list(self._listeners.items()):
                 newest = found.get(name, 0)
                 if self._seen.get(name) != newest:
                     for tell in listeners:

@@ -1,4 +1,4 @@
-"""Who did what as an administrator: one JSON object a line, appended and never changed."""
+"""Who did what as an administrator: a JSON object each, appended and never changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+
+from perfmodel.errors import StoreError
+from perfmodel.store.connections import Connections
+from perfmodel.store.keys import AuditStore
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +47,11 @@ class AuditLog:
         **facts
             Anything else that JSON can say.
         """
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = orjson.dumps({"at": at, "by": by, "action": action, **facts}) + b"\n"
+        self.append_line(audit_line(action, by=by, **facts))
+
+    def append_line(self, content: bytes) -> None:
+        """Note what :func:`audit_line` wrote."""
+        line = content + b"\n"
         try:
             with self._lock:
                 self._write(line)
@@ -63,3 +70,39 @@ class AuditLog:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+class AuditTable:
+    """Notes actions in a database, for all hosts that share it; in a file while that is away.
+
+    Parameters
+    ----------
+    connections : Connections
+    instead : AuditLog
+    """
+
+    def __init__(self, connections: Connections, instead: AuditLog) -> None:
+        self._rows = AuditStore(connections)
+        self._instead = instead
+
+    def append(self, action: str, *, by: str, **facts: Any) -> None:
+        """Note an action, as :meth:`AuditLog.append`."""
+        line = audit_line(action, by=by, **facts)
+        try:
+            self._rows.append(line.decode())
+        except StoreError as error:
+            logger.error(
+                "The audit log in the database cannot be written: %s This goes to %s: %s",
+                error, self._instead.path, line.decode(),
+            )  # fmt: skip
+            self._instead.append_line(line)
+
+    async def append_async(self, action: str, *, by: str, **facts: Any) -> None:
+        """Note an action without holding up the event loop."""
+        await asyncio.to_thread(self.append, action, by=by, **facts)
+
+
+def audit_line(action: str, *, by: str, **facts: Any) -> bytes:
+    """Return an action as it is noted."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return orjson.dumps({"at": at, "by": by, "action": action, **facts})

@@ -7,31 +7,35 @@ from pathlib import Path
 from fastapi import FastAPI
 from sqlalchemy.engine import make_url
 
-from service.access.audit import AuditLog
+from perfmodel.store.connections import Connections
+from perfmodel.store.revision_watch import RevisionWatch
+from service.access.audit import AuditLog, AuditTable
 from service.access.key_file import KeyFile
+from service.access.key_table import KeyRing, KeyTable
 from service.access.keys import KeyStore
 from service.access.middleware import Access
 from service.access.policy import Policy
 from service.access.rate_limit import RateLimiter
 from service.settings import Settings
+from service.state import State
 
 
-def install(app: FastAPI, settings: Settings, keys: KeyStore | None = None) -> None:
+def install(app: FastAPI, settings: Settings, state: State) -> None:
     """Put a guard before every route of an app.
 
     Parameters
     ----------
     app : FastAPI
     settings : Settings
-    keys : KeyStore or None
-        None: the file that the settings name.
+    state : State
+        Where it is shared by hosts, keys and audit log are in its database.
 
     Raises
     ------
     StoreError
         The keys cannot be read: no service is better than one that lets everybody in.
     """
-    keys = keys or KeyFile(keys_file(settings))
+    keys = keys_of(settings, state.database.connections, state.watch)
     keys.all()
     policy = Policy(
         keys=keys,
@@ -41,7 +45,40 @@ def install(app: FastAPI, settings: Settings, keys: KeyStore | None = None) -> N
         open_paths=frozenset(settings.open_paths),
     )
     app.state.keys = keys
-    app.add_middleware(Access, policy=policy, audit=AuditLog(audit_file(settings)))
+    app.add_middleware(Access, policy=policy, audit=audit_of(settings, state.database.connections))
+
+
+def keys_of(
+    settings: Settings, connections: Connections, watch: RevisionWatch | None = None
+) -> KeyStore:
+    """Return the keys that a service with some settings goes by.
+
+    A database that hosts may share holds keys for all of them; those of the file count beside.
+
+    Raises
+    ------
+    StoreError
+        The keys in the database cannot be read.
+    """
+    file = KeyFile(keys_file(settings))
+    return file if connections.is_sqlite else KeyRing(KeyTable(connections, watch), file)
+
+
+def audit_of(settings: Settings, connections: Connections) -> AuditLog | AuditTable:
+    """Return where a service with some settings notes what administrators do."""
+    file = AuditLog(audit_file(settings))
+    return file if connections.is_sqlite else AuditTable(connections, file)
+
+
+def is_shared(database: str) -> bool:
+    """Tell whether a database is of a kind that several hosts may share.
+
+    Examples
+    --------
+    >>> is_shared("postgresql://host/perfmodel"), is_shared("sqlite:///perfmodel.db")
+    (True, False)
+    """
+    return "://" in database and make_url(database).get_backend_name() != "sqlite"
 
 
 def state_folder(database: str) -> Path:

@@ -44,6 +44,7 @@ class KeyFile:
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = Path(path)
+        self.place = str(self.path)
         self._clock = clock
         self._lock = threading.Lock()
         self._looked_at: float | None = None

@@ -60,7 +60,10 @@ class ApiKey:
 
 
 class KeyStore(Protocol):
-    """Where keys are kept."""
+    """Where keys are kept.
+
+    :meth:`find` and :meth:`all` are asked for every request and never wait for a network.
+    """
 
     def find(self, digest: str) -> ApiKey | None:
         """Return the key with a digest that is not revoked, or None."""

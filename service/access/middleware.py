@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.access.audit import AuditLog
+from service.access.audit import AuditLog, AuditTable
 from service.access.policy import Policy, Refusal
 from service.errors import problem_response
 
@@ -22,10 +22,10 @@ class Access:
     ----------
     app : ASGIApp
     policy : Policy
-    audit : AuditLog
+    audit : AuditLog or AuditTable
     """
 
-    def __init__(self, app: ASGIApp, *, policy: Policy, audit: AuditLog) -> None:
+    def __init__(self, app: ASGIApp, *, policy: Policy, audit: AuditLog | AuditTable) -> None:
         self._app = app
         self._policy = policy
         self._audit = audit

@@ -1,0 +1,157 @@
+"""Keys in the database, for all hosts that share it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.store.connections import Connections, shown_url
+from perfmodel.store.keys import REVISION, StoredKey
+from perfmodel.store.keys import KeyStore as KeyRows
+from perfmodel.store.revision_watch import RevisionWatch
+from service.access.keys import ApiKey, KeyStore, UnknownKeyError, parse_scopes
+
+logger = logging.getLogger(__name__)
+
+
+class KeyTable:
+    """Keeps keys in a database, with a copy in memory from which requests are judged.
+
+    What another host adds or revokes holds here after the next look at the counters of changes.
+    While the database is away the keys that were read before go on: nobody new comes in, nobody is
+    locked out.
+
+    Parameters
+    ----------
+    connections : Connections
+    watch : RevisionWatch or None
+        Tells of changes by others, and is started; None: nobody does.
+
+    Raises
+    ------
+    StoreError
+        The keys cannot be read.
+    """
+
+    def __init__(self, connections: Connections, watch: RevisionWatch | None = None) -> None:
+        self.place = f"the database {shown_url(connections.url)}"
+        self._rows = KeyRows(connections)
+        self._keys: tuple[ApiKey, ...] = ()
+        self._valid: Mapping[str, ApiKey] = {}
+        self.refresh()
+        if watch is not None:
+            watch.on_change(REVISION, self.refresh)
+            # However this is served: a key that was revoked must not live on.
+            watch.start()
+
+    def find(self, digest: str) -> ApiKey | None:
+        """Return the key with a digest that is not revoked, or None."""
+        return self._valid.get(digest)
+
+    def all(self) -> Sequence[ApiKey]:
+        """Return every key, the oldest first, revoked ones included."""
+        return self._keys
+
+    def add(self, key: ApiKey) -> None:
+        """Keep a key; it is safe on disk when this returns."""
+        self._rows.add(_row(key))
+        self.refresh()
+
+    def revoke(self, key_id: str) -> ApiKey:
+        """Make a key worthless; one that is so already stays as it is.
+
+        Raises
+        ------
+        UnknownKeyError
+            There is no such key.
+        """
+        was_there = self._rows.revoke(key_id, datetime.now(UTC).isoformat(timespec="seconds"))
+        self.refresh()
+        if not was_there:
+            raise UnknownKeyError(key_id, known=[key.key_id for key in self._keys])
+        return next(key for key in self._keys if key.key_id == key_id)
+
+    def refresh(self) -> None:
+        """Read the keys again.
+
+        Raises
+        ------
+        StoreError
+            The database cannot be read.
+        """
+        keys = []
+        for row in self._rows.all():
+            try:
+                keys.append(_key(row))
+            except InvalidInputError as error:
+                # Of a newer version, perhaps: what is not understood opens nothing.
+                logger.error("the key %s is passed over: %s", row.key_id, error)
+        self._keys = tuple(keys)
+        self._valid = {key.digest: key for key in keys if key.revoked_at is None}
+
+
+class KeyRing:
+    """Keys in several places; new ones go into the first.
+
+    Parameters
+    ----------
+    *places : KeyStore
+    """
+
+    def __init__(self, *places: KeyStore) -> None:
+        self._places = places
+
+    def find(self, digest: str) -> ApiKey | None:
+        """Return the key with a digest that is not revoked, or None."""
+        for place in self._places:
+            found = place.find(digest)
+            if found is not None:
+                return found
+        return None
+
+    def all(self) -> Sequence[ApiKey]:
+        """Return every key of every place."""
+        return [key for place in self._places for key in place.all()]
+
+    def add(self, key: ApiKey) -> None:
+        """Keep a key in the first place."""
+        self._places[0].add(key)
+
+    def revoke(self, key_id: str) -> ApiKey:
+        """Make a key worthless wherever it is.
+
+        Raises
+        ------
+        UnknownKeyError
+            There is no such key.
+        """
+        for place in self._places:
+            if any(key.key_id == key_id for key in place.all()):
+                return place.revoke(key_id)
+        raise UnknownKeyError(key_id, known=[key.key_id for key in self.all()])
+
+
+def _row(key: ApiKey) -> StoredKey:
+    return StoredKey(
+        key_id=key.key_id,
+        name=key.name,
+        digest=key.digest,
+        scopes=tuple(sorted(key.scopes)),
+        rate_per_s=key.rate_per_s,
+        created_at=key.created_at,
+        revoked_at=key.revoked_at,
+    )
+
+
+def _key(row: StoredKey) -> ApiKey:
+    return ApiKey(
+        key_id=row.key_id,
+        name=row.name,
+        digest=row.digest,
+        scopes=parse_scopes(row.scopes),
+        rate_per_s=row.rate_per_s,
+        created_at=row.created_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,0 +1,140 @@
+"""Keys and audit of several hosts, in the database that they share."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from fastapi.testclient import TestClient
+from guarded_service import CREATED, one_product
+from postgresql import PostgresqlServer
+
+from perfmodel.cli import cli
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.store.connections import Connections
+from perfmodel.store.database import Database
+from perfmodel.store.keys import AuditStore
+from service.access.key_file import KeyFile
+from service.access.keys import new_key
+from service.app import create_app
+from service.serve import serve
+from service.settings import Settings
+
+
+@pytest.fixture
+def url(postgresql: PostgresqlServer) -> str:
+    return postgresql.migrated_database()
+
+
+@pytest.fixture
+def hosts(url: str, tmp_path: Path) -> Iterator[list[TestClient]]:
+    """Two services, each with a folder of its own."""
+    clients = []
+    for name in ("a", "b"):
+        estimator = Estimator(
+            accelerators=Catalog.default(),
+            model=AnalyticalModel(),
+            graphs=GraphLibrary(capture=one_product, database=Database(url)),
+        )
+        settings = Settings(database=url, keys=tmp_path / name / "keys.json", models=tmp_path)
+        clients.append(TestClient(create_app(estimator, settings)))
+    with clients[0], clients[1]:
+        yield clients
+
+
+def _run(url: str, *args: str) -> Result:
+    # As on a machine of its own: the file of the keys would be the one of this folder.
+    result = CliRunner(env={"PERFMODEL_KEYS": None}).invoke(cli, ["keys", *args, "--database", url])
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def _until(client: TestClient, token: str, status: int) -> None:
+    began = time.monotonic()
+    headers = {"Authorization": f"Bearer {token}"}
+    while client.get("/v1/jobs", headers=headers).status_code != status:
+        assert time.monotonic() < began + 20
+        time.sleep(0.02)
+    assert time.monotonic() - began < 2
+
+
+def test_a_key_opens_and_closes_all_hosts_within_two_seconds(
+    hosts: list[TestClient], url: str
+) -> None:
+    assert [host.get("/v1/jobs").status_code for host in hosts] == [200, 200]
+    made = _run(url, "create", "ci", "--scope", "predict", "--rate", "1000")
+    token = made.stdout.strip()
+    assert token not in made.stderr and "database" in made.stderr
+    for host in hosts:
+        _until(host, token, 200)
+        _until(host, "pmk_nobody", 401)
+    (key,) = json.loads(_run(url, "list", "--json").stdout)["keys"]
+    assert (key["name"], key["scopes"], key["rate_per_s"]) == ("ci", ["predict"], 1000.0)
+    _run(url, "revoke", key["id"])
+    for host in hosts:
+        _until(host, token, 401)
+
+
+def test_keys_of_the_file_count_beside(hosts: list[TestClient], url: str, tmp_path: Path) -> None:
+    token, key = new_key("local", ["predict"], created_at=CREATED)
+    KeyFile(tmp_path / "a" / "keys.json").add(key)
+    _until(hosts[0], token, 200)
+    # The other host has another file, and no key at all.
+    assert hosts[1].get("/v1/jobs").status_code == 200
+    shared = _run(url, "create", "all", "--scope", "predict").stdout.strip()
+    for host in hosts:
+        _until(host, shared, 200)
+    _until(hosts[1], token, 401)
+    _until(hosts[0], token, 200)
+
+
+def test_what_administrators_do_is_in_the_database(hosts: list[TestClient], url: str) -> None:
+    token = _run(url, "create", "boss", "--scope", "admin").stdout.strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    _until(hosts[1], "pmk_nobody", 401)
+    priced = hosts[1].put("/v1/prices/T4", json={"per_hour": 1.0}, headers=headers)
+    assert priced.status_code == 200
+    connections = Connections(url)
+    newest = [json.loads(line) for line in AuditStore(connections).newest(10)]
+    connections.close()
+    key_id = token.split("_")[1]
+    assert [(line["action"], line["by"]) for line in newest] == [
+        ("PUT /v1/prices/T4", key_id),
+        ("create key", newest[1]["by"]),
+    ]
+    assert newest[0]["status"] == 200
+    assert newest[1]["key"] == key_id
+
+
+def test_without_the_database_known_keys_go_on_and_actions_are_noted_in_the_file(
+    hosts: list[TestClient], url: str, tmp_path: Path, postgresql: PostgresqlServer
+) -> None:
+    token = _run(url, "create", "boss", "--scope", "admin").stdout.strip()
+    _until(hosts[0], "pmk_nobody", 401)
+    headers = {"Authorization": f"Bearer {token}"}
+    with postgresql.hanging():
+        assert (
+            hosts[0].put("/v1/prices/T4", json={"per_hour": 1}, headers=headers).status_code == 503
+        )
+        assert hosts[0].get("/v1/accelerators", headers=headers).status_code == 200
+    (line,) = (tmp_path / "a" / "audit.jsonl").read_text().splitlines()
+    assert json.loads(line)["action"] == "PUT /v1/prices/T4"
+
+
+def test_a_key_in_the_database_is_a_lock_on_the_door(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("PERFMODEL_KEYS", "PERFMODEL_DATABASE", "PERFMODEL_MODELS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    with pytest.raises(InvalidInputError, match="let anybody in"):
+        serve(host="0.0.0.0", port=0, database=url)
