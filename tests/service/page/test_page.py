@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from chromium import Tab
-
-from tests.service.page.conftest import Service
+from page_service import Service
 
 Shown = Callable[..., Tab]
 JOB = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
