@@ -1,0 +1,106 @@
+"""Whatever is sent, the service answers as it says, and never with an error of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from guarded_service import make_app
+from jsonschema import Draft202012Validator
+from schema_bodies import Bodies
+
+#: Of each route: some as described, twice as many spoilt.
+_ROUNDS = 10
+#: No body of a few hundred bytes may hold the service up for long.
+_LONGEST_S = 5.0
+_HEADERS = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    app = make_app(tmp_path_factory.mktemp("fuzz"), max_cells=10_000)
+    with TestClient(app, raise_server_exceptions=False) as found:
+        yield found
+
+
+def _routes() -> list[tuple[str, str]]:
+    return [
+        ("post", f"/v1/{name}")
+        for name in ("predict", "matrix", "curve", "rank", "explain", "jobs", "observations")
+    ] + [
+        ("post", "/v1/graphs"),
+        ("post", "/v1/adapters/slurm"),
+        ("post", "/v1/adapters/dstack/apply_policies/on_run_apply"),
+        ("post", "/v2/models/{model}/infer"),
+        ("post", "/kubernetes/scheduler/prioritize"),
+        ("post", "/kubernetes/scheduler/filter"),
+        ("post", "/kubernetes/volcano/prioritize"),
+        ("post", "/kubernetes/volcano/predicate"),
+        ("post", "/kubernetes/admission/mutate"),
+        ("put", "/v1/prices/{accelerator}"),
+        ("put", "/v1/accelerators/{name}"),
+    ]
+
+
+@pytest.mark.parametrize(("method", "path"), _routes(), ids=lambda part: part)
+def test_no_body_is_answered_with_a_defect(client: TestClient, method: str, path: str) -> None:
+    document = client.get("/openapi.json").json()
+    operation = document["paths"][path][method]
+    described = operation["requestBody"]["content"]["application/json"]
+    examples = [one["value"] for one in described["examples"].values()]
+    # The same bodies in every run; another number looks elsewhere.
+    chance = random.Random(f"{path} 1")
+    bodies = Bodies(described["schema"], document["components"]["schemas"], chance)
+    address = path.format(model="perfmodel", accelerator="T4", name="Fuzz-1")
+    for _ in range(_ROUNDS):
+        made = bodies.described()
+        for body in (made, bodies.spoilt(made), bodies.spoilt(chance.choice(examples))):
+            began = time.monotonic()
+            # Escaped, so that halves of characters can be sent too.
+            content = json.dumps(body).encode()
+            response = client.request(method, address, content=content, headers=_HEADERS)
+            assert time.monotonic() - began < _LONGEST_S, body
+            _check(document, operation, response, body)
+
+
+def _check(document: Any, operation: Any, response: Any, body: Any) -> None:
+    status = str(response.status_code)
+    # 504: a body may allow less time than anything takes.
+    assert response.status_code < 500 or status == "504", (status, response.text, body)
+    assert status in operation["responses"], (status, response.text, body)
+    if response.status_code < 400:
+        return
+    media = response.headers["content-type"].partition(";")[0]
+    schema = operation["responses"][status]["content"][media]["schema"]
+    whole = {**schema, "components": document["components"]}
+    Draft202012Validator(whole).validate(response.json())
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=-1", "limit=x", "limit=1001", "cursor=x", "cursor=before-", "cursor=%00"],
+)
+@pytest.mark.parametrize("path", ["jobs", "observations", "operations", "accuracy"])
+def test_no_query_is_answered_with_a_defect(client: TestClient, path: str, query: str) -> None:
+    response = client.get(f"/v1/{path}?{query}")
+    assert response.status_code == 422, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("name", ["%00", "..%2f..", "%ff%fe", "a" * 5_000, "'; drop table jobs;--"])
+def test_no_name_is_answered_with_a_defect(client: TestClient, name: str) -> None:
+    for method, path in (
+        ("get", "/v1/jobs/"),
+        ("get", "/v1/operations/"),
+        ("get", "/v1/accelerators/"),
+        ("delete", "/v1/accelerators/"),
+        ("delete", "/v1/prices/"),
+        ("delete", "/v1/operations/"),
+    ):
+        response = client.request(method, path + name)
+        assert response.status_code in (404, 405, 422), (method, path, response.text)
