@@ -80,6 +80,8 @@ def ranking_to_dict(ranking: Ranking | PlanRanking) -> dict[str, Any]:
             "considered": ranking.considered,
             "too_large": ranking.too_large,
             "why_none": ranking.why_none,
+            "model_version": ranking.model_version,
+            "warnings": ranking.warnings,
         }
     return {
         "best": [_ranked(one) for one in ranking.best],
@@ -88,6 +90,8 @@ def ranking_to_dict(ranking: Ranking | PlanRanking) -> dict[str, Any]:
             {"placement": position, **problem_of(error)}
             for position, error in ranking.errors.items()
         ],
+        "model_version": ranking.model_version,
+        "warnings": ranking.warnings,
     }
 
 

@@ -147,8 +147,8 @@ ShortPlacement = Annotated[
 ]
 
 
-class ObservationBody(_Strict):
-    """A measured step of the job; it counts for this answer alone."""
+class _Measured(_Strict):
+    """A measured step."""
 
     placement: ShortPlacement | PlacementBody
     batch_size: Count
@@ -157,7 +157,15 @@ class ObservationBody(_Strict):
     accumulation_steps: Count | None = 1
 
 
-class MatrixObservationBody(ObservationBody):
+class ObservationBody(_Measured):
+    """A measured step of the job, or of another one; it counts for this answer alone."""
+
+    job: AnyJob | None = Field(
+        None, description="The job that was measured, where it is another one."
+    )
+
+
+class MatrixObservationBody(_Measured):
     """A measured step of one of the jobs."""
 
     job: Annotated[int, Field(ge=0)] = Field(description="Position in `jobs`.")
@@ -399,6 +407,8 @@ class PlacementRanking(BaseModel):
     best: list[RankedBody]
     left_out: list[RankedBody]
     errors: list[PlacementProblem]
+    model_version: str
+    warnings: list[str]
 
 
 class PlanBodyFound(BaseModel):
@@ -423,6 +433,8 @@ class PlanRankingBody(BaseModel):
     considered: int
     too_large: int
     why_none: str
+    model_version: str
+    warnings: list[str]
 
 
 class RankAnswer(RootModel[PlacementRanking | PlanRankingBody]):

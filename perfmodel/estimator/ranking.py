@@ -112,11 +112,17 @@ class Ranking:
         What breaks a constraint, with the reason.
     errors : mapping of int to PerfModelError
         What cannot be answered, by position.
+    model_version : str or None
+        The one version that all answers rest on.
+    warnings : tuple of str
+        Of the whole; those of a placement are in its estimate.
     """
 
     best: tuple[Ranked, ...]
     left_out: tuple[Ranked, ...]
     errors: Mapping[int, PerfModelError]
+    model_version: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def rank_placements(
@@ -152,6 +158,7 @@ def rank_placements(
         best=tuple(best[: question.most]),
         left_out=tuple(r for r in ranked if r.left_out),
         errors=MappingProxyType(errors),
+        model_version=estimator.model_version,
     )
 
 
@@ -280,10 +287,15 @@ def search(
     predictions = estimator.predictions([(prepared, a) for a in placement.accelerators])
     single_s = max(prediction.time_s for prediction in predictions)
     alone = job_choice(job, Plan(data=1))
-    return search_plans(
+    found = search_plans(
         training,
         placement.fabric,
         global_batch=global_batch or prepared.samples * placement.count,
         scale=single_scale(training, placement.fabric, alone, single_s),
         most=most,
+    )
+    return replace(
+        found,
+        model_version=estimator.model_version,
+        warnings=tuple(dict.fromkeys(text for p in predictions for text in p.warnings)),
     )

@@ -71,18 +71,9 @@ class Fallback:
         return replace(answer, estimate=estimate, warnings=(why, *answer.warnings))
 
     def rank(self, question: Any, why: str) -> Ranking | PlanRanking:
-        """Rank placements or plans; as :meth:`predict`, each placement with the reason."""
+        """Rank placements or plans; as :meth:`predict`."""
         answer = self._clerk.rank(self._unobserved(question))
-        if isinstance(answer, PlanRanking):
-            return answer
-        best, left_out = (
-            tuple(
-                replace(one, estimate=replace(one.estimate, warnings=(why, *one.estimate.warnings)))
-                for one in ranked
-            )
-            for ranked in (answer.best, answer.left_out)
-        )
-        return replace(answer, best=best, left_out=left_out)
+        return replace(answer, warnings=(why, *answer.warnings))
 
     def matrix(self, asked: AskedMatrix, clerk: Clerk | None, why: str) -> MatrixEstimate:
         """Answer every pair: the rows that a clerk has in memory in full, the others analytically.

@@ -40,7 +40,8 @@ def service(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator
 
 def _versions(route: str, answer: dict[str, Any]) -> set[str]:
     if route == "rank":
-        return {one["estimate"]["model_version"] for one in answer["best"] + answer["left_out"]}
+        ranked = answer["best"] + answer["left_out"]
+        return {answer["model_version"], *(one["estimate"]["model_version"] for one in ranked)}
     return {answer["model_version"]}
 
 

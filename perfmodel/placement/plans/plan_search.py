@@ -65,12 +65,17 @@ class PlanRanking:
         Of them, those that do not fit the memory.
     why_none : str
         What the smallest plan lacks, where none fits.
+    model_version : str or None
+        Which model said how long the step takes on one accelerator.
+    warnings : tuple of str
     """
 
     plans: tuple[RankedPlan, ...]
     considered: int
     too_large: int
     why_none: str = ""
+    model_version: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def search_plans(
