@@ -25,7 +25,6 @@ from service.access.key_file import KeyFile
 from service.app import create_app
 from service.settings import Settings
 
-
 #: How long a thread may keep the others from running, seconds.
 _SWITCH_S = 0.0005
 
