@@ -17,7 +17,7 @@ from perfmodel.features.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.serving import JOINT, ServingModel
 from perfmodel.training.train import train
-from perfmodel.types import Basis
+from perfmodel.types import Basis, Mode
 
 OWN = made_up.samples(families=6)
 CORPUS = world.samples()
@@ -53,6 +53,20 @@ def test_a_device_without_profiles_is_answered_jointly(model: ServingModel) -> N
         assert answer.basis is Basis.INTERPOLATED
         assert answer.time_s == pytest.approx(_law_s(workload), rel=0.25)
         assert answer.model_version == model.version
+
+
+def test_a_joint_answer_is_explained_by_its_stages(model: ServingModel) -> None:
+    known = Workload(
+        graph=made_up.mlp(64, [288] * 3, "relu", training=False),
+        accelerator=world.device("Gpu-L"), mode=Mode.INFERENCE, batch_size=4,
+        software={"torch": "2.4.0"},
+    )  # fmt: skip
+    for workload in (world.new_workload("Gpu-New"), known):
+        found = model.explain(workload, world.device)
+        (answer,) = model.predict([workload])
+        assert found.stages[-1].time_s == pytest.approx(answer.time_s, rel=1e-5)
+        assert found.nodes.roofline_s == pytest.approx(found.stages[0].time_s)
+        assert found.nearest
 
 
 def test_a_device_that_nobody_measured_is_answered_jointly_and_named(model: ServingModel) -> None:
