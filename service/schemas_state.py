@@ -146,3 +146,30 @@ class AliasAnswer(_Exact):
 
     alias: str
     accelerator: str
+
+
+class GraphEntry(_Exact):
+    """A graph, without its operators."""
+
+    graph: str = Field(description="Content hash; a job refers to it by this.")
+    mode: str | None
+    batch_size: int | None = Field(description="Samples of the step; null if not registered.")
+    tokens_per_sample: int | None
+    node_count: int | None
+    parameter_count: int | None
+    flops: float | None = Field(description="Of one step, a multiply-add counts 2.")
+    source: dict[str, str] = Field(description="Where it comes from.")
+    created_at: str | None = Field(description="UTC, ISO 8601.")
+
+
+class GraphShown(GraphEntry):
+    """One graph."""
+
+    unpriced_operators: dict[str, int]
+
+
+class GraphsAnswer(_Exact):
+    """Some registered graphs, newest first."""
+
+    graphs: list[GraphEntry]
+    next_cursor: str | None = Field(description="Asks for the graphs after these.")

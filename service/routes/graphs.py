@@ -1,11 +1,12 @@
-"""``POST /v1/graphs``: register a captured graph or an ONNX file."""
+"""``/v1/graphs``: register a captured graph or an ONNX file, list and show what was registered."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from perfmodel.errors import InvalidGraphError, InvalidInputError, MissingExtraError
 from perfmodel.estimator.graphs import GraphLibrary
@@ -14,14 +15,18 @@ from perfmodel.graph.canonical import from_json
 from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
 from perfmodel.requests import MAX_COUNT
+from perfmodel.store.pages import MOST_ITEMS
 from perfmodel.types import Mode, Precision
 from service.answers import json_response
 from service.desk import Desk
 from service.documentation import problems
 from service.errors import UnsupportedMediaError
+from service.etag import etagged_response
+from service.graph_shelf import GraphShelf
 from service.onnx_upload import read_onnx
-from service.routes.requests import desk_of, media_type
+from service.routes.requests import desk_of, media_type, state_of
 from service.schemas import GraphAnswer
+from service.schemas_state import GraphsAnswer, GraphShown
 
 router = APIRouter(tags=["graphs"])
 
@@ -111,6 +116,47 @@ async def register(
     return json_response(answer, 201 if answer["created"] else 200)
 
 
+@router.get(
+    "/v1/graphs",
+    summary="Registered graphs, newest first",
+    responses={200: {"model": GraphsAnswer}, **problems(422, 503)},
+)
+async def graphs(
+    request: Request,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 100,
+) -> Response:
+    """List registered graphs in pages."""
+    shelf = GraphShelf(state_of(request).database)
+    page = await desk_of(request).in_thread(lambda: shelf.page(cursor=cursor, limit=limit))
+    return json_response({"graphs": page.items, "next_cursor": page.next_cursor})
+
+
+@router.get(
+    "/v1/graphs/{graph}",
+    summary="One graph",
+    responses={200: {"model": GraphShown}, **problems(404, 422, 503)},
+)
+async def graph(
+    request: Request,
+    graph: str,
+    form: Annotated[
+        Literal["facts", "json"],
+        Query(description="`json`: the whole graph, as `perfmodel capture` writes it."),
+    ] = "facts",
+) -> Response:
+    """Return what there is to say of a graph, or all of it; there are no weights in it."""
+    shelf = GraphShelf(state_of(request).database)
+    # Not every text can be asked of a database.
+    if not graph.isalnum():
+        raise HTTPException(404)
+    show: Callable[[str], Any] = shelf.canonical if form == "json" else shelf.show
+    found = await desk_of(request).in_thread(show, graph)
+    if found is None:
+        raise HTTPException(404)
+    return etagged_response(request, found)
+
+
 def _register(
     desk: Desk,
     canonical: bytes,
@@ -129,6 +175,7 @@ def _register(
     created = library.register(
         graph, mode=mode, batch_size=batch_size, tokens_per_sample=tokens_per_sample
     )
+    GraphShelf(desk.state.database).note(graph)
     return {
         "graph": graph.content_hash,
         "node_count": len(graph.nodes),
