@@ -143,7 +143,8 @@ def contributions(stages: Sequence[Stage], answer_s: float) -> tuple[Contributio
     beginning = next((i for i, stage in enumerate(stages) if stage.time_s > 0), len(stages) - 1)
     kept = [stages[beginning]]
     for stage in stages[beginning + 1 :]:
-        if abs(stage.time_s / kept[-1].time_s - 1.0) > _NOTHING:
+        # Nor is there a factor to no time: all of a step may be the launches of the next stage.
+        if stage.time_s > 0 and abs(stage.time_s / kept[-1].time_s - 1.0) > _NOTHING:
             kept.append(stage)
     kept[-1] = Stage(name=kept[-1].name, time_s=answer_s)
     first = Contribution(name=kept[0].name, factor=1.0, step_time_s=kept[0].time_s)
