@@ -14,7 +14,8 @@ from perfmodel.client import Client
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    return make_app(tmp_path_factory.mktemp("client"), max_body_bytes=1_000_000)
+    folder = tmp_path_factory.mktemp("client")
+    return make_app(folder, models=folder / "models", max_body_bytes=1_000_000)
 
 
 @pytest.fixture(scope="session")

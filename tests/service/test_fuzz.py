@@ -23,7 +23,8 @@ _HEADERS = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    app = make_app(tmp_path_factory.mktemp("fuzz"), max_cells=10_000)
+    folder = tmp_path_factory.mktemp("fuzz")
+    app = make_app(folder, models=folder / "models", max_cells=10_000)
     with TestClient(app, raise_server_exceptions=False) as found:
         yield found
 

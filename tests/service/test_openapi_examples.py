@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    app = make_app(tmp_path_factory.mktemp("openapi"))
+    folder = tmp_path_factory.mktemp("openapi")
+    app = make_app(folder, models=folder / "models")
     with TestClient(app, raise_server_exceptions=False) as found:
         yield found
 
