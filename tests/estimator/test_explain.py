@@ -13,11 +13,13 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.analytical import LAUNCH_S, TYPICAL_EFFICIENCY, AnalyticalModel
+from perfmodel.estimator.explain import contributions
 from perfmodel.estimator.explanation import Explanation
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Mode
+from perfmodel.predictors.explanation import Stage
+from perfmodel.types import Mode, Precision
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
 SERVING = replace(JOB, mode=Mode.INFERENCE)
@@ -153,6 +155,23 @@ def test_at_most_as_many_groups_as_asked_for(analytical: Estimator) -> None:
     assert few.operator_classes == many.operator_classes
 
 
+def test_a_step_of_launches_alone_has_no_factor_to_no_time() -> None:
+    # One small product takes less at the peak than its launch, and nothing beside it.
+    stages = [
+        Stage(name=name, time_s=time_s)
+        for name, time_s in (("roofline", 1e-9), ("work", 0.0), ("launches", 5e-6))
+    ]
+    first, last = contributions(stages, 5e-6)
+    assert (first.name, last.name) == ("roofline", "launches")
+    assert last.factor == pytest.approx(5e3)
+
+
+def test_a_step_without_priced_work_begins_after_the_roofline() -> None:
+    stages = [Stage(name="roofline", time_s=0.0), Stage(name="launches", time_s=5e-6)]
+    (only,) = contributions(stages, 5e-6)
+    assert (only.name, only.factor, only.step_time_s) == ("launches", 1.0, 5e-6)
+
+
 def test_observations_alone_come_before_the_placement(analytical: Estimator) -> None:
     one_s = analytical.estimate(JOB, parse_placement("A10")).step_time_s
     seen = Observation(
@@ -179,6 +198,19 @@ def test_observations_of_several_come_last(analytical: Estimator) -> None:
     _check(found)
     assert found.contributions[-1].name == "observations of this job"
     assert found.compute_time_s == pytest.approx(found.estimate.breakdown.compute_s, rel=1e-9)
+
+
+def test_observations_of_other_jobs_are_told_apart(analytical: Estimator) -> None:
+    placement = parse_placement("4xA10")
+    other = replace(JOB, batch_size=500, mode=Mode.TRAINING, precision=Precision.FP16)
+    other_s = analytical.estimate(other, placement).step_time_s
+    seen = Observation(placement=placement, batch_size=500, step_time_s=1.5 * other_s, job=other)
+    found = _explain(analytical, "4xA10", observations=[seen], most=1000)
+    _check(found)
+    assert found.contributions[-1].name == "observations of other jobs"
+    assert found.contributions[-1].factor > 1.0
+    # A step of another job is no measurement of this one.
+    assert found.nearest == ()
 
 
 def test_a_model_that_does_not_explain_itself_is_explained_by_formulas(
