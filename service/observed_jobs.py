@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator.companions import Companions
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.graph.job import Job
@@ -26,9 +27,23 @@ class ObservationSource(Protocol):
     def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
         """Return the same from memory, or None."""
 
+    def observations_of_all(self) -> tuple[Observation, ...]:
+        """Return those of all jobs, each with its job; may wait."""
+
+    def known_observations_of_all(self) -> tuple[Observation, ...] | None:
+        """Return the same from memory, or None."""
+
+
+class _Observed(NamedTuple):
+    """A job as it was observed, and what that was made of."""
+
+    seen: tuple[Observation, ...]
+    companions: Companions
+    job: ObservedJob | None
+
 
 class ObservedJobs:
-    """Calibrates jobs by their stored observations, again only where some were added.
+    """Calibrates jobs by stored observations, again only where some were added.
 
     Parameters
     ----------
@@ -40,12 +55,11 @@ class ObservedJobs:
         self._estimator = estimator
         self._state = state
         self._families: LruCache[str, str] = LruCache(20_000)
-        self._observed: LruCache[str, tuple[tuple[Observation, ...], ObservedJob | None]] = (
-            LruCache(2_048)
-        )
+        self._observed: LruCache[str, _Observed] = LruCache(2_048)
+        self._companions = Companions(estimator, ())
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
-        """Return a job as its stored observations let it appear; None where there are none.
+        """Return a job as the stored observations let it appear; None where there are none.
 
         May wait for the database and for the calibration.
 
@@ -53,19 +67,33 @@ class ObservedJobs:
         ----------
         prepared : PreparedJob
         """
-        seen = self._state.observations_of(self._family(prepared))
-        if not seen:
+        seen, companions = self._state.observations_of(self._family(prepared)), self.companions()
+        if not seen and not companions:
             return None
         known = self._observed.get(prepared.key)
-        if known is None or known[0] is not seen:
-            known = (seen, self._weighed(prepared, seen))
+        if known is None or known.seen is not seen:
+            job = self._weighed(prepared, seen, companions)
+            known = _Observed(seen, companions, job)
             self._observed.put(prepared.key, known)
-        return known[1]
+        elif known.companions is not companions:
+            job = known.job and known.job.with_companions(companions)
+            known = _Observed(seen, companions, job)
+            self._observed.put(prepared.key, known)
+        return known.job
+
+    def companions(self) -> Companions:
+        """Return what was observed of all jobs; the same object until something is added."""
+        seen = self._state.observations_of_all()
+        known = self._companions
+        if known.observations is not seen:
+            known = self._companions = Companions(self._estimator, seen, previous=known)
+        return known
 
     def counting(self, job: Job) -> tuple[Observation, ...]:
         """Return the stored observations that answers about a job may rest on.
 
         Those are left out that cannot be any more, because a device was changed or removed since.
+        What is known of a job by its type alone rests on other types too.
 
         Parameters
         ----------
@@ -73,10 +101,11 @@ class ObservedJobs:
             May be known by its type alone.
         """
         seen = self._state.observations_of(job)
+        if job.job_type is not None:
+            of_types = self._of_other_types(job.job_type)
+            return tuple(one for one in (*of_types, *seen) if self._resolves(one))
         if not seen:
             return ()
-        if job.job_type is not None:
-            return tuple(one for one in seen if self._resolves(one))
         try:
             observed = self.of(self._estimator.prepare(job))
         except PerfModelError:
@@ -87,12 +116,16 @@ class ObservedJobs:
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
         seen = self._state.known_observations_of(self._family(prepared))
-        if seen is None:
+        of_all = self._state.known_observations_of_all()
+        companions = self._companions
+        if seen is None or of_all is None or companions.observations is not of_all:
             return False, None
-        if not seen:
+        if not seen and not companions:
             return True, None
         known = self._observed.get(prepared.key)
-        return (False, None) if known is None or known[0] is not seen else (True, known[1])
+        if known is None or known.seen is not seen or known.companions is not companions:
+            return False, None
+        return True, known.job
 
     def _family(self, prepared: PreparedJob) -> str:
         family = self._families.get(prepared.key)
@@ -101,13 +134,23 @@ class ObservedJobs:
             self._families.put(prepared.key, family)
         return family
 
-    def _weighed(self, prepared: PreparedJob, seen: Sequence[Observation]) -> ObservedJob | None:
+    def _weighed(
+        self, prepared: PreparedJob, seen: Sequence[Observation], companions: Companions
+    ) -> ObservedJob | None:
         try:
-            return self._estimator.observed(prepared, seen)
+            return self._estimator.observed(prepared, seen, companions)
         except InvalidInputError as error:
             # They were weighed when they came in; since then a model or a device has changed.
             logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
-        return self._estimator.observed(prepared, [one for one in seen if self._ok(prepared, one)])
+        still = [one for one in seen if self._ok(prepared, one)]
+        return self._estimator.observed(prepared, still, companions)
+
+    def _of_other_types(self, job_type: str) -> list[Observation]:
+        return [
+            one
+            for one in self._state.observations_of_all()
+            if one.job is not None and one.job.job_type not in (None, job_type)
+        ]
 
     def _resolves(self, seen: Observation) -> bool:
         try:

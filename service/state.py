@@ -25,6 +25,7 @@ from perfmodel.store.prices import REVISION as PRICES
 from perfmodel.store.prices import RememberedPrices
 from perfmodel.store.revision_watch import RevisionWatch
 from service.job_references import JobReferences
+from service.newest_observations import NewestObservations
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class State:
         self.own = AcceleratorStore(database.connections)
         self.operations = OperationStore(database.connections)
         self.feed = ObservationFeed(self.observations, _readable, poll_s=poll_s)
+        self.newest = NewestObservations(self.observations, self.feed, _readable)
         #: Tells of what other processes change; does nothing until it is started.
         self.watch = RevisionWatch(database.connections, poll_s=poll_s)
         self.watch.on_change(PRICES, self.prices.refresh)
@@ -84,6 +86,17 @@ class State:
     def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
         """Return what :meth:`observations_of` would, or None where it would have to wait."""
         return self.feed.known(family)
+
+    def observations_of_all(self) -> tuple[Observation, ...]:
+        """Return the newest observations of all jobs, each with its job, oldest first.
+
+        What was added is seen within two seconds. May read the database; from any thread.
+        """
+        return self.newest.all()
+
+    def known_observations_of_all(self) -> tuple[Observation, ...] | None:
+        """Return what :meth:`observations_of_all` would, or None where it would have to wait."""
+        return self.newest.known()
 
     def close(self) -> None:
         """Write what waits for the disk, and give back every connection."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from operator import is_
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.weighed_steps import machine_word, weighed_cells
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator
 
 logger = logging.getLogger(__name__)
+
+_Seen = tuple[Observation, ...]
+_Steps = ObservedSteps | None
 
 #: Other jobs on a machine, and cells of each, that count for an answer: time grows with their cube.
 MOST_JOBS, MOST_CELLS = 8, 12
@@ -38,61 +41,82 @@ class Companions:
     observations : iterable of Observation
         Each with its ``job``, oldest first. Equal ones count once; one that cannot be weighed,
         and one of a job without a graph, is passed over.
+    previous : Companions or None
+        Of the same estimator; what both hold is not weighed again.
     """
 
-    def __init__(self, estimator: Estimator, observations: Iterable[Observation]) -> None:
+    def __init__(
+        self,
+        estimator: Estimator,
+        observations: Iterable[Observation],
+        previous: Companions | None = None,
+    ) -> None:
         self._estimator = estimator
         self.observations = tuple(observations)
         self._machines = _by_machine(estimator, self.observations)
-        self._steps: dict[tuple[str, str], ObservedSteps | None] = {}
-        self._alone: dict[tuple[str, tuple[str, ...]], Calibration] = {}
+        self._ready: set[_Chosen] = set()
+        # Carried over, and taken where what it was made of is still the same.
+        self._pieces: dict[tuple[str, str], tuple[_Seen, ObservedSteps | None]] = {}
+        self._joined: dict[_Chosen, tuple[tuple[ObservedSteps | None, ...], _Steps]] = {}
+        self._alone: dict[_Chosen, tuple[ObservedSteps, Calibration]] = {}
+        if previous is not None:
+            self._pieces |= previous._pieces
+            self._joined |= previous._joined
+            self._alone |= previous._alone
 
     def __bool__(self) -> bool:
         return bool(self._machines)
 
     def with_others(self, observations: Iterable[Observation]) -> Companions:
         """Return these and some more."""
-        more = tuple(observations)
-        return Companions(self._estimator, (*self.observations, *more)) if more else self
+        return Companions(self._estimator, (*self.observations, *observations), previous=self)
 
     def steps(self, machine: str, family: str) -> ObservedSteps | None:
-        """Return what other jobs than one family reached on a machine; None where none did."""
-        pieces = [self._of(machine, other) for other in self._chosen(machine, family)]
-        known = [piece for piece in pieces if piece is not None]
-        return ObservedSteps.join(*known) if known else None
+        """Return what other jobs than one family reached on a machine; None where none did.
+
+        The same object as long as nothing is added.
+        """
+        chosen = self._chosen(machine, family)
+        pieces = tuple(self._piece(machine, other) for other in chosen.families)
+        known = self._joined.get(chosen)
+        if known is None or known[0] != pieces:
+            steps = [piece for piece in pieces if piece is not None]
+            known = self._joined[chosen] = (pieces, ObservedSteps.join(*steps) if steps else None)
+        self._ready.add(chosen)
+        return known[1]
 
     def calibration(self, machine: str, family: str) -> Calibration | None:
         """Return what they say of a job that was not observed itself; None where none ran there.
 
         It is the same for all such jobs.
         """
-        chosen = (machine, self._chosen(machine, family))
+        steps, chosen = self.steps(machine, family), self._chosen(machine, family)
+        if steps is None:
+            return None
         known = self._alone.get(chosen)
-        if known is None:
-            steps = self.steps(machine, family)
-            if steps is None:
-                return None
-            known = self._alone[chosen] = calibrate(steps, fitted_prior())
-        return known
+        if known is None or known[0] is not steps:
+            known = self._alone[chosen] = (steps, calibrate(steps, fitted_prior()))
+        return known[1]
 
     def is_ready(self, machine: str, family: str) -> bool:
-        """Return whether :meth:`calibration` would answer from memory."""
+        """Return whether :meth:`steps` would answer from memory."""
         chosen = self._chosen(machine, family)
-        return not chosen or (machine, chosen) in self._alone
+        return not chosen.families or chosen in self._ready
 
-    def _chosen(self, machine: str, family: str) -> tuple[str, ...]:
+    def _chosen(self, machine: str, family: str) -> _Chosen:
         found = [other for other in self._machines.get(machine, {}) if other != family]
-        return tuple(found[-MOST_JOBS:])
+        return _Chosen(machine, tuple(found[-MOST_JOBS:]))
 
-    def _of(self, machine: str, family: str) -> ObservedSteps | None:
-        key = (machine, family)
-        if key not in self._steps:
-            self._steps[key] = self._weighed(family, self._machines[machine][family])
-        return self._steps[key]
+    def _piece(self, machine: str, family: str) -> ObservedSteps | None:
+        key, seen = (machine, family), tuple(_spread(self._machines[machine][family]))
+        known = self._pieces.get(key)
+        if known is None or not _same(known[0], seen):
+            known = self._pieces[key] = (seen, self._weighed(family, seen))
+        return known[1]
 
     def _weighed(self, family: str, seen: Sequence[Observation]) -> ObservedSteps | None:
         rows = []
-        for one in _spread(seen):
+        for one in seen:
             assert one.job is not None
             try:
                 cells = weighed_cells(self._estimator, one.job, one, family, "")
@@ -101,6 +125,18 @@ class Companions:
                 continue
             rows.append(ObservedSteps.of_one(cells, one.step_time_s, one.sync_time_s))
         return ObservedSteps.join(*rows) if rows else None
+
+
+class _Chosen(NamedTuple):
+    """Jobs on a machine that count."""
+
+    machine: str
+    families: tuple[str, ...]
+
+
+def _same(some: Sequence[Observation], others: Sequence[Observation]) -> bool:
+    """Return whether two lists hold the same objects."""
+    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _by_machine(
@@ -114,7 +150,10 @@ def _by_machine(
         if one.job is None or one.job.job_type is not None:
             continue
         family = families.get(id(one.job)) or families.setdefault(id(one.job), job_family(one.job))
-        content = (family, replace(one, job=None))
+        content = (
+            family, one.placement, one.batch_size, one.accumulation_steps, one.step_time_s,
+            one.sync_time_s,
+        )  # fmt: skip
         if content in known:
             continue
         known.add(content)

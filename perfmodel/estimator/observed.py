@@ -68,7 +68,9 @@ class ObservedJob:
     observations: tuple[Observation, ...]
     family: str = ""
     companions: Companions | None = None
-    _on: dict[str, Self | None] = field(default_factory=dict, repr=False, compare=False)
+    _on: dict[str, tuple[ObservedSteps | None, Self | None]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(
@@ -127,26 +129,41 @@ class ObservedJob:
         word = machine if isinstance(machine, str) else machine_word(machine)
         if self.companions is None:
             return self if self.calibration else None
-        if word not in self._on:
-            self._on[word] = self._weighed_on(word, self.companions)
-        return self._on[word]
+        beside = self.companions.steps(word, self.family)
+        known = self._on.get(word)
+        if known is None or known[0] is not beside:
+            known = self._on[word] = (beside, self._weighed_on(word, beside, self.companions))
+        return known[1]
 
     def is_ready_on(self, placement: ResolvedPlacement) -> bool:
         """Return whether :meth:`on` would answer from memory."""
-        word = machine_word(placement)
-        if self.companions is None or word in self._on:
+        if self.companions is None:
             return True
-        return self.calibration is None and self.companions.is_ready(word, self.family)
+        word = machine_word(placement)
+        if not self.companions.is_ready(word, self.family):
+            return False
+        beside, known = self.companions.steps(word, self.family), self._on.get(word)
+        if beside is None and self.calibration is None:
+            return True
+        return known is not None and known[0] is beside
 
-    def _weighed_on(self, machine: str, companions: Companions) -> Self | None:
+    def with_companions(self, companions: Companions) -> Self:
+        """Return the same job beside others; what did not change is not weighed again."""
+        return replace(self, companions=companions or None, _on=dict(self._on))
+
+    def _weighed_on(
+        self, machine: str, beside: ObservedSteps | None, companions: Companions
+    ) -> Self | None:
         if self.calibration is None:
             shared = companions.calibration(machine, self.family)
-            return None if shared is None else replace(self, calibration=shared, companions=None)
-        beside = companions.steps(machine, self.family)
+            return None if shared is None else self._alone_with(shared)
         if beside is None:
-            return replace(self, companions=None)
+            return self._alone_with(self.calibration)
         joined = ObservedSteps.join(self.calibration.observed, beside)
-        return replace(self, calibration=calibrate(joined, fitted_prior()), companions=None)
+        return self._alone_with(calibrate(joined, fitted_prior()))
+
+    def _alone_with(self, calibration: Calibration) -> Self:
+        return replace(self, calibration=calibration, companions=None, _on={})
 
     @property
     def is_alone(self) -> bool:

@@ -34,7 +34,8 @@ def opaque_estimates(
     placements : sequence of ResolvedPlacement
         At least one.
     observations : sequence of Observation
-        May be empty; the answers then rest on the name alone.
+        Of the job, and of other job types that they name. May be empty; the answers then rest on
+        the name alone.
     catalog : Catalog
 
     Returns
@@ -44,7 +45,7 @@ def opaque_estimates(
     """
     name = job.job_type or ""
     known = opaque_cells(
-        [(name, seen.batch_size) for seen in observations],
+        [(_type_of(seen, name), seen.batch_size) for seen in observations],
         [seen.placement for seen in observations],
         catalog=catalog,
         mode=job.mode,
@@ -69,6 +70,13 @@ def opaque_estimates(
         )
         for i, placement in enumerate(placements)
     ]
+
+
+def _type_of(seen: Observation, name: str) -> str:
+    """Return the job type that was measured; a job with a graph goes by what it is."""
+    if seen.job is None:
+        return name
+    return seen.job.job_type or seen.job.label
 
 
 def _estimate(

@@ -58,6 +58,21 @@ class ObservationFeed(Generic[Seen]):
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def changes(self) -> int:
+        """A number that grows whenever something may have been added, of any family."""
+        return self._changes
+
+    def watch(self) -> None:
+        """Begin to look for what other processes add.
+
+        Raises
+        ------
+        StoreError
+            The database cannot be read.
+        """
+        self._start()
+
     def known(self, family: str) -> tuple[Seen, ...] | None:
         """Return what is in memory and young, or None; never waits for the database."""
         if family in self._old:

@@ -14,7 +14,7 @@ from perfmodel.store.jobs import StoredJob, insert_jobs
 from perfmodel.store.pages import Page
 from perfmodel.store.revisions import raise_revision, read_revision
 from perfmodel.store.shared_store import SharedStore, insert_into
-from perfmodel.store.tables import OBSERVATIONS
+from perfmodel.store.tables import JOBS, OBSERVATIONS
 
 #: Name of the counter that each transaction with new observations raises.
 REVISION = "observations"
@@ -193,6 +193,33 @@ class ObservationStore(SharedStore):
             rows = connection.execute(query).all()
         return tuple(_stored(row) for row in reversed(rows))
 
+    def newest(self, most: int, *, after: int = 0) -> tuple[tuple[StoredObservation, ...], int]:
+        """Return the accepted observations of all jobs that were kept last, oldest first.
+
+        Parameters
+        ----------
+        most : int
+        after : int
+            Only those that were kept later than what an earlier call returned: its second value.
+
+        Returns
+        -------
+        tuple of tuple of StoredObservation and int
+            With the content of their jobs; and where the next call may go on.
+        """
+        table = OBSERVATIONS.c
+        query = (
+            select(OBSERVATIONS, JOBS.c.content.label("content"))
+            .join(JOBS, table.job_ref == JOBS.c.ref)
+            .where(table.id > after, table.state == ObservationState.ACCEPTED.value)
+            .order_by(table.id.desc())
+            .limit(most)
+        )
+        with self._connections.reading() as connection:
+            rows = connection.execute(query).all()
+        last = rows[0].id if rows else after
+        return tuple(_stored(row, row.content) for row in reversed(rows)), last
+
     def revision(self) -> int:
         """Return the revision of the newest observations."""
         with self._connections.reading() as connection:
@@ -280,9 +307,9 @@ def _outcomes(
     return outcomes
 
 
-def _stored(row: Row[Any]) -> StoredObservation:
+def _stored(row: Row[Any], content: str = "") -> StoredObservation:
     return StoredObservation(
-        job=StoredJob(ref=row.job_ref, family=row.family, content=""),
+        job=StoredJob(ref=row.job_ref, family=row.family, content=content),
         key=row.key,
         content_hash=row.content_hash,
         placement=row.placement,

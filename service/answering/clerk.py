@@ -116,7 +116,7 @@ class Clerk:
         placements = [
             _attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
         ]
-        answer = self.estimator.matrix(jobs, placements, seen)
+        answer = self.estimator.matrix(jobs, placements, seen, self.observed_jobs.companions())
         for cell in answer.errors:
             if cell.placement is not None and isinstance(cell.error, InvalidInputError):
                 point_at_text(cell.error, asked.placements[cell.placement])
@@ -126,7 +126,9 @@ class Clerk:
         """Answer one job over the number of accelerators."""
         asked = read_curve(self.resolved(question))
         seen = self._seen(asked.job, asked.observations)
-        return self.estimator.curve(asked.job, asked.question, seen)
+        return self.estimator.curve(
+            asked.job, asked.question, seen, self.observed_jobs.companions()
+        )
 
     def rank(self, question: Any) -> Ranking | PlanRanking:
         """Rank placements of one job, or search the plans of one placement."""
@@ -137,7 +139,9 @@ class Clerk:
             )
         seen = self._seen(asked.job, asked.observations)
         ranking = replace(asked.question, prices=self._prices(asked.question.prices))
-        return self.estimator.rank(asked.job, asked.placements, ranking, seen)
+        return self.estimator.rank(
+            asked.job, asked.placements, ranking, seen, self.observed_jobs.companions()
+        )
 
     def prepare(self, job: Job, written: Any) -> PreparedJob:
         """Return a job with its captured step, and recognise it by what was written from now on."""
@@ -159,7 +163,7 @@ class Clerk:
         return self._state.known_observations_of(job_family(job)) is not None
 
     def resolved(self, question: Any) -> Any:
-        """Return a question with its job in place of a reference to it.
+        """Return a question with jobs in place of references: its own, and those observed.
 
         Raises
         ------
@@ -168,7 +172,11 @@ class Clerk:
         """
         if not isinstance(question, dict) or "job" not in question:
             return question
-        return {**question, "job": resolve_job_reference(question["job"], self._state.references)}
+        job = resolve_job_reference(question["job"], self._state.references)
+        if not isinstance(question.get("observations"), list):
+            return {**question, "job": job}
+        seen = [self._named(one, i) for i, one in enumerate(question["observations"])]
+        return {**question, "job": job, "observations": seen}
 
     def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
         """Return a job that was written out, or referred to.
@@ -181,12 +189,20 @@ class Clerk:
         found = resolve_job_reference(written, self._state.references, pointer=pointer)
         return parse_job(found, pointer=pointer)
 
+    def _named(self, observation: Any, position: int) -> Any:
+        if not isinstance(observation, dict) or observation.get("job") is None:
+            return observation
+        pointer = f"/observations/{position}/job"
+        job = resolve_job_reference(observation["job"], self._state.references, pointer=pointer)
+        return {**observation, "job": job}
+
     def _observed(
         self, prepared: PreparedJob, stated: tuple[Observation, ...]
     ) -> ObservedJob | None:
         if not stated:
             return self.observed_jobs.of(prepared)
-        return self.estimator.observed(prepared, self._seen(prepared.job, stated))
+        seen = self._seen(prepared.job, stated)
+        return self.estimator.observed(prepared, seen, self.observed_jobs.companions())
 
     def _seen(self, job: Job, stated: Sequence[Observation] = ()) -> tuple[Observation, ...]:
         """Return what was observed of a job: with the question first, then what is stored."""

@@ -28,6 +28,12 @@ class Remembered(Protocol):
     def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
         """Return what was observed of a family of jobs; None where that would have to wait."""
 
+    def observations_of_all(self) -> tuple[Observation, ...]:
+        """Return what was observed last of any job; may wait."""
+
+    def known_observations_of_all(self) -> tuple[Observation, ...] | None:
+        """Return what was observed last of any job; None where that would have to wait."""
+
 
 class InMemory:
     """The part of what is remembered that takes no time.
@@ -59,6 +65,17 @@ class InMemory:
     def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
         """Return what is known to have been observed, or None."""
         return () if self._of_types_alone else self._whole.known_observations_of(family)
+
+    def observations_of_all(self) -> tuple[Observation, ...]:
+        """Return what is known to have been observed of any job."""
+        return self.known_observations_of_all() or ()
+
+    def known_observations_of_all(self) -> tuple[Observation, ...] | None:
+        """Return the same, or None where it is not known."""
+        if not self._of_types_alone:
+            return self._whole.known_observations_of_all()
+        seen = self._whole.known_observations_of_all() or ()
+        return tuple(one for one in seen if one.job is not None and one.job.job_type is not None)
 
 
 def _family(job: Job | str) -> str:
