@@ -67,6 +67,7 @@ class ObservationDesk:
     def __init__(self, desk: Desk, estimator: Estimator, state: State) -> None:
         self._desk = desk
         self._state = state
+        self._depth = desk.metrics.queue("observations")
         self._form = ObservationForm(state.references)
         self._plausibility = Plausibility(estimator)
 
@@ -91,12 +92,19 @@ class ObservationDesk:
             for seen, doubt in zip(sent, doubts, strict=True)
             if isinstance(seen, SentObservation)
         ]
-        outcomes_kept = await asyncio.wrap_future(self._state.writer.submit(kept))
+        outcomes_kept = await self._on_disk(kept)
         written = iter(outcomes_kept)
         self._state.feed.forget({seen.job.family for seen in kept})
         outcomes = [next(written) if isinstance(seen, SentObservation) else None for seen in sent]
         self._count(sent, doubts, outcomes)
         return TakenObservations(sent=tuple(sent), doubts=tuple(doubts), outcomes=tuple(outcomes))
+
+    async def _on_disk(self, kept: Sequence[StoredObservation]) -> list[Outcome]:
+        self._depth.inc(len(kept))
+        try:
+            return await asyncio.wrap_future(self._state.writer.submit(kept))
+        finally:
+            self._depth.dec(len(kept))
 
     def _count(
         self,
