@@ -160,7 +160,8 @@ def _fitting(desk: Desk, written: str, names: Sequence[str], spread: dict[str, i
     if not known:
         return []
     job = parse_job(asked["job"])
-    matrix = estimator.matrix([job], placements, {0: clerk.observed_jobs.counting(job)})
+    seen, others = clerk.observed_jobs.counting(job), clerk.observed_jobs.companions()
+    matrix = estimator.matrix([job], placements, {0: seen}, others)
     desk.metrics.table(_COUNTED, matrix.basis)
     judged = {
         name: (float(matrix.samples_per_second[0, column]), bool(matrix.fits[0, column]))

@@ -102,8 +102,8 @@ async def choose(request: Request) -> Response:
 def _choose(desk: Desk, question: Any) -> str:
     asked = _read(desk.resolved(question))
     clerk = desk.models.serving
-    seen = clerk.observed_jobs.counting(asked.job)
-    matrix = clerk.estimator.matrix([asked.job], asked.placements, {0: seen})
+    seen, others = clerk.observed_jobs.counting(asked.job), clerk.observed_jobs.companions()
+    matrix = clerk.estimator.matrix([asked.job], asked.placements, {0: seen}, others)
     desk.metrics.table(_ROUTE, matrix.basis)
     best = _best(matrix)
     if best is None:

@@ -235,7 +235,8 @@ def predict_cells(
     placements = [
         Placement(nodes=(Node(accelerator=device.name, count=device.count),)) for device in devices
     ]
-    matrix = clerk.estimator.matrix([job], placements, {0: clerk.observed_jobs.counting(job)})
+    seen, others = clerk.observed_jobs.counting(job), clerk.observed_jobs.companions()
+    matrix = clerk.estimator.matrix([job], placements, {0: seen}, others)
     for error in matrix.errors:
         logger.info("no prediction for a device: %s", error.error)
     cells: Cells = dict.fromkeys(devices)
