@@ -21,7 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 #: Path of a Chromium; without it the one on the path is taken, or Debian's is installed.
 PROGRAM = "PERFMODEL_CHROMIUM"
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 30.0
 _POLL_S = 0.03
 
 

@@ -44,6 +44,7 @@ async function predict({ focus = false, remember = true } = {}) {
     const request = question("POST", "v1/predict", { job, placement: view.state.on });
     const estimate = await ask(request, { signal });
     answer.show(estimate, label, request);
+    $("panels").classList.remove("unanswered");
     document.title = `${label} – perfmodel`;
     if (focus) $("answer").focus({ preventScroll: false });
     await elaborate(job, signal);
@@ -70,6 +71,7 @@ function refuse(error, focus) {
   const field = showProblem(form, problem, repair);
   answer.clear(field ? "The question cannot be answered as it is; see the marked field." : "There is no answer.");
   for (const panel of [compare, curve, explain]) panel.clear();
+  $("panels").classList.add("unanswered");
   if (focus && field) (field.matches("input, select") ? field : field.querySelector("input")).focus();
 }
 

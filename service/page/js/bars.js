@@ -9,8 +9,8 @@ const BAR_PX = 14;
 /**
  * Draw bars.
  *
- * Each is `{name, value, low, high, label, colour, text}`; a value of null has a label alone,
- * `lacks` is drawn hollow.
+ * Each is `{name, value, low, high, label, colour, text}`; a value of null has a label alone, which
+ * `wrong` marks the label, and `lacks` is drawn hollow.
  */
 export function drawBars(bars, width) {
   const names = Math.min(Math.max(...bars.map(({ name }) => widthOf(name))) + 12, width * 0.42);
@@ -29,7 +29,7 @@ export function drawBars(bars, width) {
 function one(svg, bar, y, place) {
   const start = place(0);
   if (bar.value === null) {
-    svg.append(s("text", { x: start, y: y + 4, class: "bad" }, bar.label));
+    svg.append(s("text", { x: start, y: y + 4, class: bar.wrong ? "bad" : null }, bar.label));
     return { x: start + 4, y };
   }
   const end = Math.max(place(bar.value), start + 1);

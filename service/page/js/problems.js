@@ -49,14 +49,15 @@ function fieldOf(form, pointer, problem) {
 
 function mark(field, item, problem, repair) {
   const id = `${field.id || field.getAttribute("aria-labelledby")}-error`;
-  const meant = (problem.did_you_mean ?? []).map((name) => [
-    " ", h("button", { type: "button", onclick: () => repair(field, name) }, name)]);
-  const hint = meant.length ? h("span", { class: "meant" }, " Use", meant, "?") : null;
+  const meant = (problem.did_you_mean ?? []).map((name, i) => [
+    i ? ", " : " Did you mean ", h("button", { type: "button", onclick: () => repair(field, name) }, name)]);
+  // The names are buttons; they need not stand there twice.
+  const detail = meant.length ? item.detail.replace(/ Did you mean [^?]*\?/, "") : item.detail;
   field.setAttribute("aria-invalid", "true");
   field.setAttribute("aria-describedby", id);
   const holder = field.closest(".field");
   const details = holder.closest("details");
   if (details) details.open = true;
   holder.querySelector(".error")?.remove();
-  holder.append(h("p", { class: "error", id, role: "alert" }, item.detail, hint));
+  holder.append(h("p", { class: "error", id, role: "alert" }, detail, meant, meant.length ? "?" : null));
 }

@@ -30,7 +30,7 @@ export function decades(low, high, most = 8) {
   if (last - first <= 2) return fine(low, high, first, last);
   const every = Math.max(1, Math.ceil((last - first) / most));
   const marks = [];
-  for (let power = first; power <= Math.max(last, first + 1); power += every) marks.push(10 ** power);
+  for (let power = first; power < last + every; power += every) marks.push(10 ** power);
   return marks;
 }
 

@@ -2,6 +2,7 @@
 
 import { h, s } from "../dom.js";
 import { figure, tableOf } from "../figure.js";
+import { legend } from "../legend.js";
 import { moment, number, prefixed, share, time } from "../numbers.js";
 import { decades, linear, logarithmic, widthOf } from "../scale.js";
 import { ask, question } from "../service.js";
@@ -89,15 +90,16 @@ function colours(groups) {
 }
 
 function drawScatter(points, colour, width) {
-  const size = Math.max(260, Math.min(380, width * 0.66));
+  const names = legend([...new Set(points.map((p) => p.accelerator))].sort((a, b) => colour(a) - colour(b)).map((name) => [name, `c${colour(name)}`]), width);
+  const size = Math.max(260, Math.min(380, width * 0.66)) + names.height;
   const all = points.flatMap((p) => [p.measured_s, p.predicted_s]);
   const marks = decades(Math.min(...all), Math.max(...all), 7);
   const left = Math.max(...marks.map((mark) => widthOf(time(mark)))) + 14;
-  const box = { left, right: width - 14, top: 10, bottom: size - 40 };
+  const box = { left, right: width - 14, top: 10 + names.height, bottom: size - 40 };
   const x = logarithmic(marks[0], marks.at(-1), box.left, box.right);
   const y = logarithmic(marks[0], marks.at(-1), box.bottom, box.top);
   const inside = (value) => Math.min(Math.max(value, marks[0]), marks.at(-1));
-  const svg = s("svg", { viewBox: `0 0 ${width} ${size}` },
+  const svg = s("svg", { viewBox: `0 0 ${width} ${size}` }, names.marks,
     marks.map((mark) => [
       s("path", { d: `M${box.left} ${y(mark)}H${box.right}M${x(mark)} ${box.top}V${box.bottom}`, class: "grid" }),
       s("text", { x: box.left - 6, y: y(mark) + 4, "text-anchor": "end" }, time(mark)),
@@ -154,7 +156,7 @@ function summaryTable(groups) {
   return {
     columns: [
       { key: "accelerator", label: "Accelerator", text: true }, { key: "count", label: "Steps", write: (n) => prefixed(n, "") },
-      { key: "mape", label: "Mean error", write: share }, { key: "coverage", label: "Within the interval", write: share },
+      { key: "mape", label: "Mean error", write: share }, { key: "coverage", label: "In interval", write: share },
     ],
     rows: groups,
   };

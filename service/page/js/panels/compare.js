@@ -115,7 +115,7 @@ function barOf(row, cost) {
   const text = words.join("\n");
   const lacks = fits === false;
   const suffix = lacks ? ", does not fit" : "";
-  if (error) return { name, value: null, label: "no answer", text };
+  if (error) return { name, value: null, label: "no answer", wrong: true, text };
   if (!cost) return { name, value: rate, low, high, label: number(rate) + suffix, colour, lacks, text };
   if (row.cost_per_million_samples === null) return { name, value: null, label: "no price", text };
   return {

@@ -5,7 +5,7 @@ import { drawBars } from "../bars.js";
 import { figure } from "../figure.js";
 import { number, prefixed, share, time } from "../numbers.js";
 import { ask, question } from "../service.js";
-import { besides, colourOf, drawRoofline, operatorName, rooflineTable } from "./roofline.js";
+import { besides, colourOf, computes, drawRoofline, operatorName, rooflineTable } from "./roofline.js";
 
 const MOST_BARS = 14;
 
@@ -42,15 +42,15 @@ export function explainPanels() {
   function present() {
     const { answer, request } = shown;
     const { operators: list, roofline: roof, contributions } = answer;
-    if (list.some(({ flops }) => flops > 0)) {
+    if (list.some(computes)) {
       roofline.show({ draw: (width) => drawRoofline(answer, width), table: rooflineTable(answer), request, caption: besides(answer) });
     } else roofline.note(`No operator of it does arithmetic on ${roof.accelerator}.`);
     presentOperators();
     if (contributions.length) factors.show({ draw: (width) => drawBars(contributions.map(factorBar), width), table: factorTable(contributions), request });
     else factors.note("The answer has no factors.");
     const near = answer.nearest.map((one) => ({ ...one, measured_over_predicted: ratioOf(one) }));
-    if (near.length) nearest.show({ draw: (width) => drawBars(near.map(nearestBar), width), table: nearestTable(near), request });
-    else nearest.note("Nothing that is like this job was measured.");
+    if (near.some((one) => one.measured_over_predicted !== null)) nearest.show({ draw: (width) => drawBars(near.map(nearestBar), width), table: nearestTable(near), request });
+    else nearest.note(unmeasured(near));
   }
 
   return {
@@ -86,6 +86,11 @@ function factorBar({ name, factor, step_time_s }, row, all) {
   return { name, value: step_time_s, label, colour: row === all.length - 1 ? "asked" : "bar", text: `${name}\n× ${number(factor)} → ${time(step_time_s)}` };
 }
 
+function unmeasured(near) {
+  if (!near.length) return "Nothing that is like this job was measured.";
+  return `No step to hold against the answer. Nearest workloads: ${[...new Set(near.map(({ workload }) => workload))].join(", ")}.`;
+}
+
 /** Some points are known by their ratio alone. */
 function ratioOf({ measured_over_predicted: ratio, measured_s: measured, predicted_s: predicted }) {
   if (typeof ratio === "number") return ratio;
@@ -93,12 +98,13 @@ function ratioOf({ measured_over_predicted: ratio, measured_s: measured, predict
 }
 
 function nearestBar({ workload, accelerator, distance, measured_s, predicted_s, measured_over_predicted: ratio, source }) {
-  const words = [workload, `on ${accelerator}`];
+  const name = [workload, accelerator].filter(Boolean).join(" · ");
+  const words = [name];
   if (measured_s !== null) words.push(`measured ${time(measured_s)}`);
   if (predicted_s !== null) words.push(`predicted ${time(predicted_s)}`);
   if (source) words.push(source);
   const label = [ratio === null ? null : `× ${number(ratio)}`, measured_s === null ? null : time(measured_s)].filter(Boolean).join(" · ");
-  return { name: `${workload} · ${accelerator}`, value: ratio, label: label || "–", colour: "c3", text: [...words, `distance ${number(distance)}`].join("\n") };
+  return { name, value: ratio, label: label || "–", colour: "c3", text: [...words, `distance ${number(distance)}`].join("\n") };
 }
 
 const BASIC = [

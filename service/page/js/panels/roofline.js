@@ -1,11 +1,13 @@
 // The roofline: what memory and arithmetic allow, and where the operators of a job stand below it.
 
 import { s } from "../dom.js";
+import { legend } from "../legend.js";
 import { number, prefixed, share, time } from "../numbers.js";
 import { decades, logarithmic, widthOf } from "../scale.js";
 
-/** Operators that take less of the time would stretch the axes for nothing. */
+/** What takes less of the time, or hardly computes, would stretch the axes for nothing. */
 const LEAST_SHARE = 0.0005;
+const LEAST_INTENSITY = 0.01;
 const COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /** Return which colour a class has: six for those of most time, grey for all others. */
@@ -26,13 +28,13 @@ export function drawRoofline({ operators, operator_classes: classes, roofline: r
   const points = drawn(operators, total);
   const xs = decades(Math.min(...points.map((p) => p.intensity), roof.ridge_intensity), Math.max(...points.map((p) => p.intensity), roof.ridge_intensity * 4), 7);
   const ys = decades(Math.min(...points.map((p) => p.achieved_flops_per_s), roof.peak_flops_per_s / 10), roof.peak_flops_per_s * 1.3, 7);
-  const legend = legendOf(points, classes, width);
-  const height = Math.max(260, Math.min(380, width * 0.66)) + legend.height;
+  const names = legend(namesOf(points, classes), width);
+  const height = Math.max(260, Math.min(380, width * 0.66)) + names.height;
   const left = Math.max(...ys.map((y) => widthOf(prefixed(y, "")))) + 14;
-  const box = { left, right: width - 10, top: 22 + legend.height, bottom: height - 40 };
+  const box = { left, right: width - 10, top: 22 + names.height, bottom: height - 40 };
   const x = logarithmic(xs[0], xs.at(-1), box.left, box.right);
   const y = logarithmic(ys[0], ys.at(-1), box.bottom, box.top);
-  const svg = s("svg", { viewBox: `0 0 ${width} ${height}` }, legend.marks,
+  const svg = s("svg", { viewBox: `0 0 ${width} ${height}` }, names.marks,
     ys.map((mark) => [s("path", { d: `M${box.left} ${y(mark)}H${box.right}`, class: "grid" }), s("text", { x: box.left - 6, y: y(mark) + 4, "text-anchor": "end" }, prefixed(mark, ""))]),
     xs.map((mark) => [s("path", { d: `M${x(mark)} ${box.top}V${box.bottom}`, class: "grid" }), s("text", { x: x(mark), y: box.bottom + 17, "text-anchor": mark === xs.at(-1) ? "end" : "middle" }, tick(mark))]),
     s("text", { x: box.left, y: height - 4 }, "FLOP/byte →  FLOP/s ↑"),
@@ -48,8 +50,13 @@ export function drawRoofline({ operators, operator_classes: classes, roofline: r
   return { svg, marks };
 }
 
+/** Tell whether an operator does arithmetic that is worth the name. */
+export function computes({ flops, intensity }) {
+  return flops > 0 && intensity >= LEAST_INTENSITY;
+}
+
 function drawn(operators, total) {
-  const arithmetic = operators.filter(({ flops, intensity, achieved_flops_per_s: rate }) => flops > 0 && intensity > 0 && rate > 0);
+  const arithmetic = operators.filter((one) => computes(one) && one.achieved_flops_per_s > 0);
   const large = arithmetic.filter(({ time_s }) => time_s >= LEAST_SHARE * total);
   return large.length ? large : arithmetic;
 }
@@ -63,22 +70,12 @@ function roofPath({ peak_flops_per_s: peak, memory_bytes_per_s: memory, ridge_in
   return s("path", { d: `M${x(start)} ${y(start * memory)}L${x(ridge)} ${y(peak)}H${x(xs.at(-1))}`, class: "roof" });
 }
 
-function legendOf(points, classes, width) {
+function namesOf(points, classes) {
   const colour = colourOf(classes);
   const seen = new Set(points.map((point) => point.operator_class));
-  const names = classes.map(({ name }) => name).filter((name) => seen.has(name));
-  const shown = names.filter((name) => colour(name) !== "c7");
-  const entries = shown.map((name) => [name, colour(name)]);
-  if (shown.length < names.length) entries.push(["others", "c7"]);
-  let [at, row] = [0, 0];
-  const marks = entries.map(([name, mark]) => {
-    const room = widthOf(name) + 26;
-    if (at + room > width && at > 0) [at, row] = [0, row + 1];
-    const left = at;
-    at += room;
-    return [s("circle", { cx: left + 5, cy: row * 18 + 7, r: 5, class: mark }), s("text", { x: left + 14, y: row * 18 + 11 }, name)];
-  });
-  return { marks, height: (row + 1) * 18 };
+  const entries = classes.filter(({ name }) => seen.has(name)).map(({ name }) => [name, colour(name)]);
+  const own = entries.filter(([, mark]) => mark !== "c7");
+  return own.length < entries.length ? [...own, ["others", "c7"]] : own;
 }
 
 function wordsOf(point, total) {
@@ -93,12 +90,12 @@ function wordsOf(point, total) {
 /** Say what the picture cannot: time without arithmetic, and why something may be above the roof. */
 export function besides({ operators, operator_classes: classes, roofline: roof }) {
   const total = classes.reduce((sum, { time_s }) => sum + time_s, 0);
-  const idle = operators.filter(({ flops }) => !(flops > 0)).reduce((sum, { time_s }) => sum + time_s, 0);
+  const idle = operators.filter((one) => !computes(one)).reduce((sum, { time_s }) => sum + time_s, 0);
   const ridge = `${roof.accelerator}: arithmetic is the limit above ${number(roof.ridge_intensity)} FLOP/byte.`;
   const above = operators.filter(({ achieved_flops_per_s: rate }) => rate > roof.peak_flops_per_s).length;
   return [
     ridge,
-    idle > 0 ? `Operators without arithmetic take ${share(idle / total)} of the time.` : "",
+    idle > 0 ? `Operators with hardly any arithmetic take ${share(idle / total)} of the time.` : "",
     above ? `${above} above the roof: libraries may compute them at another precision than ${roof.precision}.` : "",
   ].filter(Boolean).join(" ");
 }
