@@ -29,11 +29,11 @@ _LOCK_TIMEOUT_S = 10
 #: Seconds after which PostgreSQL is taken to be out of reach; libpq knows no shorter time.
 _CONNECT_TIMEOUT_S = 2
 #: Seconds that a connection may take to show that it is still there.
-_PING_S = 1.0
+_PING_S = 2.0
 #: Seconds that a transaction may take, seen from here: one that reads stands between a caller and
 #: an answer.
-_READ_S = 2.0
-_WRITE_S = 6.0
+_READ_S = 4.0
+_WRITE_S = 8.0
 #: Seconds for which PostgreSQL is left alone after it did not answer.
 _PAUSE_S = 1.0
 #: What PostgreSQL itself ends, milliseconds: statements, waits for a lock, forgotten transactions.

@@ -24,8 +24,8 @@ def test_a_server_that_hangs_is_left_alone_until_it_answers(postgresql: Postgres
         began = time.monotonic()
         with pytest.raises(StoreError, match="cannot be used"):
             database.graph("ab")
-        # A second for the connection that was open, two for a new one.
-        assert time.monotonic() - began < 5
+        # Two seconds for the connection that was open, two for a new one.
+        assert time.monotonic() - began < 8
         began = time.monotonic()
         with pytest.raises(StoreError, match="did not answer lately"):
             database.graph("ab")
@@ -44,7 +44,7 @@ def test_a_server_that_hangs_within_a_transaction_is_cut_off(postgresql: Postgre
         postgresql.hanging(),
     ):
         connection.execute(text("SELECT 1"))
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 8
     connections.close()
 
 
