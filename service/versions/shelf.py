@@ -219,8 +219,8 @@ class ModelShelf:
         with self._exchanging:
             # The catalogue may have changed since the new version was made ready.
             self.serving = self._beside(fresh, self.serving.estimator.accelerators)
-        before = LoadedModel(model=old.estimator.model)
-        self._kept.put(old.version, _Kept(loaded=before, clerk=old, catalog=_catalog(old)))
+        # Without its memory: whoever pins it wants single answers, and two whole memories are much.
+        self._kept.put(old.version, self._keep(LoadedModel(model=old.estimator.model)))
         logger.info("the model %s serves in the place of %s", fresh.version, old.version)
         return ()
 
@@ -243,10 +243,6 @@ class ModelShelf:
             self._analytical = kept = self._keep(self._analytical.loaded)
             self._fallback = Fallback(kept.clerk.estimator, self._state, self._jobs)
         return self._analytical
-
-
-def _catalog(clerk: Clerk) -> Catalog:
-    return clerk.estimator.accelerators
 
 
 def _warm(fresh: Estimator, old: Estimator) -> None:
