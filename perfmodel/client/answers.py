@@ -229,6 +229,8 @@ class Ranking:
     best: tuple[Ranked, ...]
     left_out: tuple[Ranked, ...] = ()
     errors: tuple[PlacementProblem, ...] = ()
+    model_version: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,3 +257,5 @@ class PlanRanking:
     considered: int
     too_large: int
     why_none: str = ""
+    model_version: str = ""
+    warnings: tuple[str, ...] = ()

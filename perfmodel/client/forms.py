@@ -92,9 +92,7 @@ class Placement(TypedDict):
     storage_locality: NotRequired[str | None]
 
 
-class Seen(TypedDict):
-    """A measured step of the job that is asked about; it counts for that answer alone."""
-
+class _Measured(TypedDict):
     placement: str | Placement
     batch_size: int
     step_time_s: float
@@ -102,7 +100,13 @@ class Seen(TypedDict):
     accumulation_steps: NotRequired[int]
 
 
-class SeenInMatrix(Seen):
+class Seen(_Measured):
+    """A measured step of the job that is asked about, or of another; it counts for that answer."""
+
+    job: NotRequired[str | Job | None]
+
+
+class SeenInMatrix(_Measured):
     """A measured step of one of the jobs of a matrix, by its position."""
 
     job: int

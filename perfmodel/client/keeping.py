@@ -14,6 +14,7 @@ from perfmodel.client.records import (
     ObservationTaken,
     RegisteredGraph,
     RegisteredJob,
+    StoredGraph,
     StoredJob,
     StoredObservation,
 )
@@ -115,6 +116,35 @@ def upload_onnx(
         body=onnx,
         media_type="application/octet-stream",
         query=query,
+    )
+
+
+def graphs(*, limit: int = 100, cursor: str | None = None) -> Call[Page[StoredGraph]]:
+    """List registered graphs, newest first, ``limit`` at a time."""
+    return Call(
+        method="GET",
+        path="/v1/graphs",
+        kind=StoredGraph,
+        listed="graphs",
+        query={"limit": limit, "cursor": cursor},
+        large=True,
+    )
+
+
+def graph(graph: str) -> Call[StoredGraph]:
+    """Return what there is to say of a graph, by its hash."""
+    return Call(method="GET", path=f"/v1/graphs/{quoted(graph)}", kind=StoredGraph, tagged=True)
+
+
+def graph_json(graph: str) -> Call[Mapping[str, Any]]:
+    """Return a whole graph, as ``perfmodel capture`` writes it."""
+    return Call(
+        method="GET",
+        path=f"/v1/graphs/{quoted(graph)}",
+        kind=Mapping[str, Any],
+        query={"form": "json"},
+        tagged=True,
+        large=True,
     )
 
 

@@ -53,6 +53,39 @@ class RegisteredGraph:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredGraph:
+    """A graph, without its operators; None where it was not said or is not known.
+
+    Parameters
+    ----------
+    graph : str
+        Content hash; jobs refer to it by this.
+    mode : str or None
+    batch_size, tokens_per_sample : int or None
+        Of the captured step.
+    node_count, parameter_count : int or None
+    flops : float or None
+        Of one step; a multiply-add counts 2.
+    source : mapping of str to str
+        Where it comes from.
+    created_at : str or None
+    unpriced_operators : mapping of str to int
+        Told of single graphs only.
+    """
+
+    graph: str
+    mode: str | None = None
+    batch_size: int | None = None
+    tokens_per_sample: int | None = None
+    node_count: int | None = None
+    parameter_count: int | None = None
+    flops: float | None = None
+    source: Mapping[str, str] = field(default_factory=dict)
+    created_at: str | None = None
+    unpriced_operators: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObservationTaken:
     """What became of one observation.
 

@@ -140,6 +140,9 @@ def test_a_graph_is_registered(service: Client) -> None:
     found = service.upload_graph(graph, batch_size=8)
     # One product: 2 x 8 x 512 x 1000 = 8.192 MFLOP, and 512,000 parameters.
     assert (found.flops, found.parameter_count) == (8_192_000.0, 512_000)
+    assert found.graph in {one.graph for one in service.graphs(limit=1)}
+    assert service.graph(found.graph).flops == found.flops
+    assert service.graph_json(found.graph)["nodes"] == graph["nodes"]
     job: Job = {"graph": found.graph, "mode": "inference", "batch_size": 8}
     assert service.predict(job, "T4").step_time_s > 0
 
