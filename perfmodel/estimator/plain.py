@@ -28,11 +28,7 @@ def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
     prepared : PreparedJob
     placement : ResolvedPlacement
     """
-    if not placement.is_plain:
-        return False
-    return placement.count == 1 or not (
-        prepared.has_plan_engine or placement.fabric.plan.zero_stage
-    )
+    return placement.is_plain and not (placement.count > 1 and prepared.has_plan_engine)
 
 
 def plain_answer(
@@ -58,7 +54,11 @@ def plain_answer(
         half_width = 0.0
     else:
         group = OneReplicaGroup(
-            prepared.step.bucket_numbers, placement.world_costs, prepared.straggler
+            prepared.step.bucket_numbers,
+            placement.world_costs,
+            prepared.straggler,
+            zero_stage=placement.fabric.plan.zero_stage,
+            accumulation_steps=prepared.job.accumulation_steps,
         )
         steps = [group.step(max(times)) for times in levels]
         added = steps[0].exposed_communication_s + steps[0].overhead_s

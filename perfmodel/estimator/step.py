@@ -16,9 +16,9 @@ from perfmodel.estimator.language_models import has_plan_engine
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
+from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
-from perfmodel.placement.data_parallel.one_step import BucketNumbers
 from perfmodel.placement.data_parallel.profile_graph import step_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.estimate import MemoryEstimate

@@ -22,8 +22,12 @@ PLAIN = (
     "9x(4xGB200)",
     "2xH100-SXM5-80GB+3xA10",
     "MI300X+A10+L4",
+    "4xA10 zero=1",
+    "3x(2xA10)@eth-25g zero=2",
+    "(4+1)xA100@ib-100g zero=3",
+    "T4 zero=3",
 )
-OTHER = ("4xA10 zero=1", "A10 fraction=0.5", "A100-SXM4-40GB/1g.5gb", "A10 cores=2", "4xA10 tp=2")
+OTHER = ("A10 fraction=0.5", "A100-SXM4-40GB/1g.5gb", "A10 cores=2", "4xA10 tp=2")
 
 
 def both_ways(estimator: Estimator, job: Job, text: str) -> tuple[Estimate, Estimate]:

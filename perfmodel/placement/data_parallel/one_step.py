@@ -1,23 +1,22 @@
 r"""One data-parallel step at a time, on plain numbers.
 
 The equations of :mod:`.data_parallel`, which answers columns of cells, for a single cell: arrays of
-one element would take twenty times as long. Both agree to rounding, which a test holds them to;
-sharded steps are left to the columns.
+one element would take twenty times as long. Both agree to rounding, which a test holds them to.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.form_curves import fastest_s
+from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers, StreamNumbers
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
     fitted_constants,
 )
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.data_parallel.group_costs import GroupCosts
+from perfmodel.placement.data_parallel.one_sharded_step import sharded_step
 
 
 class StepNumbers(NamedTuple):
@@ -36,39 +35,6 @@ class StepNumbers(NamedTuple):
         return exposed + self.input_stall_s + self.overhead_s
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BucketNumbers:
-    """The gradients of one job, as :class:`.gradient_buckets.GradientBuckets` has those of many.
-
-    Parameters
-    ----------
-    groups : tuple of (float, float)
-        When the last bucket of a group is ready, as a share of the step, and how many it has.
-    sizes_bytes : tuple of float
-        Of one bucket of each group.
-    pieces, gradient_bytes, optimizer_share : float
-    """
-
-    groups: tuple[tuple[float, float], ...]
-    sizes_bytes: tuple[float, ...]
-    pieces: float
-    gradient_bytes: float
-    optimizer_share: float
-
-    @classmethod
-    def of(cls, buckets: GradientBuckets) -> Self:
-        """Return the first job of some columns."""
-        filled = buckets.count[0] > 0
-        ready, count = buckets.ready[0][filled], buckets.count[0][filled]
-        return cls(
-            groups=tuple(zip(ready.tolist(), count.tolist(), strict=True)),
-            sizes_bytes=tuple(buckets.size_bytes[0][filled].tolist()),
-            pieces=float(buckets.pieces[0]),
-            gradient_bytes=float(buckets.gradient_bytes[0]),
-            optimizer_share=float(buckets.optimizer_share[0]),
-        )
-
-
 class OneReplicaGroup:
     """A job on one group of replicas; asked for the step of several times of one accelerator.
 
@@ -78,31 +44,37 @@ class OneReplicaGroup:
     costs : GroupCosts
     straggler : float
         Relative spread of the times of equal replicas.
+    zero_stage, accumulation_steps : int
+        As for :func:`.data_parallel.data_parallel_parts`.
     constants : DataParallelConstants or None
         The fitted ones by default.
     """
-
-    __slots__ = ("_communication_s", "_contention", "_costs", "_each_s", "_host_s", "_job",
-                 "_shares", "_straggler")  # fmt: skip
 
     def __init__(
         self,
         job: BucketNumbers,
         costs: GroupCosts,
         straggler: float,
+        *,
+        zero_stage: int = 0,
+        accumulation_steps: int = 1,
         constants: DataParallelConstants | None = None,
     ) -> None:
         known = constants or fitted_constants()
-        self._job, self._costs, self._straggler = job, costs, straggler
+        self._job, self._costs = job, costs
+        self._stage, self._accumulation = zero_stage, accumulation_steps
         self._contention = known.contention
         self._shares = costs.ranks > 1 and job.gradient_bytes > 0
         if not self._shares:
             return
-        self._each_s = all_reduce_s(costs, job.sizes_bytes, known.bucket_s)
-        self._communication_s = sum(
-            each * count for each, (_, count) in zip(self._each_s, job.groups, strict=True)
-        )
+        self._waiting = straggler * costs.excess
         self._host_s = job.pieces * known.piece_s + job.gradient_bytes / known.pack_bytes_per_s
+        if zero_stage:
+            self._scatter_s = self._each_s(Collective.REDUCE_SCATTER, known.bucket_s)
+            self._gather_s = self._each_s(Collective.ALL_GATHER, known.bucket_s)
+        else:
+            self._reduce_s = self._each_s(Collective.ALL_REDUCE, known.bucket_s)
+            self._communication_s = job.all_buckets_s(self._reduce_s)
 
     def step(self, alone_s: float) -> StepNumbers:
         """Return the step of replicas that take so long alone.
@@ -114,34 +86,40 @@ class OneReplicaGroup:
         """
         if not self._shares:
             return StepNumbers(alone_s)
-        backward_end = alone_s * (1 - self._job.optimizer_share)
-        end = 0.0
-        for each, (ready, count) in zip(self._each_s, self._job.groups, strict=True):
-            end = max(end + count * each, min(alone_s * ready, backward_end) + each)
-        communication = self._communication_s
-        exposed = min(max(end - backward_end, 0.0), communication)
+        streams = self._streams(alone_s)
+        communication = streams.communication_s
+        exposed = min(streams.exposed_s, communication)
         exposed += self._contention * (communication - exposed)
-        waiting = alone_s * self._straggler * self._costs.excess
-        return StepNumbers(alone_s, exposed, 0.0, waiting + self._host_s, communication)
+        waiting = alone_s * self._waiting + self._host_s
+        return StepNumbers(streams.compute_s, exposed, 0.0, waiting, communication)
 
+    def _streams(self, alone_s: float) -> StreamNumbers:
+        job = self._job
+        if self._stage:
+            return sharded_step(
+                job,
+                alone_s,
+                self._costs.ranks,
+                scatter_s=self._scatter_s,
+                gather_s=self._gather_s,
+                zero_stage=self._stage,
+                accumulation_steps=self._accumulation,
+            )
+        late = job.reductions_end_s(alone_s, self._reduce_s) - alone_s * (1 - job.optimizer_share)
+        return StreamNumbers(alone_s, max(late, 0.0), self._communication_s)
 
-def all_reduce_s(costs: GroupCosts, sizes_bytes: tuple[float, ...], launch_s: float) -> list[float]:
-    """Return the time to reduce each bucket inside a step, as :class:`.bucket_times.BucketTimes`.
-
-    Parameters
-    ----------
-    costs : GroupCosts
-    sizes_bytes : tuple of float
-    launch_s : float
-        To start one from the host.
-    """
-    whole, within = costs.curves(Collective.ALL_REDUCE)
-    inside, between = costs.inside - 1, costs.between
-    all_ranks = fastest_s(whole, sizes_bytes)
-    if within is None:
-        return [time_s * between + time_s * inside + launch_s for time_s in all_ranks]
-    one_host = fastest_s(within, sizes_bytes)
-    return [
-        time_s * between + min(time_s, alone_s) * inside + launch_s
-        for time_s, alone_s in zip(all_ranks, one_host, strict=True)
-    ]
+    def _each_s(self, collective: Collective, launch_s: float) -> list[float]:
+        """Return the time of a collective on each bucket inside a step; :mod:`.bucket_times`."""
+        job, costs = self._job, self._costs
+        gathers = collective is Collective.ALL_GATHER
+        sizes_bytes = job.parameter_sizes_bytes if gathers else job.sizes_bytes
+        whole, within = costs.curves(collective)
+        inside, between = costs.inside - 1, costs.between
+        all_ranks = fastest_s(whole, sizes_bytes)
+        if within is None:
+            return [time_s * between + time_s * inside + launch_s for time_s in all_ranks]
+        one_host = fastest_s(within, sizes_bytes)
+        return [
+            time_s * between + min(time_s, alone_s) * inside + launch_s
+            for time_s, alone_s in zip(all_ranks, one_host, strict=True)
+        ]

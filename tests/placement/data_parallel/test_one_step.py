@@ -3,13 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
-from perfmodel.placement.data_parallel.one_step import (
-    BucketNumbers,
-    OneReplicaGroup,
-    StepNumbers,
-)
+from perfmodel.placement.data_parallel.one_step import OneReplicaGroup, StepNumbers
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.data_parallel.world_costs import costs_of_world
 from perfmodel.placement.topology.fabric import Fabric
@@ -36,11 +33,17 @@ def profile(pieces: int) -> StepProfile:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("pieces", [0, 3, 900])
 @pytest.mark.parametrize("alone_s", [1e-3, 0.2])
-def test_numbers_are_the_columns(text: str, pieces: int, alone_s: float) -> None:
+@pytest.mark.parametrize(("stage", "micro"), [(0, 1), (1, 4), (2, 4), (3, 1), (3, 4)])
+def test_numbers_are_the_columns(
+    text: str, pieces: int, alone_s: float, stage: int, micro: int
+) -> None:
     fabric, buckets = Fabric.of(parse_placement(text)), gradient_buckets(profile(pieces))
-    group = OneReplicaGroup(BucketNumbers.of(buckets), costs_of_world(fabric), 0.02)
+    numbers, costs = BucketNumbers.of(buckets), costs_of_world(fabric)
+    group = OneReplicaGroup(numbers, costs, 0.02, zero_stage=stage, accumulation_steps=micro)
     world = fabric.slowest_group(Dimension.WORLD)
-    parts = data_parallel_parts(buckets, [alone_s], world, straggler=0.02)
+    parts = data_parallel_parts(
+        buckets, [alone_s], world, straggler=0.02, zero_stage=stage, accumulation_steps=micro
+    )
     found = group.step(alone_s)
     for name in StepNumbers._fields:
         assert getattr(found, name) == pytest.approx(getattr(parts, name)[0], rel=1e-12), name
