@@ -12,6 +12,7 @@ from perfmodel.client.errors import NoAnswerError, UnavailableError, Unreachable
 
 #: Statuses that speak of the moment, not of the request.
 PASSING = frozenset({429, 502, 503, 504})
+_NOT_IN_TIME = "urn:perfmodel:problem:not-in-time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,8 @@ class Retrying:
 
 def _is_passing(error: NoAnswerError) -> bool:
     if isinstance(error, UnavailableError):
-        return error.status in PASSING
+        # Past its own ``deadline_ms`` nobody waits for the answer any more.
+        return error.status in PASSING and error.problem.type != _NOT_IN_TIME
     return isinstance(error, UnreachableError)
 
 
