@@ -33,6 +33,9 @@ MATCHES = ("device", "mode", "compiler", "layout", "software", "precision", "bat
 _PAIRS_PER_JOB = 120
 #: Standardised residuals beyond this do not say how much cells share.
 _CLIP = 4.0
+#: Shares of the fitted noise that are tried, and cells on which.
+_NOISE_SHARES = (1.0, 0.4, 0.15, 0.05)
+_CELLS_ASKED = 2_000
 #: PyTorch versions between which kernels changed much.
 _ERAS = (1.95, 2.75)
 
@@ -164,6 +167,29 @@ class JobMemory:
             cells=len(cells),
             on_device=bool(np.any(cells[:, 0] == cell[0])),
         )
+
+    def listen_across_devices(self) -> None:
+        """Take the noise under which cells of other devices say most about a cell.
+
+        Products of residuals overstate it: a few jobs that are far off make all cells seem noisy,
+        and a cell is believed too little by those that have just a few.
+        """
+        rng = np.random.default_rng(0)
+        places = [(job, i) for job, (cells, _) in self.cells_.items() for i in range(len(cells))]
+        chosen = [places[i] for i in rng.permutation(len(places))[:_CELLS_ASKED]]
+        fitted = self.noise_
+
+        def error(share: float) -> float:
+            self.noise_ = share * fitted
+            answers = [(self.left_out(job, i, device=True), job, i) for job, i in chosen]
+            errors = [
+                min(abs(self.cells_[job][1][i] - recalled.mean), _CLIP)
+                for recalled, job, i in answers
+                if recalled.cells
+            ]
+            return float(np.mean(errors)) if errors else share
+
+        self.noise_ = fitted * min(_NOISE_SHARES, key=error)
 
     def left_out(self, job: str, position: int, *, device: bool) -> Recalled:
         """Return what the other cells of a job say about one: all others, or other devices."""

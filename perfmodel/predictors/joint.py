@@ -7,7 +7,8 @@ It answers in four steps, each of which says how sure it is:
    fitted ``folds`` times, each time without a part of the families, and once on all; their mix
    is weighted by what it got right on the families left out.
 2. If cells of the same job were measured elsewhere, their residuals are recalled
-   (:mod:`.job_memory`), relative to the members that had not seen its family.
+   (:mod:`.job_memory`), relative to the members that had not seen its family. On a device
+   without records, which the networks alone answer, they are residuals of the networks alone.
 3. A device without records adds the spread of devices; records of it, however few, replace that
    by what they say (:mod:`.device_effect`).
 4. The interval is the standard deviation of what is left, times a quantile that was measured on
@@ -45,6 +46,7 @@ from perfmodel.predictors.joint_regimes import (
     regimes,
     spreads,
 )
+from perfmodel.predictors.mode_nets import is_training
 from perfmodel.predictors.node_net import RowParts
 from perfmodel.predictors.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
@@ -167,6 +169,7 @@ class JointPredictor:
         fold = even_folds([sample.family for sample in samples], self.folds)
         rows, reference = whole_rows(table)
         self.members_ = self._fit_members(table, rows, reference, logs, weights, fold)
+        self._weigh_training_networks(table, logs, weights, fold)
         net, boost = self._held_out(table, rows, reference, fold)
         self.mix_ = fit_mix(regimes(table), net, boost, logs, weights)
         weight = of_regime(self.mix_, regimes(table))
@@ -176,6 +179,8 @@ class JointPredictor:
         jobs = [architecture_key(s.step.sketch, s.step.batch_size) for s in samples]
         cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
         self.memory_ = JobMemory().fit(jobs, cells, residuals / scale)
+        self.abroad_ = JobMemory().fit(jobs, cells, (logs - net) / scale)
+        self.abroad_.listen_across_devices()
         self.fold_of_job_ = dict(zip(jobs, fold.tolist(), strict=True))
         self.novelty_ = Novelty().fit(
             rows,
@@ -209,6 +214,21 @@ class JointPredictor:
             if self.report is not None:
                 self.report(f"fitted member {len(members)} of {self.folds + 1}")
         return members
+
+    def _weigh_training_networks(
+        self, table: StepTable, logs: FloatArray, weights: FloatArray, fold: IntArray
+    ) -> None:
+        """Mix the two networks that answer training steps as held-out families would have it."""
+        own = np.flatnonzero(is_training(table))
+        if not len(own):
+            return
+        both = np.zeros((2, len(own)))
+        for k, member in enumerate(self.members_[: self.folds]):
+            held = np.flatnonzero(fold[own] == k)
+            both[:, held] = member.net.training_log_times(table, own[held])
+        share = fit_mix([()] * len(own), both[1], both[0], logs[own], weights[own])[()]
+        for member in self.members_:
+            member.net.training_share = share
 
     def _held_out(
         self,
@@ -245,18 +265,20 @@ class JointPredictor:
         group_of = groups(table)
         scores = {Rung.NEW_JOB: np.abs(residuals) / (prior * factor)}
         seen: dict[str, int] = {}
-        near, far = np.zeros(len(jobs)), np.full(len(jobs), np.nan)
+        rungs = (
+            (Rung.KNOWN_JOB, self.memory_, False),
+            (Rung.OTHER_DEVICES, self.memory_, True),
+            (Rung.NEW_DEVICE, self.abroad_, True),
+        )
+        scores |= {rung: np.full(len(jobs), np.nan) for rung, _, _ in rungs}
         for i, job in enumerate(jobs):
             position = seen.get(job, 0)
             seen[job] = position + 1
-            for device, column in ((False, near), (True, far)):
-                recalled = self.memory_.left_out(job, position, device=device)
+            for rung, memory, other_devices in rungs:
+                recalled = memory.left_out(job, position, device=other_devices)
                 if recalled.cells:
-                    left = abs(residuals[i] - recalled.mean)
-                    column[i] = left / np.sqrt(recalled.variance)
-                else:
-                    column[i] = np.nan
-        scores[Rung.KNOWN_JOB], scores[Rung.OTHER_DEVICES] = near, far
+                    left = abs(memory.cells_[job][1][position] - recalled.mean)
+                    scores[rung][i] = left / np.sqrt(recalled.variance)
         self.quantiles_ = GroupQuantiles.fit(scores, group_of, self.coverage)
 
     # -- answering ----------------------------------------------------------------------------
@@ -315,7 +337,7 @@ class JointPredictor:
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
         probed = step.accelerator.name in self.effects_
-        rung = Rung.of(recalled.cells, recalled.on_device)
+        rung = Rung.of(recalled.cells, recalled.on_device, known_device=known_device)
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
         half *= 1.0 if recalled.cells else _ALL_TOGETHER
@@ -347,7 +369,8 @@ class JointPredictor:
         about it, and the more cells there are, the better that member knows the job.
         """
         job = architecture_key(step.sketch, step.batch_size)
-        recalled = self.memory_.recall(job, np.array(cell_of(step), dtype=np.int64))
+        memory = self.memory_ if step.accelerator.name in self.devices_ else self.abroad_
+        recalled = memory.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
             of_all = _TRUST_IN_ALL * float(mixed[ALL])

@@ -22,12 +22,15 @@ class Rung(StrEnum):
     NEW_JOB = "new_job"  # nothing of the job was measured
     KNOWN_JOB = "known_job"  # cells of the job, this device among the measured ones
     OTHER_DEVICES = "other_devices"  # cells of the job, none on this device
+    NEW_DEVICE = "new_device"  # cells of the job; no job was trained on for this device
 
     @classmethod
-    def of(cls, cells: int, on_device: bool) -> Rung:
+    def of(cls, cells: int, on_device: bool, *, known_device: bool = True) -> Rung:
         """Return the rung of an answer for a job with so many cells, some on the device or none."""
         if not cells:
             return cls.NEW_JOB
+        if not known_device:
+            return cls.NEW_DEVICE
         return cls.KNOWN_JOB if on_device else cls.OTHER_DEVICES
 
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 import torch
 
 from perfmodel.features.step_table import StepTable
-from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
+from perfmodel.predictors.mode_nets import ModeNets
+from perfmodel.predictors.node_net import NodeNetSettings
 from perfmodel.predictors.whole_boost import WholeBoost
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,7 +27,7 @@ ALL = -1
 class Member:
     """One pair of predictors, fitted without one fold of families."""
 
-    net: NodeNet
+    net: ModeNets
     boost: WholeBoost
 
 
@@ -49,7 +50,7 @@ class FitTask:
         steps = np.flatnonzero(self.fold != k)
         seed = self.seed * 101 + (k if k != ALL else 100)
         settings = NodeNetSettings(seed=seed, epochs=self.epochs)
-        net = NodeNet(settings).fit(self.table, self.log_times, self.weights, steps)
+        net = ModeNets.fit(settings, self.table, self.log_times, self.weights, steps)
         reference = log_reference(self.reference_s)
         boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
             self.rows[steps], reference[steps], self.log_times[steps], self.weights[steps]

@@ -11,10 +11,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
@@ -26,7 +28,7 @@ from perfmodel.predictors.job_memory import JobMemory
 from perfmodel.predictors.joint import JointPredictor
 from perfmodel.predictors.joint_intervals import GroupQuantiles
 from perfmodel.predictors.joint_members import Member
-from perfmodel.predictors.node_net import NodeNet
+from perfmodel.predictors.mode_nets import ModeNets
 from perfmodel.predictors.novelty import Novelty
 from perfmodel.predictors.whole_boost import WholeBoost
 
@@ -44,13 +46,18 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
     jobs = sorted(memory.cells_)
     arrays = {
         "cells": np.concatenate([memory.cells_[job][0] for job in jobs]).astype(np.int64),
-        "residuals": np.concatenate([memory.cells_[job][1] for job in jobs]).astype(np.float32),
+        "residuals": _residuals(memory, jobs),
+        "residuals_abroad": _residuals(predictor.abroad_, jobs),
         "counts": np.array([len(memory.cells_[job][1]) for job in jobs], dtype=np.int64),
         **{f"novelty_{name}": value for name, value in novelty.arrays().items()},
     }
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     (folder / ARRAYS).write_bytes(save_arrays(plain))
     (folder / FACTS).write_bytes(facts_bytes(predictor))
+
+
+def _residuals(memory: JobMemory, jobs: Sequence[str]) -> npt.NDArray[np.float32]:
+    return np.concatenate([memory.cells_[job][1] for job in jobs]).astype(np.float32)
 
 
 def facts_bytes(predictor: JointPredictor) -> bytes:
@@ -65,6 +72,10 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
             "coverage": predictor.coverage,
         },
         "members": len(predictor.members_),
+        "training_shares": [
+            member.net.training_share if member.net.training else None
+            for member in predictor.members_
+        ],
         "mix": [[list(regime), weight] for regime, weight in sorted(predictor.mix_.items())],
         "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
         "quantiles": predictor.quantiles_.to_list(),
@@ -79,6 +90,8 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
         "job_variances": memory.variances_.tolist(),
         "noise_variance": memory.noise_,
+        "job_variances_abroad": predictor.abroad_.variances_.tolist(),
+        "noise_variance_abroad": predictor.abroad_.noise_,
         "labels": list(predictor.novelty_.labels_),
         "graph_jobs": _graph_jobs(predictor),
     }
@@ -101,9 +114,11 @@ def load_joint(folder: Path) -> JointPredictor:
         if not all(np.isfinite(array).all() for array in arrays.values()):
             raise ValueError("it holds numbers that are not finite")
         predictor = JointPredictor(**facts["settings"])
+        # Files from before training steps had a network of their own hold no shares.
+        shares = facts.get("training_shares") or [None] * int(facts["members"])
         predictor.members_ = [
             Member(
-                net=NodeNet.load(folder, f"member-{k}.net"),
+                net=ModeNets.load(folder, f"member-{k}.net", training_share=shares[k]),
                 boost=WholeBoost.load(folder, f"member-{k}.boost"),
             )
             for k in range(int(facts["members"]))
@@ -121,6 +136,9 @@ def load_joint(folder: Path) -> JointPredictor:
         predictor.records_ = {str(name): int(n) for name, n in facts.get("records", {}).items()}
         predictor.learned_ = {tuple(group): int(n) for group, n in facts["learned"]}
         predictor.memory_ = _memory(facts, arrays)
+        # Files from before residuals of the networks were kept hold one kind for all devices.
+        apart = "residuals_abroad" in arrays
+        predictor.abroad_ = _memory(facts, arrays, "_abroad") if apart else predictor.memory_
         predictor.fold_of_job_ = {str(job): int(fold) for job, fold in facts["jobs"] if fold >= 0}
         shapes = {
             name.removeprefix("novelty_"): array
@@ -152,16 +170,16 @@ def _jobs_of_graphs(facts: dict[str, Any]) -> list[str]:
     return [jobs[position] for position in positions]
 
 
-def _memory(facts: dict[str, Any], arrays: dict[str, Any]) -> JobMemory:
+def _memory(facts: dict[str, Any], arrays: dict[str, Any], kind: str = "") -> JobMemory:
     counts = arrays["counts"]
     jobs = [str(job) for job, _ in facts["jobs"]]
-    if len(jobs) != len(counts) or int(counts.sum()) != len(arrays["residuals"]):
+    if len(jobs) != len(counts) or int(counts.sum()) != len(arrays[f"residuals{kind}"]):
         raise ValueError("its jobs and cells do not fit together")
     memory = JobMemory()
-    memory.variances_ = np.array(facts["job_variances"], dtype=np.float64)
-    memory.noise_ = float(facts["noise_variance"])
+    memory.variances_ = np.array(facts[f"job_variances{kind}"], dtype=np.float64)
+    memory.noise_ = float(facts[f"noise_variance{kind}"])
     ends = np.cumsum(counts)
-    residuals = arrays["residuals"].astype(np.float64)
+    residuals = arrays[f"residuals{kind}"].astype(np.float64)
     memory.cells_ = {
         job: (arrays["cells"][end - n : end], residuals[end - n : end])
         for job, end, n in zip(jobs, ends.tolist(), counts.tolist(), strict=True)
