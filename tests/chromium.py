@@ -35,7 +35,10 @@ def chromium() -> str:
 def _installed() -> str:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         pytest.skip(f"no Chromium here, and none can be installed; {PROGRAM} may name one")
-    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium"]
+    install = [
+        "apt-get", "-o", "DPkg::Lock::Timeout=120", "install", "-y", "-q",
+        "--no-install-recommends", "chromium",
+    ]  # fmt: skip
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (install, ["apt-get", "update", "-q"], install):
         run = subprocess.run(

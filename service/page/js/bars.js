@@ -4,6 +4,7 @@ import { s } from "./dom.js";
 import { linear, shortened, widthOf } from "./scale.js";
 
 const ROW_PX = 26;
+const STACKED_PX = 42;
 const BAR_PX = 14;
 
 /**
@@ -13,14 +14,19 @@ const BAR_PX = 14;
  * `wrong` marks the label, and `lacks` is drawn hollow.
  */
 export function drawBars(bars, width) {
-  const names = Math.min(Math.max(...bars.map(({ name }) => widthOf(name))) + 12, width * 0.42);
+  const longest = Math.max(...bars.map(({ name }) => widthOf(name))) + 12;
+  // Where a name takes too much of the width it stands above its bar.
+  const above = longest > width * 0.42;
+  const names = above ? 0 : longest;
+  const pitch = above ? STACKED_PX : ROW_PX;
   const labels = Math.max(...bars.map(({ label }) => widthOf(label, 600))) + 10;
   const most = Math.max(...bars.map(({ value, high }) => high ?? value ?? 0), 1e-300);
   const place = linear(0, most, names, Math.max(names + 40, width - labels));
-  const svg = s("svg", { viewBox: `0 0 ${width} ${bars.length * ROW_PX + 4}` });
+  const svg = s("svg", { viewBox: `0 0 ${width} ${bars.length * pitch + 4}` });
   const marks = bars.map((bar, row) => {
-    const y = row * ROW_PX + ROW_PX / 2 + 2;
-    svg.append(s("text", { x: names - 8, y: y + 4, "text-anchor": "end", class: "name" }, shortened(bar.name, names - 8)));
+    const y = (row + 1) * pitch - ROW_PX / 2 + 2;
+    const name = above ? { x: 0, y: y - 12 } : { x: names - 8, y: y + 4, "text-anchor": "end" };
+    svg.append(s("text", { ...name, class: "name" }, shortened(bar.name, above ? width : names)));
     return { ...one(svg, bar, y, place), text: bar.text };
   });
   return { svg, marks };

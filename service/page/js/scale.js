@@ -52,6 +52,17 @@ export function widthOf(text, weight = 400) {
   return ruler.measureText(String(text)).width;
 }
 
+/** Leave out the values whose centred labels would touch one another, or cross an edge. */
+export function spaced(values, place, write, { left = 0, right = Infinity } = {}) {
+  let end = left;
+  return values.filter((value) => {
+    const half = widthOf(write(value)) / 2 + 4;
+    if (place(value) - half < end || place(value) + half > right + 4) return false;
+    end = place(value) + half;
+    return true;
+  });
+}
+
 /** Shorten a text to a width. */
 export function shortened(text, width) {
   let kept = text;

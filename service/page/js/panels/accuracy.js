@@ -4,7 +4,7 @@ import { h, s } from "../dom.js";
 import { figure, tableOf } from "../figure.js";
 import { legend } from "../legend.js";
 import { moment, number, prefixed, share, time } from "../numbers.js";
-import { decades, linear, logarithmic, widthOf } from "../scale.js";
+import { decades, linear, logarithmic, spaced, widthOf } from "../scale.js";
 import { ask, question } from "../service.js";
 
 const LIMIT = 500;
@@ -95,15 +95,15 @@ function drawScatter(points, colour, width) {
   const all = points.flatMap((p) => [p.measured_s, p.predicted_s]);
   const marks = decades(Math.min(...all), Math.max(...all), 7);
   const left = Math.max(...marks.map((mark) => widthOf(time(mark)))) + 14;
-  const box = { left, right: width - 14, top: 10 + names.height, bottom: size - 40 };
+  const box = { left, right: width - 22, top: 10 + names.height, bottom: size - 40 };
   const x = logarithmic(marks[0], marks.at(-1), box.left, box.right);
   const y = logarithmic(marks[0], marks.at(-1), box.bottom, box.top);
   const inside = (value) => Math.min(Math.max(value, marks[0]), marks.at(-1));
   const svg = s("svg", { viewBox: `0 0 ${width} ${size}` }, names.marks,
     marks.map((mark) => [
       s("path", { d: `M${box.left} ${y(mark)}H${box.right}M${x(mark)} ${box.top}V${box.bottom}`, class: "grid" }),
-      s("text", { x: box.left - 6, y: y(mark) + 4, "text-anchor": "end" }, time(mark)),
-      s("text", { x: x(mark), y: box.bottom + 17, "text-anchor": mark === marks.at(-1) ? "end" : "middle" }, time(mark))]),
+      s("text", { x: box.left - 6, y: y(mark) + 4, "text-anchor": "end" }, time(mark))]),
+    spaced(marks, x, time, { right: width }).map((mark) => s("text", { x: x(mark), y: box.bottom + 17, "text-anchor": "middle" }, time(mark))),
     s("text", { x: box.left, y: size - 4 }, "measured →  predicted ↑"),
     s("path", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}`, class: "ideal" }));
   points.forEach((p) => p.low_s && svg.append(s("path", { d: `M${x(p.measured_s)} ${y(inside(p.low_s))}V${y(inside(p.high_s))}`, class: `spread s${colour(p.accelerator)}` })));

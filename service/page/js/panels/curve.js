@@ -4,7 +4,7 @@ import { h, s } from "../dom.js";
 import { figure } from "../figure.js";
 import { bytes, number, prefixed, share, time } from "../numbers.js";
 import { countOf } from "../placement.js";
-import { decades, linear, logarithmic, steps, widthOf } from "../scale.js";
+import { decades, linear, logarithmic, spaced, steps, widthOf } from "../scale.js";
 import { ask, question } from "../service.js";
 import { count } from "../state.js";
 
@@ -88,7 +88,7 @@ function draw(answer, asked, width, log) {
     s("path", { d: line(high) + back + "Z", class: "band" }),
     s("path", { d: line(ideal), class: "ideal" }),
     s("path", { d: line(rates), class: "line" }));
-  labels(counts, x, box).forEach((n) => svg.append(
+  spaced(counts, x, String, { right: width }).forEach((n) => svg.append(
     s("text", { x: x(n), y: box.bottom + 17, "text-anchor": "middle" }, String(n))));
   const marks = counts.map((n, i) => {
     svg.append(s("circle", { cx: x(n), cy: y(rates[i]), r: n === asked ? 6 : 4, class: `dot ${n === asked ? "asked" : "c1"}` }));
@@ -97,17 +97,6 @@ function draw(answer, asked, width, log) {
     return { x: x(n), y: y(rates[i]), text: words.join("\n") };
   });
   return { svg, marks };
-}
-
-/** Leave out labels that would touch. */
-function labels(counts, x, box) {
-  let end = -Infinity;
-  return counts.filter((n) => {
-    const half = widthOf(n) / 2 + 4;
-    if (x(n) - half < end || x(n) + half > box.right + 14) return false;
-    end = x(n) + half;
-    return true;
-  });
 }
 
 function tableOf(answer) {

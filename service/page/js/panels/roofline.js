@@ -3,7 +3,7 @@
 import { s } from "../dom.js";
 import { legend } from "../legend.js";
 import { number, prefixed, share, time } from "../numbers.js";
-import { decades, logarithmic, widthOf } from "../scale.js";
+import { decades, logarithmic, spaced, widthOf } from "../scale.js";
 
 /** What takes less of the time, or hardly computes, would stretch the axes for nothing. */
 const LEAST_SHARE = 0.0005;
@@ -31,12 +31,13 @@ export function drawRoofline({ operators, operator_classes: classes, roofline: r
   const names = legend(namesOf(points, classes), width);
   const height = Math.max(260, Math.min(380, width * 0.66)) + names.height;
   const left = Math.max(...ys.map((y) => widthOf(prefixed(y, "")))) + 14;
-  const box = { left, right: width - 10, top: 22 + names.height, bottom: height - 40 };
+  const box = { left, right: width - 18, top: 22 + names.height, bottom: height - 40 };
   const x = logarithmic(xs[0], xs.at(-1), box.left, box.right);
   const y = logarithmic(ys[0], ys.at(-1), box.bottom, box.top);
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}` }, names.marks,
     ys.map((mark) => [s("path", { d: `M${box.left} ${y(mark)}H${box.right}`, class: "grid" }), s("text", { x: box.left - 6, y: y(mark) + 4, "text-anchor": "end" }, prefixed(mark, ""))]),
-    xs.map((mark) => [s("path", { d: `M${x(mark)} ${box.top}V${box.bottom}`, class: "grid" }), s("text", { x: x(mark), y: box.bottom + 17, "text-anchor": mark === xs.at(-1) ? "end" : "middle" }, tick(mark))]),
+    xs.map((mark) => s("path", { d: `M${x(mark)} ${box.top}V${box.bottom}`, class: "grid" })),
+    spaced(xs, x, tick, { right: width }).map((mark) => s("text", { x: x(mark), y: box.bottom + 17, "text-anchor": "middle" }, tick(mark))),
     s("text", { x: box.left, y: height - 4 }, "FLOP/byte →  FLOP/s ↑"),
     roofPath(roof, x, y, xs, ys),
     s("text", { x: box.right, y: box.top - 8, "text-anchor": "end", class: "name" }, `roof: ${prefixed(roof.peak_flops_per_s, "FLOP/s")} ${roof.precision}, ${prefixed(roof.memory_bytes_per_s, "B/s")}`));
