@@ -54,11 +54,16 @@ class ModeNets:
         log_times: FloatArray,
         weights: FloatArray,
         steps: IntArray,
+        *,
+        fewest: int = _FEWEST_STEPS,
     ) -> Self:
-        """Learn both from some steps of a table, as :meth:`NodeNet.fit` does."""
+        """Learn both from some steps of a table, as :meth:`NodeNet.fit` does.
+
+        With fewer than ``fewest`` training steps there is one network for all.
+        """
         everything = NodeNet(settings).fit(table, log_times, weights, steps)
         training = steps[is_training(table)[steps]]
-        if len(training) < _FEWEST_STEPS:
+        if len(training) < fewest:
             return cls(everything)
         longer = replace(settings, epochs=_PASSES * settings.epochs)
         return cls(everything, NodeNet(longer).fit(table, log_times, weights, training))

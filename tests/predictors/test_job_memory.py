@@ -159,3 +159,33 @@ def test_both_half_precisions_are_one() -> None:
     base = world.step(world.networks()[0][-1], "Gpu-S")
     halves = (Precision.FP16, Precision.BF16, Precision.AMP_FP16, Precision.AMP_BF16)
     assert len({cell_of(replace(base, precision=half)) for half in halves}) == 1
+
+
+def test_cells_of_other_devices_are_believed_as_far_as_they_are_right() -> None:
+    # Every cell of a job has one residual; one job in twenty is far off and inflates the noise.
+    rng = np.random.default_rng(2)
+    names, cells, residuals = [], [], []
+    for job in range(300):
+        own = rng.standard_normal()
+        for device in range(4):
+            names.append(f"job{job}")
+            cells.append(_cell(device))
+            residuals.append(own + (8.0 * rng.standard_normal() if job % 20 == 0 else 0.0))
+    memory = JobMemory().fit(names, np.array(cells), np.array(residuals))
+    before = memory.noise_
+    memory.listen_across_devices()
+    assert memory.noise_ == pytest.approx(0.05 * before)
+    recalled = memory.left_out("job1", 0, device=True)
+    assert recalled.mean == pytest.approx(memory.cells_["job1"][1][0], rel=0.05)
+
+
+def test_noise_that_is_real_stays() -> None:
+    rng = np.random.default_rng(3)
+    names = [f"job{job}" for job in range(300) for _ in range(4)]
+    cells = np.array([_cell(device) for _ in range(300) for device in range(4)])
+    memory = JobMemory().fit(names, cells, rng.standard_normal(1_200))
+    before = memory.noise_
+    memory.listen_across_devices()
+    # Cells that say nothing of each other: whatever share of it, nothing is recalled.
+    assert memory.noise_ <= before
+    assert abs(memory.left_out("job1", 0, device=True).mean) < 0.3
