@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: What a careless or hostile caller puts anywhere.
@@ -28,11 +28,19 @@ class Bodies:
     schemas : mapping
         What it refers to.
     chance : random.Random
+    plausible : mapping of str to sequence
+        Values of properties by their name, where the schema alone says too little to be understood;
+        an empty one leaves the property out.
     """
 
     def __init__(
-        self, schema: Mapping[str, Any], schemas: Mapping[str, Any], chance: random.Random
+        self,
+        schema: Mapping[str, Any],
+        schemas: Mapping[str, Any],
+        chance: random.Random,
+        plausible: Mapping[str, Sequence[Any]],
     ) -> None:
+        self._plausible = plausible
         self._schema = schema
         self._schemas = schemas
         self._chance = chance
@@ -44,7 +52,7 @@ class Bodies:
     def spoilt(self, body: Any) -> Any:
         """Return a copy of a body with some of its parts replaced, removed, added or doubled."""
         spoilt = copy.deepcopy(body)
-        for _ in range(self._chance.randint(1, 3)):
+        for _ in range(self._chance.choice((1, 1, 1, 2, 3))):
             places = list(_places(spoilt))
             if not places:
                 return self._chance.choice(ODD)
@@ -81,14 +89,20 @@ class Bodies:
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         needed = schema.get("required", ())
         made = {
-            name: self._of(inner, depth + 1)
+            name: self._property(name, inner, depth)
             for name, inner in schema.get("properties", {}).items()
-            if name in needed or (depth < _DEEPEST and self._chance.random() < 0.3)
+            if self._plausible.get(name, (0,))
+            and (name in needed or (depth < _DEEPEST and self._chance.random() < 0.3))
         }
         others = schema.get("additionalProperties")
         if isinstance(others, dict):
             made[self._chance.choice(_WORDS)] = self._of(others, depth + 1)
         return made
+
+    def _property(self, name: str, schema: Mapping[str, Any], depth: int) -> Any:
+        if name in self._plausible:
+            return copy.deepcopy(self._chance.choice(self._plausible[name]))
+        return self._of(schema, depth + 1)
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         most = 1 if depth >= _DEEPEST else 3

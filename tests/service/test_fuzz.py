@@ -18,6 +18,50 @@ from schema_bodies import Bodies
 _ROUNDS = 10
 #: No body of a few hundred bytes may hold the service up for long.
 _LONGEST_S = 5.0
+_JOB = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+_JOBS = [
+    _JOB,
+    {**_JOB, "accumulation_steps": 4, "precision": "amp_fp16", "optimizer": "adam"},
+    {**_JOB, "mode": "inference", "compiler": "inductor", "memory_format": "channels_last"},
+    {**_JOB, "adaptation": {"gradient_noise_scale": 4e3, "initial_batch_size": 64,
+                            "batch_size_bounds": [64, 512]}},
+    {"job_type": "opaque", "mode": "training", "batch_size": 8},
+]  # fmt: skip
+_NODES = [{"accelerator": "T4", "count": 4}, {"accelerator": "A100", "count": 8, "repeat": 2}]
+_PLACES = [
+    "T4",
+    "2x(8xH100-SXM5-80GB)@ib-400g",
+    {"nodes": _NODES, "network": {"bandwidth_bytes_per_s": 1e10, "latency_s": 1e-6}},
+    {"nodes": _NODES[1:], "plan": {"data": 4, "pipeline": 4}, "power_limit_w": 200.0},
+    {"nodes": _NODES[:1], "shared_with": [_JOB], "sharing": "mps", "loader_workers": 3},
+]
+#: What lets a body be understood, so that more than its reader is looked at.
+_PLAUSIBLE: dict[str, Any] = {
+    "job": _JOBS,
+    "jobs": [_JOBS, _JOBS[:1]],
+    "placement": _PLACES,
+    "placements": [_PLACES, _PLACES[:2]],
+    "accelerator": ["T4", "a100"],
+    "network": ["ib-400g", None],
+    "link": ["nvlink3", None],
+    "pin_model": ["analytical", None],
+    "deadline_ms": [2_000, 1e-3],
+    "prices": [{"T4": 0.4}, {}],
+    "candidates": [{"old": "T4", "new": "A100"}],
+    "observations": [
+        [{"placement": "T4", "batch_size": 64, "step_time_s": 0.001, "job": 0}],
+        [{"placement": "T4", "batch_size": 64, "step_time_s": 0.001}],
+        [{"job": _JOB, "placement": "2xT4", "batch_size": 64, "step_time_s": 0.001}],
+    ],
+    "search": [],
+    "name": ["Fuzz-1"],
+    "peak_flops": [{"fp32": 1e13}],
+    "sources": [],
+    "core_count": [64],
+    "pcie_generation": [4],
+    "year": [2026],
+    "currency": ["EUR"],
+}
 _HEADERS = {"Content-Type": "application/json"}
 
 
@@ -56,7 +100,9 @@ def test_no_body_is_answered_with_a_defect(client: TestClient, method: str, path
     examples = [one["value"] for one in described["examples"].values()]
     # The same bodies in every run; another number looks elsewhere.
     chance = random.Random(f"{path} 1")
-    bodies = Bodies(described["schema"], document["components"]["schemas"], chance)
+    # One placement is for the search of plans, and goes with no others.
+    plausible = {**_PLAUSIBLE, "placement": []} if path == "/v1/rank" else _PLAUSIBLE
+    bodies = Bodies(described["schema"], document["components"]["schemas"], chance, plausible)
     address = path.format(model="perfmodel", accelerator="T4", name="Fuzz-1")
     for _ in range(_ROUNDS):
         made = bodies.described()
