@@ -16,6 +16,7 @@ _REQUIRED_TEXTS = ("name", "kind", "vendor", "architecture", "form_factor")
 _REQUIRED_NUMBERS = ("memory_bytes", "bandwidth_bytes_per_s")
 _OPTIONAL_NUMBERS = (
     "peak_flops_fp16_accumulate",
+    "matmul_flops_per_s",
     "cache_bytes",
     "clock_hz",
     "tdp_w",

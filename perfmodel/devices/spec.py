@@ -29,6 +29,11 @@ _FALLBACK: Mapping[str, tuple[str, ...]] = MappingProxyType(
 Kind = Literal["gpu", "cpu", "tpu", "npu"]
 
 
+#: Share of the bf16 peak that the fastest matrix product reaches on most devices.
+USUAL_MATMUL_SHARE = 0.8
+_NARROW = ("fp16", "bf16", "fp8", "int8")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcceleratorSpec:
     """Facts of one accelerator (for a CPU: of one machine).
@@ -48,6 +53,8 @@ class AcceleratorSpec:
         are *with fp32 accumulation*, as PyTorch computes.
     peak_flops_fp16_accumulate : float or None
         fp16 peak with fp16 accumulation (the headline figure of GeForce cards), where it differs.
+    matmul_flops_per_s : float or None
+        Fastest large bf16 matrix product that was measured, where anybody did.
     memory_bytes, bandwidth_bytes_per_s : float
         Device memory and its peak bandwidth.
     cache_bytes : float or None
@@ -78,6 +85,7 @@ class AcceleratorSpec:
     memory_bytes: float
     bandwidth_bytes_per_s: float
     peak_flops_fp16_accumulate: float | None = None
+    matmul_flops_per_s: float | None = None
     cache_bytes: float | None = None
     core_count: int | None = None
     clock_hz: float | None = None
@@ -111,6 +119,28 @@ class AcceleratorSpec:
             if key in self.peak_flops:
                 return self.peak_flops[key]
         return max(self.peak_flops.values())
+
+    def reachable_share(self, precision: Precision) -> float:
+        """Return how much of its matrix peak a device reaches, of what devices usually reach.
+
+        Some devices reach half of their stated peak with any matrix product; a graph that needs
+        mostly products then runs at half speed, which no other fact tells. Devices that reach
+        more than usual are not told apart: nothing says that other work gains from it.
+
+        Parameters
+        ----------
+        precision : Precision
+            Arithmetic of the matrix work; 16 bits and less are taken alike.
+
+        Returns
+        -------
+        float
+            In (0, 1]; 1 where nothing was measured.
+        """
+        if self.matmul_flops_per_s is None or precision.matrix_rate not in _NARROW:
+            return 1.0
+        peak = self.peak_flops.get("bf16", self.flops_per_s(Precision.BF16))
+        return min(1.0, self.matmul_flops_per_s / peak / USUAL_MATMUL_SHARE)
 
     def supports(self, precision: Precision) -> bool:
         """Tell whether the accelerator states a rate of its own for a precision."""

@@ -198,7 +198,7 @@ def step_peaks(step: Step) -> list[float]:
     if precision not in (Precision.FP32, Precision.TF32):
         wide = spec.flops_per_s(Precision.FP32, Engine.MATRIX)
     return [
-        narrow * share,
+        narrow * share * spec.reachable_share(precision),
         wide * share,
         spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share,
         spec.bandwidth_bytes_per_s,

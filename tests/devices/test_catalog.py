@@ -253,3 +253,22 @@ def test_without_a_local_source_local_is_unknown():
 
 def test_the_default_knows_this_machine_by_name():
     assert CATALOG.canonical_name("cpu") == LocalCpu().name
+
+
+MEASURED = [spec for spec in SPECS if spec.matmul_flops_per_s]
+
+
+@pytest.mark.parametrize("spec", MEASURED, ids=lambda spec: spec.name)
+def test_no_matrix_product_beats_the_peak(spec: AcceleratorSpec) -> None:
+    assert spec.matmul_flops_per_s < spec.peak_flops["bf16"]
+    assert 0.5 < spec.reachable_share(Precision.AMP_BF16) <= 1.0
+    # Full precision runs on other units; nothing was measured there.
+    assert spec.reachable_share(Precision.FP32) == 1.0
+
+
+def test_a_device_that_reaches_half_of_its_peak_counts_for_less() -> None:
+    # 668.4 of 1,307 TFLOP/s are 51 %; devices usually reach 80 %.
+    slow = CATALOG.get("MI300X")
+    assert slow.reachable_share(Precision.BF16) == pytest.approx(668.4 / 1307 / 0.8)
+    assert CATALOG.get("H100-SXM5-80GB").reachable_share(Precision.BF16) == 1.0
+    assert CATALOG.get("T4").reachable_share(Precision.FP16) == 1.0

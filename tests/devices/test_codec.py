@@ -27,6 +27,7 @@ specs = st.builds(
     memory_bytes=positive,
     bandwidth_bytes_per_s=positive,
     peak_flops_fp16_accumulate=st.none() | positive,
+    matmul_flops_per_s=st.none() | positive,
     cache_bytes=st.none() | positive,
     core_count=st.none() | st.integers(1, 10**6),
     clock_hz=st.none() | positive,
