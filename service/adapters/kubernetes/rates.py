@@ -22,10 +22,13 @@ from service.desk import Desk
 logger = logging.getLogger(__name__)
 
 #: Age from which it is tried again to predict what could not be predicted, seconds.
-RETRY_S = 1.0
+RETRY_S = 0.8
 #: Who is asked about more often than this never waits for what has changed: the answer before is
 #: repeated, and is at most this old. Seconds.
-REPEATED_S = 1.0
+REPEATED_S = 0.4
+#: Age from which it counts what was observed of other jobs since, seconds: that says a little about
+#: every job, and may change all the time.
+OTHERS_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,17 +80,23 @@ class Ground:
         Of a version of the model and a catalogue.
     family : str
         Of the job.
-    seen : tuple of Observation
-        What was observed of it.
+    seen, others : tuple of Observation
+        What was observed of it, and of all jobs.
     """
 
     clerk: Clerk
     family: str
     seen: tuple[Observation, ...]
+    others: tuple[Observation, ...]
 
     def is_that_of(self, other: Ground | None) -> bool:
         """Tell whether two are the same."""
-        return other is not None and other.clerk is self.clerk and other.seen is self.seen
+        return (
+            other is not None
+            and other.clerk is self.clerk
+            and other.seen is self.seen
+            and other.others is self.others
+        )
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -181,7 +190,10 @@ class RateBook:
         if ground is None or ground.clerk is not page.tried:
             return retry
         seen = self._desk.state.known_observations_of(ground.family)
-        return retry if seen is None else seen is not ground.seen
+        if seen is None or seen is not ground.seen:
+            return retry or seen is not None
+        others = self._desk.state.known_observations_of_all()
+        return others is not ground.others and now - page.made_at > OTHERS_S
 
     def _page(self, name: JobName) -> _Page:
         page = self._pages.get(name)
@@ -231,7 +243,12 @@ def predict_cells(
     job = find_job(name, lookup)
     family = job_family(job)
     # First: what is added in between then counts as a change.
-    ground = Ground(clerk=clerk, family=family, seen=desk.state.observations_of(family))
+    ground = Ground(
+        clerk=clerk,
+        family=family,
+        seen=desk.state.observations_of(family),
+        others=desk.state.observations_of_all(),
+    )
     placements = [
         Placement(nodes=(Node(accelerator=device.name, count=device.count),)) for device in devices
     ]

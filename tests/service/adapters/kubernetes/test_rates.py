@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,14 @@ from fastapi import FastAPI
 
 from service.adapters.kubernetes.pods import JobName
 from service.adapters.kubernetes.rates import (
+    OTHERS_S,
     REPEATED_S,
     RETRY_S,
     Cell,
     Device,
     RateBook,
 )
+from service.newest_observations import EVERY_S
 from service.routes.accelerators import EXAMPLE
 
 NAME = JobName(text=job_text("timm/resnet18", batch_size=5))
@@ -31,9 +34,9 @@ def asked(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     estimator = app.state.desk.estimator
     matrix, calls = estimator.matrix, []
 
-    def counted(jobs: Any, placements: Any, seen: Any) -> Any:
+    def counted(jobs: Any, placements: Any, *more: Any) -> Any:
         calls.append(len(placements))
-        return matrix(jobs, placements, seen)
+        return matrix(jobs, placements, *more)
 
     monkeypatch.setattr(estimator, "matrix", counted)
     return calls
@@ -108,8 +111,28 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
     assert after < 0.8 * before
     # Asked about after a while: whoever asks waits for the new answer.
     _observe(app, 4 * 5 / before, "2")
-    now[0] += 2 * REPEATED_S
+    now[0] += 2 * max(REPEATED_S, RETRY_S)
     assert asyncio.run(rate()) < after
+
+
+def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[int]) -> None:
+    now = [100.0]
+    book = RateBook(app.state.desk, clock=lambda: now[0])
+
+    async def ask() -> None:
+        await book.cells(NAME, [T4], wait_s=10)
+
+    asyncio.run(ask())
+    other = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
+    sent = [{"job": other, "placement": "T4", "step_time_s": 0.2}]
+    assert asyncio.run(app.state.observation_desk.take(sent)).to_dict()["accepted"] == 1
+    now[0] += OTHERS_S / 2
+    asyncio.run(ask())
+    assert asked == [1]
+    time.sleep(1.1 * EVERY_S)  # what was observed of all jobs is read no more often
+    now[0] += OTHERS_S
+    asyncio.run(ask())
+    assert asked == [1, 1]
 
 
 def test_another_catalogue_is_another_answer(app: FastAPI) -> None:
