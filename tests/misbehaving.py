@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +76,7 @@ def speak_no_http(handler: BaseHTTPRequestHandler) -> None:
 
 
 @contextmanager
-def misbehaving(acts: Sequence[Act]) -> Iterator[Script]:
+def misbehaving(acts: Sequence[Act], tls: ssl.SSLContext | None = None) -> Iterator[Script]:
     """Serve a script on a socket; after its last act it is ready."""
     script = Script(acts=list(acts))
 
@@ -98,9 +99,11 @@ def misbehaving(acts: Sequence[Act]) -> Iterator[Script]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    script.url = f"http://127.0.0.1:{server.server_address[1]}"
+    script.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     try:
         yield script
     finally:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from adapter_world import FAILURES, capture, raw_server
+from running import running
 
 from perfmodel.adapters.ask import Service
 from perfmodel.devices.catalog import Catalog
@@ -36,19 +34,8 @@ def estimator() -> Estimator:
 def service_url(estimator: Estimator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("service")
     settings = Settings(models=folder, database=f"sqlite:///{folder}/service.db")
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(estimator, settings), port=0, log_level="error", ws="none")
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    until = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < until, "the service does not start"
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(timeout=10)
+    with running(create_app(estimator, settings)) as url:
+        yield url
 
 
 @pytest.fixture
