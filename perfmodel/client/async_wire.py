@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.client.errors import TimedOutError, UnreachableError, UnreadableAnswerError
 from perfmodel.client.messages import Reply, Request
-from perfmodel.client.session import MAX_BYTES
+from perfmodel.client.reading import MAX_BYTES
 from perfmodel.errors import MissingExtraError
 
 if TYPE_CHECKING:

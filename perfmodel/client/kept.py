@@ -18,7 +18,7 @@ class Kept:
         Its ``ETag``.
     answer : object
     size_bytes : int
-        Of the JSON it was read from.
+        Of the reply it was read from.
     """
 
     tag: str
@@ -32,7 +32,7 @@ class KeptAnswers:
     Parameters
     ----------
     most_bytes : int
-        Of their JSON, all together.
+        Of their replies, all together.
     """
 
     def __init__(self, most_bytes: int) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from perfmodel.client.errors import TimedOutError, UnreachableError, UnreadableAnswerError
 from perfmodel.client.messages import Reply, Request
-from perfmodel.client.session import MAX_BYTES
+from perfmodel.client.reading import MAX_BYTES
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

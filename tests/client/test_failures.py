@@ -66,7 +66,7 @@ def _closed_port() -> str:
 
 
 @pytest.mark.parametrize(
-    "act", [say(503, PROBLEM), say(502, b"<html>"), say(429), drop, drop_halfway]
+    "act", [say(503, PROBLEM), say(502, b"<html>"), say(502, [1]), say(429), drop, drop_halfway]
 )
 def test_what_passes_is_tried_again(ask: Ask, act: Act) -> None:
     with misbehaving([act]) as script:

@@ -1,0 +1,157 @@
+"""Write calls as requests."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from perfmodel import __version__
+from perfmodel.client.messages import JSON_MEDIA_TYPE, Call, Request
+from perfmodel.errors import InvalidInputError
+
+_GZIP_LEVEL = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A request that has no host yet.
+
+    Parameters
+    ----------
+    method : str
+    target : str
+        Path and query.
+    headers : dict of str to str
+    body : bytes or None
+    """
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes | None
+
+    @property
+    def question(self) -> bytes:
+        """What is asked, in 16 bytes; the same for the same question."""
+        asked = f"{self.method} {self.target}\n".encode() + (self.body or b"")
+        return hashlib.blake2b(asked, digest_size=16).digest()
+
+    def unless(self, tag: str) -> Draft:
+        """Return the same for an answer that has not this tag."""
+        return replace(self, headers={**self.headers, "If-None-Match": tag})
+
+    def packed(self, above_bytes: int | None) -> Draft:
+        """Return the same with its body compressed, if that is longer than a limit."""
+        if self.body is None or above_bytes is None or len(self.body) <= above_bytes:
+            return self
+        return replace(
+            self,
+            headers={**self.headers, "Content-Encoding": "gzip"},
+            body=gzip.compress(self.body, _GZIP_LEVEL, mtime=0),
+        )
+
+    def to(self, base: str) -> Request:
+        """Return the request to one host."""
+        return Request(
+            method=self.method, url=base + self.target, headers=self.headers, body=self.body
+        )
+
+
+def draft(call: Call[Any], *, request_id: str, api_key: str | None) -> Draft:
+    """Write a call.
+
+    Parameters
+    ----------
+    call : Call
+    request_id : str
+    api_key : str or None
+
+    Raises
+    ------
+    InvalidInputError
+        The body is no JSON.
+    """
+    headers = {
+        "Accept": JSON_MEDIA_TYPE,
+        "Accept-Encoding": "gzip" if call.large else "identity",
+        "User-Agent": f"perfmodel/{__version__}",
+        "X-Request-ID": request_id,
+        **call.headers,
+    }
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key}"
+    body = _encoded(call)
+    if body is not None:
+        headers["Content-Type"] = call.media_type
+    return Draft(method=call.method, target=call.path + _query(call), headers=headers, body=body)
+
+
+def base_of(url: str) -> str:
+    """Return the URL of a service without a slash at its end.
+
+    Raises
+    ------
+    InvalidInputError
+        It is none, or says more than where the service is.
+
+    Examples
+    --------
+    >>> base_of("https://example.org/perfmodel/")
+    'https://example.org/perfmodel'
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInputError(f"A service has a URL such as http://127.0.0.1:8000; got {url!r}.")
+    if parts.username or parts.query or parts.fragment:
+        without = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        raise InvalidInputError(
+            "The URL of a service has scheme, host, port and path; the key goes into api_key. "
+            f"Got {without!r}."
+        )
+    return url.rstrip("/")
+
+
+class Bases:
+    """The hosts of a service; one is asked until it fails, then the next.
+
+    Parameters
+    ----------
+    urls : sequence of str
+    """
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        if not urls:
+            raise InvalidInputError("A client needs the URL of a service; got none.")
+        self._bases = tuple(base_of(url) for url in urls)
+        self._at = 0
+
+    @property
+    def now(self) -> str:
+        """The one that is asked."""
+        return self._bases[self._at]
+
+    def leave(self, base: str) -> None:
+        """Go on to the next, unless another thread did so already."""
+        if base == self.now:
+            self._at = (self._at + 1) % len(self._bases)
+
+
+def _query(call: Call[Any]) -> str:
+    stated = {name: value for name, value in call.query.items() if value is not None}
+    return f"?{urlencode(stated)}" if stated else ""
+
+
+def _encoded(call: Call[Any]) -> bytes | None:
+    if call.body is None or isinstance(call.body, bytes):
+        return call.body
+    try:
+        return json.dumps(call.body, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"The body for {call.path} cannot be written as JSON: {error}."
+        ) from error
