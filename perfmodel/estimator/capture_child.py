@@ -1,11 +1,13 @@
 """Child process that captures jobs: ``python -m perfmodel.estimator.capture_child``.
 
-One line of JSON in, a job; one line of JSON out, followed by the canonical graph. From the third
-batch size of a job on, its graphs are derived from a few captures instead of captured anew.
+One line of JSON in, a job; one line of JSON out, followed by the canonical graph. Once three batch
+sizes of a job were captured, others are derived from them instead of captured anew.
 """
 
 from __future__ import annotations
 
+import gc
+import math
 import os
 import sys
 from dataclasses import replace
@@ -18,39 +20,53 @@ from perfmodel.estimator.capture import capture_in_process
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.step import CapturedStep, job_key
 from perfmodel.graph.canonical import to_json
+from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.requests import parse_job
 
 if TYPE_CHECKING:
-    from perfmodel.zoo.rebatch import BatchFamily
+    from perfmodel.zoo.rebatch import Stencil
 
-#: Batch sizes of one job that are captured before a family pays, which takes three captures.
-_CAPTURED_FIRST = 2
+#: Batch sizes of one job that are captured: two for the lines, one to check them.
+_CAPTURED_FIRST = 3
+#: Generations of the collector: a capture makes a hundred thousand objects that refer to each
+#: other, and what it makes dies with it by and large.
+_COLLECT_AFTER = (200_000, 20, 20)
 
 
 class _Family:
     """The batch sizes of one job."""
 
     def __init__(self) -> None:
-        self._asked = 0
+        self._captured: dict[int, Graph] = {}
         self._tokens_per_sample: int | None = None
-        self._family: BatchFamily | None = None
+        self._stencil: Stencil | None = None
+        #: What every batch size that was captured is a multiple of; 0 until there are enough.
+        self._unit = 0
 
     def step(self, job: Job) -> CapturedStep:
         """Capture a job, or derive its graph from captures at other batch sizes."""
-        self._asked += 1
-        if self._asked <= _CAPTURED_FIRST:
-            step = capture_in_process(job)
-            # The number of tokens of a sample does not depend on how many samples there are.
-            self._tokens_per_sample = step.tokens_per_sample
-            return step
-        if self._family is None:
-            from perfmodel.zoo.rebatch import BatchFamily
+        size = job.batch_size
+        # Programs may treat odd batches, or a single sample, in another way than those that were
+        # seen; multiples of what all of those have in common they do not.
+        if self._stencil is not None and size % self._unit == 0:
+            graph = self._stencil.at(size)
+            return CapturedStep(graph=graph, tokens_per_sample=self._tokens_per_sample)
+        step = capture_in_process(job)
+        # The number of tokens of a sample does not depend on how many samples there are.
+        self._tokens_per_sample = step.tokens_per_sample
+        if size > 1 and self._unit == 0:
+            self._captured[size] = step.graph
+            if len(self._captured) == _CAPTURED_FIRST:
+                self._fit()
+        return step
 
-            self._family = BatchFamily(job)
-        return CapturedStep(
-            graph=self._family.at(job.batch_size), tokens_per_sample=self._tokens_per_sample
-        )
+    def _fit(self) -> None:
+        from perfmodel.zoo.rebatch import stencil_through
+
+        self._stencil = stencil_through(self._captured)
+        self._unit = math.gcd(*self._captured)
+        self._captured = {}
 
 
 _FAMILIES: LruCache[str, _Family] = LruCache(64)
@@ -71,8 +87,14 @@ def main() -> None:
     # Libraries print; what they print must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    for line in sys.stdin.buffer:
+    for position, line in enumerate(sys.stdin.buffer):
         _answer(orjson.loads(line), answers)
+        if position == 0:
+            # The libraries are loaded and stay; walking through them would double what a capture
+            # takes.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*_COLLECT_AFTER)
 
 
 def _answer(job: dict[str, Any], answers: BinaryIO) -> None:

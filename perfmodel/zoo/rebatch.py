@@ -180,6 +180,21 @@ class Stencil:
         return Graph(nodes=tuple(nodes), tensors=tuple(tensors), source=self.graph.source)
 
 
+def stencil_through(captured: Mapping[int, Graph]) -> Stencil | None:
+    """Return the lines through some captures; None where there are none.
+
+    Parameters
+    ----------
+    captured : mapping of int to Graph
+        At least three graphs of one job by their batch sizes, none of which is 1.
+    """
+    sizes = sorted(captured)
+    try:
+        return fit_stencil([captured[size] for size in sizes], sizes)
+    except NotAffineError:
+        return None
+
+
 def fit_stencil(graphs: Sequence[Graph], batch_sizes: Sequence[int]) -> Stencil:
     """Find the lines through the numbers of several captures of one job.
 
