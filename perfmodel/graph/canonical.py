@@ -169,6 +169,24 @@ def _node(row: Any, position: int) -> Node:
 
 
 def _tensor(row: Any, position: int) -> Tensor:
+    # Nearly every row is as it should be; where one is wrong is worked out for those alone.
+    if type(row) is list and len(row) == 4:
+        shape, dtype, role, storage = row
+        if (
+            type(shape) is list
+            and len(shape) <= MAX_RANK
+            and all([type(extent) is int and 0 <= extent <= MAX_ELEMENTS for extent in shape])
+            and math.prod(shape) <= MAX_ELEMENTS
+            and type(dtype) is str
+            and type(role) is str
+            and role in _ROLES
+            and _is_index(storage)
+        ):
+            return Tensor(shape=tuple(shape), dtype=dtype, role=_ROLES[role], storage=storage)
+    return _checked_tensor(row, position)
+
+
+def _checked_tensor(row: Any, position: int) -> Tensor:
     here = f"/tensors/{position}"
     if not isinstance(row, list) or len(row) != 4:
         raise _wrong(here, "[shape, dtype, role, storage]")
@@ -187,7 +205,7 @@ _ROLES: Mapping[str, Role] = {role.value: role for role in Role}
 
 
 def _indices(value: Any, here: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(_is_index(item) for item in value):
+    if not isinstance(value, list) or not all([_is_index(item) for item in value]):
         raise _wrong(here, "an array of integers from 0 to 2^60")
     return tuple(value)
 

@@ -159,12 +159,19 @@ class Graph:
         int
             Bytes; a storage seen through several views counts once, by its largest view.
         """
+        return self._bytes_by_role.get(role, 0)
+
+    @cached_property
+    def _bytes_by_role(self) -> Mapping[Role, int]:
         first: dict[int, Role] = {}
         size: dict[int, int] = {}
         for tensor in self.tensors:
             first.setdefault(tensor.storage, tensor.role)
             size[tensor.storage] = max(size.get(tensor.storage, 0), tensor.size_bytes)
-        return sum(size[s] for s, r in first.items() if r is role)
+        total: dict[Role, int] = {}
+        for storage, role in first.items():
+            total[role] = total.get(role, 0) + size[storage]
+        return total
 
     @property
     def parameter_count(self) -> int:
