@@ -116,7 +116,7 @@ class Desk:
                 # Here and now: it takes less than handing it to a thread.
                 return self.models.fallback.predict(question, why)
 
-            key = (Clerk.predict, clerk.version, body)
+            key = (Clerk.predict, clerk, body)
             answer = await self._in_time(terms, key, full, instead, route)
         self.metrics.answer(route, answer.basis)
         return answer
@@ -134,7 +134,7 @@ class Desk:
         async def instead(why: str) -> MatrixEstimate:
             return await self._hurried.run(self.models.fallback.matrix, asked, ready, why)
 
-        key = (Clerk.matrix, clerk.version, body)
+        key = (Clerk.matrix, clerk, body)
         answer = await self._in_time(terms, key, partial(action, asked), instead, route)
         self.metrics.table(route, answer.basis)
         return answer
@@ -181,7 +181,7 @@ class Desk:
         async def hurried(why: str) -> T:
             return await self._hurried.run(instead, self.models.fallback, question, why)
 
-        key = (full, clerk.version, body)
+        key = (full, clerk, body)
         return await self._in_time(terms, key, partial(full, clerk, question), hurried, route)
 
     async def in_thread(self, action: Callable[..., T], *args: Any) -> T:

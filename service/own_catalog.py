@@ -118,7 +118,7 @@ class OwnCatalog:
         TakenNameError
             The alias means something else.
         """
-        canonical = self.catalog.get(name).name
+        canonical = self._named(name)
         _check_name(alias)
         created = self._store.put_alias(alias, canonical, self._check)
         self.refresh()
@@ -134,11 +134,15 @@ class OwnCatalog:
         TakenNameError
             It is part of the catalogue that is shipped.
         """
-        canonical = self.catalog.get(name).name
+        canonical = self._named(name)
         _refuse_shipped(self.catalog, alias)
         removed = self._store.remove_alias(alias, canonical)
         self.refresh()
         return removed
+
+    def _named(self, name: str) -> str:
+        # What this machine is called here it is nowhere else, and asking would measure it.
+        return self.catalog.with_local(None).get(name).name
 
     def _check(self, found: OwnAccelerators) -> None:
         self.catalog.with_own(*_read(found, _refuse))

@@ -54,6 +54,8 @@ class State:
         #: Tells of what other processes change; does nothing until it is started.
         self.watch = RevisionWatch(database.connections, poll_s=poll_s)
         self.watch.on_change(PRICES, self.prices.refresh)
+        # Now, while the database is known to be there: rankings need not wait for it later.
+        self.prices.refresh()
 
     @classmethod
     def beside(cls, estimator: Estimator) -> State:

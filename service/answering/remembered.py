@@ -38,8 +38,6 @@ class Remembered(Protocol):
 class InMemory:
     """The part of what is remembered that takes no time.
 
-    Prices are the exception: they are read from the database, for rankings by cost alone.
-
     Parameters
     ----------
     whole : Remembered

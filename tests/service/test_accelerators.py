@@ -38,7 +38,10 @@ def hosts(migrated_url: str, tmp_path: Path) -> Iterator[list[TestClient]]:
             graphs=GraphLibrary(capture=one_product, database=Database(migrated_url)),
         )
         settings = Settings(
-            database=migrated_url, keys=tmp_path / "keys.json", models=tmp_path / "models"
+            database=migrated_url,
+            keys=tmp_path / "keys.json",
+            models=tmp_path / "models",
+            kubernetes_wait_s=10.0,
         )
         clients.append(TestClient(create_app(estimator, settings)))
     with clients[0], clients[1]:
@@ -177,6 +180,7 @@ def test_the_shipped_catalogue_stays_as_it_is(client: TestClient, name: str) -> 
         assert answer.status_code == 409, answer.text
         assert answer.json()["type"] == "urn:perfmodel:problem:taken-name"
     assert client.put(f"/v1/accelerators/nothing/aliases/{name}").status_code == 422
+    assert client.put("/v1/accelerators/local/aliases/mine").status_code == 422
 
 
 def test_a_name_of_another_own_device_is_taken(client: TestClient) -> None:
@@ -193,6 +197,7 @@ def test_observations_of_a_device_that_is_gone_count_no_longer(client: TestClien
     for job, placement, key in ((JOB, OURS, "1"), (opaque, OURS, "1"), (opaque, "T4", "2")):
         sent = {"job": job, "placement": placement, "step_time_s": step_s, "key": key}
         assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
+    assert f'accelerator="{OURS}"' in client.get("/metrics").text
     calibrated = _times(client, "T4")
     # The step on another device says little of this one, but it says something.
     assert all(now > 1.001 * old for now, old in zip(calibrated, before, strict=True))  # type: ignore[operator]

@@ -13,9 +13,11 @@ import orjson
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from guarded_service import CREATED, guarded_service
 
 from perfmodel.errors import StoreError
 from perfmodel.store.operations import OperationStore
+from service.access.keys import new_key
 from service.operations.replay import KeptRequest
 from service.schemas_state import OperationEntry, OperationsAnswer
 from service.settings import Settings
@@ -201,3 +203,21 @@ def test_the_queue_is_shown(client: TestClient) -> None:
     while f"{line} 0.0" not in client.get("/metrics").text and time.monotonic() < until:
         time.sleep(0.05)
     assert f"{line} 0.0" in client.get("/metrics").text
+
+
+def test_callers_remove_what_they_asked_for_and_administrators_everything(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    for guarded in guarded_service(tmp_path_factory):
+        client = guarded.client
+        other, key = new_key("other", ["predict"], created_at=CREATED)
+        client.app.state.keys.add(key)  # type: ignore[attr-defined]
+        headers = {**guarded.bearer("predict"), **LATER}
+        kept = [client.post("/v1/jobs", json={"job": JOB}, headers=headers) for _ in range(2)]
+        places = [answer.headers["location"] for answer in kept]
+        assert client.get(places[0], headers=guarded.bearer("observe")).status_code == 403
+        bearer = {"Authorization": f"Bearer {other}"}
+        assert client.get(places[0], headers=bearer).status_code == 200
+        assert client.delete(places[0], headers=bearer).status_code == 403
+        assert client.delete(places[0], headers=guarded.bearer("predict")).status_code == 204
+        assert client.delete(places[1], headers=guarded.bearer("admin")).status_code == 204

@@ -37,7 +37,10 @@ def hosts(migrated_url: str, tmp_path: Path) -> Iterator[list[TestClient]]:
             graphs=GraphLibrary(capture=one_product, database=Database(migrated_url)),
         )
         settings = Settings(
-            database=migrated_url, keys=tmp_path / "keys.json", models=tmp_path / "models"
+            database=migrated_url,
+            keys=tmp_path / "keys.json",
+            models=tmp_path / "models",
+            kubernetes_wait_s=10.0,
         )
         clients.append(TestClient(create_app(estimator, settings)))
     with clients[0], clients[1]:
