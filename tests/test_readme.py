@@ -11,6 +11,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKING = [
+    *PAGES,
+    ROOT / "CHANGELOG.md",
+    *(path for part in ("examples", "benchmarks") for path in sorted((ROOT / part).rglob("*.md"))),
+]
 
 
 def _script() -> ModuleType:
@@ -34,11 +39,21 @@ def test_the_shown_answer_is_what_the_shipped_models_answer() -> None:
         assert shown["throughput"][part] == pytest.approx(real["throughput"][part], rel=1e-3)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
-        if not target.startswith(("http://", "https://")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        target, _, heading = link.partition("#")
+        found = page.parent / target if target else page
+        assert found.exists(), f"{page.name} links to {target}"
+        assert not heading or heading in _headings(found), f"{page.name} links to {link}"
+
+
+def _headings(page: Path) -> set[str]:
+    """Return the names that headings are linked by: lower case, dashes between the words."""
+    written = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in written}
 
 
 def test_every_word_of_the_makefile_is_listed_by_make() -> None:
