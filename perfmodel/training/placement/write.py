@@ -32,5 +32,5 @@ def write_fitted(part: str, document: Mapping[str, Any], folder: Path | None = N
     where.mkdir(parents=True, exist_ok=True)
     path = where / f"{part}.json"
     write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
-    constants.fitted.cache_clear()
+    constants.forget()
     return path

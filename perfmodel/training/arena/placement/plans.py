@@ -17,6 +17,7 @@ import numpy.typing as npt
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_step import plan_step
 from perfmodel.training.arena.placement.line import Line
+from perfmodel.training.arena.placement.plans_answered import answered_line
 from perfmodel.training.arena.plans import METHODS, Split, evaluate_plans
 from perfmodel.training.placement.fit_plans import FORMATS, constants_of, published, shared_start
 from perfmodel.training.placement.plan_rows import PlanRows, plan_rows
@@ -25,6 +26,8 @@ FloatArray = npt.NDArray[np.float64]
 
 TARGET = 0.08
 _FAST_FOLDS = 2
+#: Steps that are asked as whole answers.
+_ANSWERS, _FAST_ANSWERS = 24, 6
 
 
 def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
@@ -37,7 +40,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     fast : bool
         Fewer folds and no intervals.
     """
-    return [*_splits(data, fast=fast), *_shards(data)]
+    return [*_splits(data, fast=fast), *_shards(data), *_answered(data, fast=fast)]
 
 
 def _splits(data: Path, *, fast: bool) -> Iterator[Line]:
@@ -87,6 +90,33 @@ def _shards(data: Path) -> Iterator[Line]:
             target=TARGET,
             note="Equations on device facts alone; no step of one accelerator is given.",
         )
+
+
+def _answered(data: Path, *, fast: bool) -> Iterator[Line]:
+    """Ask for whole answers, where a job and a placement go in."""
+    most = _FAST_ANSWERS if fast else _ANSWERS
+    tables = {stack: published(data, FORMATS[stack]) for stack in Stack}
+    known = {stack: plan_rows(records, stack) for stack, records in tables.items()}
+    splits, shards = known[Stack.MEGATRON], known[Stack.TORCH]
+    start = None if splits is None else shared_start(constants_of(splits))
+    if shards is not None:
+        records = tables[Stack.TORCH]
+        for name, groups in (("size", shards.sizes), ("device", shards.devices)):
+            title = f"The same as a whole answer, one accelerator included, each {name} left out"
+            line = answered_line(
+                f"plans-mpt-answered-{name}", f"MPT training: {title.lower()}", records, shards,
+                groups, start=start, most=most,
+            )  # fmt: skip
+            if line is not None:
+                yield line
+    if splits is not None:
+        line = answered_line(
+            "plans-vtrain-answered-size",
+            "GPT training under plans (vTrain): the same as a whole answer, each size left out",
+            tables[Stack.MEGATRON], splits, splits.sizes, most=most,
+        )  # fmt: skip
+        if line is not None:
+            yield line
 
 
 def left_out(

@@ -1,6 +1,7 @@
 """Judge calibration on Sia's steps: few placements of a job are observed, all others are asked.
 
-Nested: the prior that answers for a job was fitted on steps of other jobs alone. What a line
+Rows and calibration are those of an answer. Nested: the prior that answers for a job was fitted on
+steps of other jobs alone. What a line
 observes of the job itself, of other jobs on the cluster and of the job on other clusters is said in
 its title. Every question is asked for several random choices of what is observed.
 """
@@ -289,6 +290,13 @@ QUESTIONS = (
         cluster_known=True,
         elsewhere_known=True,
         target=0.12,
+    ),
+    Question(
+        name="sia-others-observed",
+        title="Sia, the job never observed, other jobs on this cluster",
+        observe=_placements(0),
+        cluster_known=True,
+        note="What stored observations of other jobs say of a new one.",
     ),
     Question(
         name="sia-none-observed-new-cluster",
