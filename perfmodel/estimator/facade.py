@@ -194,10 +194,10 @@ class Estimator:
         before = {spec.name: spec for spec in self.accelerators}
         same = {spec.name for spec in accelerators if before.get(spec.name) == spec}
         named = {spec.name for spec in (*before.values(), *accelerators)}
-        for key, prediction in self._predictions.items():
-            # A device that is in neither is the machine that this runs on.
-            if key[1] in same or key[1] not in named:
-                other._predictions.put(key, prediction)
+        # A device that is in neither is the machine that this runs on.
+        changed = named - same
+        known = self._predictions.items()
+        other._predictions.put_all([pair for pair in known if pair[0][1] not in changed])
         return other
 
     def at_hand(self, *, predicting: bool = False) -> Self:

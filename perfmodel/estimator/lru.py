@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import islice
 from threading import Lock
 from typing import Generic, TypeVar
@@ -56,6 +56,13 @@ class LruCache(Generic[K, V]):
             self._values[key] = value
             self._values.move_to_end(key)
             if len(self._values) > self._capacity:
+                self._values.popitem(last=False)
+
+    def put_all(self, pairs: Iterable[tuple[K, V]]) -> None:
+        """Keep many values, what is used longest ago first; may forget others."""
+        with self._lock:
+            self._values.update(pairs)
+            while len(self._values) > self._capacity:
                 self._values.popitem(last=False)
 
     def items(self) -> list[tuple[K, V]]:
