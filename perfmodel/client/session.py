@@ -19,6 +19,7 @@ from perfmodel.client.messages import Call, Fallback, Flow, Reply, Send, Task, W
 from perfmodel.client.reading import read_reply
 from perfmodel.client.retrying import Retrying
 from perfmodel.client.writing import Bases, Draft, draft
+from perfmodel.errors import InvalidInputError
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class Session:
     Raises
     ------
     InvalidInputError
-        A URL that is none.
+        A URL or a key that is none.
     """
 
     def __init__(
@@ -77,6 +78,9 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bases = Bases([url] if isinstance(url, str) else url)
+        key = manners.api_key
+        if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key):
+            raise InvalidInputError("api_key holds what no header can; is a line end at its end?")
         self._manners = manners
         self._clock = clock
         self._kept = KeptAnswers(_KEPT_BYTES)

@@ -224,6 +224,8 @@ def test_what_cannot_be_sent_is_said_before() -> None:
         Client("localhost:8000")
     with pytest.raises(InvalidInputError, match="api_key"):
         Client("http://me:secret@localhost:8000")
+    with pytest.raises(InvalidInputError, match="line end"):
+        Client("http://localhost:8000", api_key="pmk_1\n")
     with (
         Client("http://localhost:1") as client,
         pytest.raises(InvalidInputError, match="JSON"),
