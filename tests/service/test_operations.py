@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from perfmodel.errors import StoreError
 from perfmodel.store.operations import OperationStore
 from service.access.keys import new_key
 from service.operations.replay import KeptRequest
+from service.routes.graphs import GRAPH_EXAMPLE
 from service.schemas_state import OperationEntry, OperationsAnswer
 from service.settings import Settings
 
@@ -70,6 +72,19 @@ def test_the_answer_is_fetched_later(
         assert at_once.json() == {**result.json(), "created": False}
     else:
         assert at_once.content == result.content
+
+
+def test_query_and_encoded_body_are_kept_with_a_request(client: TestClient) -> None:
+    kept = client.post(
+        "/v1/graphs?batch_size=8&mode=training",
+        content=gzip.compress(orjson.dumps(GRAPH_EXAMPLE)),
+        headers={**LATER, "Content-Type": "application/json", "Content-Encoding": "gzip"},
+    )
+    done = _ended(client, kept.headers["location"])
+    assert (done["state"], done["status"], done["kind"]) == ("done", 201, "graphs"), done
+    graph = client.get(done["result"]).json()
+    assert (graph["mode"], graph["batch_size"]) == ("training", 8)
+    assert client.get(f"/v1/graphs/{graph['graph']}").status_code == 200
 
 
 def test_what_is_quick_is_answered_at_once_if_the_caller_waits(client: TestClient) -> None:
