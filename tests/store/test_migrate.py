@@ -15,6 +15,7 @@ from perfmodel.errors import StoreError
 from perfmodel.store import migrate as migration
 from perfmodel.store.connections import Connections
 from perfmodel.store.database import Database
+from perfmodel.store.graph_list import GraphList
 from perfmodel.store.migrate import HEAD, migrate, revision_of, upgrade
 from perfmodel.store.tables import METADATA
 
@@ -56,6 +57,25 @@ def test_each_migration_goes_on_from_the_one_before(database_url: str) -> None:
         with connections.writing() as connection:
             upgrade(connection, revision)
             assert revision_of(connection) == revision
+    connections.close()
+
+
+def test_registrations_from_before_are_listed_in_their_order(database_url: str) -> None:
+    connections = Connections(database_url)
+    with connections.writing() as connection:
+        upgrade(connection, "0002")
+        for graph, day in (("b", "02"), ("a", "01"), ("c", "03")):
+            connection.execute(
+                text("INSERT INTO registrations VALUES (:graph, 'training', 8, NULL, :day)"),
+                {"graph": graph, "day": f"2026-01-{day}"},
+            )
+    migrate(connections)
+    graphs = GraphList(connections)
+    page = graphs.page(limit=2)
+    assert [one.graph_hash for one in page.items] == ["c", "b"]
+    assert [one.facts for one in graphs.page(cursor=page.next_cursor).items] == [None]
+    found = graphs.find("a")
+    assert found is not None and (found.mode, found.batch_size) == ("training", 8)
     connections.close()
 
 
