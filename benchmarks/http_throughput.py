@@ -1,9 +1,14 @@
 """Requests per second of ``POST /v1/predict`` beside an empty FastAPI route, in one run.
 
 Two servers with one uvicorn worker each take turns; this process sends over keep-alive
-connections, one request at a time on each. The jobs are known to the service (their graphs are
-captured and each was predicted once on each accelerator); every body is different from the one
-before, by job, accelerator and count. Run it with nothing else on the machine::
+connections, one request at a time on each. The graphs of the jobs are known to the service, and
+each job was predicted once on one of each accelerator. Three kinds of question::
+
+    repeated     some hundred cells, over and over
+    new          each on a placement that was never asked about: other counts, hosts, networks
+    unlike       the same with unlike hosts, whose links are worked out one placement at a time
+
+Run it with nothing else on the machine::
 
     python benchmarks/http_throughput.py --seconds 5
 """
@@ -14,13 +19,15 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
+
+from _servers import Server, empty, ratio, service
+
+PATH = "/v1/predict"
+#: Of the requests of an empty route; of its 99th percentile.
+LEAST_SHARE, MOST_TIMES = 0.60, 3.0
 
 MODELS = (
     "resnet18",
@@ -30,29 +37,46 @@ MODELS = (
     "vit_tiny_patch16_224",
 )
 ACCELERATORS = ("A100-SXM4-80GB", "H100-SXM5-80GB", "V100-SXM2-16GB", "T4", "A10", "L4", "MI300X")
-
-EMPTY_APP = """
-from fastapi import FastAPI
-app = FastAPI()
-@app.post("/v1/predict")
-async def empty():
-    return {}
-"""
+NETWORKS = ("ib-400g", "ib-100g", "eth-25g", "eth-100g")
 
 
-def bodies(batch_sizes: tuple[int, ...], counts: range) -> list[bytes]:
-    """Return distinct requests; jobs repeat, but no two bodies are equal."""
-    jobs = [
-        {"model": f"timm/{model}", "mode": mode, "batch_size": batch_size}
+def jobs() -> list[dict]:
+    """Return the jobs that the service knows."""
+    return [
+        {"model": f"timm/{model}", "mode": mode, "batch_size": 8}
         for model in MODELS
         for mode in ("inference", "training")
-        for batch_size in batch_sizes
     ]
-    cells = itertools.product(counts, ACCELERATORS, jobs)
+
+
+def bodies(placements: Iterator[str]) -> list[bytes]:
+    """Return a request for each placement, the jobs in turn."""
     return [
-        json.dumps({"job": job, "placement": f"{count}x{accelerator}"}).encode()
-        for count, accelerator, job in cells
+        json.dumps({"job": job, "placement": placement}).encode()
+        for job, placement in zip(itertools.cycle(jobs()), placements, strict=False)
     ]
+
+
+def questions(kind: str) -> list[bytes]:
+    """Return the requests of one kind; but for those that repeat, no two placements are equal."""
+    if kind == "repeated":
+        placements = [f"{count}x{name}" for count in (1, 2, 4, 8) for name in ACCELERATORS]
+        return bodies(itertools.chain.from_iterable([one] * len(jobs()) for one in placements))
+    if kind == "new":
+        return bodies(
+            f"{hosts}x({count}x{name})@{network}"
+            for hosts in range(2, 200)
+            for network in NETWORKS
+            for count in (1, 2, 3, 4, 5, 6, 7, 8)
+            for name in ACCELERATORS
+        )
+    return bodies(
+        f"{hosts}x({count}x{one})+{count}x{other}@{network}"
+        for hosts in range(1, 60)
+        for network in NETWORKS
+        for count in (1, 2, 4, 8)
+        for one, other in itertools.permutations(ACCELERATORS, 2)
+    )
 
 
 class Connection(asyncio.Protocol):
@@ -75,7 +99,7 @@ class Connection(asyncio.Protocol):
     def _send(self) -> None:
         body = next(self._requests)
         head = (
-            "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         self._sent_at = time.perf_counter()
@@ -133,76 +157,54 @@ async def load(port: int, requests: Iterator[bytes], seconds: float, connections
     }
 
 
-def start_servers(folder: str, ports: tuple[int, int]) -> list[subprocess.Popen]:
-    """Start the service and the empty application."""
-    with open(os.path.join(folder, "empty_app.py"), "w", encoding="utf-8") as file:
-        file.write(EMPTY_APP)
-    common = [sys.executable, "-m", "uvicorn", "--log-level", "warning", "--no-access-log"]
-    environment = {**os.environ, "PERFMODEL_DATABASE": f"sqlite:///{folder}/bench.db"}
-    service = [*common, "--factory", "service.serve:app_from_settings", "--port", str(ports[0])]
-    empty = [*common, "--app-dir", folder, "empty_app:app", "--port", str(ports[1])]
-    started = [subprocess.Popen(service, env=environment), subprocess.Popen(empty)]
-    for path, port in (("/v2/health/live", ports[0]), ("/openapi.json", ports[1])):
-        _wait_for(f"http://127.0.0.1:{port}{path}")
-    return started
-
-
-def _wait_for(url: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=1).read()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-
-
-def warm(port: int, requests: list[bytes]) -> float:
-    """Ask each request once; returns the seconds it took."""
-    start = time.perf_counter()
-    for body in requests:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/v1/predict", body, {"Content-Type": "application/json"}
-        )
-        urllib.request.urlopen(request, timeout=120).read()
-    return time.perf_counter() - start
-
-
 def main() -> None:
+    """Measure each kind of question and the empty route in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--models", default="models")
     parser.add_argument("--port", type=int, default=18_700)
     options = parser.parse_args()
-    ports = (options.port, options.port + 1)
-    with tempfile.TemporaryDirectory() as folder:
-        servers = start_servers(folder, ports)
-        try:
-            known = bodies((8,), range(1, 2))
-            print(f"warm-up: {len(known)} cells in {warm(ports[0], known):.1f} s")
-            _measure(options, ports)
-        finally:
-            for server in servers:
-                server.terminate()
-                server.wait()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        service(folder, options.port, models=options.models) as answering,
+        empty(folder, options.port + 1, PATH) as bare,
+    ):
+        began = time.perf_counter()
+        known = bodies(name for name in ACCELERATORS for _ in jobs())
+        for body in (*known, *questions("repeated")):
+            answering.ask(PATH, body)
+        print(f"warm-up: {len(known)} cells in {time.perf_counter() - began:.1f} s")
+        _measure(options, answering, bare)
 
 
-def _measure(options: argparse.Namespace, ports: tuple[int, int]) -> None:
-    everything = itertools.cycle(bodies((8,), range(1, 2049)))
-    best: dict[str, float] = {}
-    for turn in range(options.rounds):
-        for name, port in (("empty", ports[1]), ("predict", ports[0])):
-            found = asyncio.run(load(port, everything, options.seconds, options.connections))
-            best[name] = max(best.get(name, 0.0), found["requests_per_s"])
-            print(
-                f"round {turn + 1} {name:8} {found['requests_per_s']:8.0f} req/s  "
-                f"p50 {found['p50_ms']:6.2f} ms  p99 {found['p99_ms']:6.2f} ms  "
-                f"{found['errors']} errors of {found['requests']}"
-            )
-    print(f"ratio of the best rounds: {best['predict'] / best['empty']:.2f}")
+def _measure(options: argparse.Namespace, answering: Server, bare: Server) -> None:
+    asked = {kind: itertools.cycle(questions(kind)) for kind in ("repeated", "new", "unlike")}
+    cases = [("empty", bare, asked["repeated"])]
+    cases += [(kind, answering, requests) for kind, requests in asked.items()]
+    found: dict[str, list[dict]] = {name: [] for name, _, _ in cases}
+    for turn, (name, server, requests) in itertools.product(range(options.rounds), cases):
+        computed_s = server.cpu_s()
+        one = asyncio.run(load(server.port, requests, options.seconds, options.connections))
+        one["cpu_us"] = 1e6 * (server.cpu_s() - computed_s) / one["requests"]
+        found[name].append(one)
+        print(
+            f"round {turn + 1} {name:9} {one['requests_per_s']:8.0f} req/s  "
+            f"p50 {one['p50_ms']:6.2f} ms  p99 {one['p99_ms']:6.2f} ms  "
+            f"{one['cpu_us']:4.0f} us of one core  {one['errors']} errors of {one['requests']}"
+        )
+    rate = {name: max(r["requests_per_s"] for r in rounds) for name, rounds in found.items()}
+    late = {name: min(r["p99_ms"] for r in rounds) for name, rounds in found.items()}
+    cost = {name: min(r["cpu_us"] for r in rounds) for name, rounds in found.items()}
+    for name in asked:
+        share, times = rate[name] / rate["empty"], late[name] / late["empty"]
+        print(
+            f"{name:9} {share:.2f} of the empty route's requests/s "
+            f"({ratio(share, LEAST_SHARE, least=True)}), p99 {times:.1f} times its "
+            f"({ratio(times, MOST_TIMES, least=False)}), "
+            f"{cost[name] / cost['empty']:.2f} times its work"
+        )
 
 
 if __name__ == "__main__":

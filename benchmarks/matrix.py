@@ -1,6 +1,8 @@
-"""Seconds for a matrix of 10,000 cells over HTTP: from nothing, after a restart, and warm.
+"""Seconds for a matrix of 20,000 cells over HTTP: from nothing, after a restart, and cold.
 
-100 jobs (10 models x 2 modes x 5 batch sizes) on 100 placements (25 accelerators x 4 counts)::
+100 jobs (10 models x 2 modes x 5 batch sizes) on 200 placements (25 accelerators x 8 of a host).
+*Cold* means that the graphs of the jobs are known but no cell is: each time on placements that
+were never asked about, as a scheduler sends after the cluster has changed::
 
     python benchmarks/matrix.py
 """
@@ -9,86 +11,80 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 
+from _servers import Server, ratio, service
+
+COLD_S = 1.0
 MODELS = (
     "resnet18", "resnet50", "mobilenetv3_small_100", "efficientnet_b0", "vit_tiny_patch16_224",
     "convnext_tiny", "densenet121", "regnety_008", "deit_small_patch16_224", "mixer_s32_224",
 )  # fmt: skip
+BATCH_SIZES = (4, 8, 16, 32, 64)
 
 
-def body(placements: list[str]) -> bytes:
-    """Return the request."""
-    jobs = [
+def jobs(models: int) -> list[dict]:
+    """Return the jobs of the first few models."""
+    return [
         {"model": f"timm/{model}", "mode": mode, "batch_size": batch_size}
-        for model in MODELS
+        for model in MODELS[:models]
         for mode in ("inference", "training")
-        for batch_size in (4, 8, 16, 32, 64)
+        for batch_size in BATCH_SIZES
     ]
-    return json.dumps({"jobs": jobs, "placements": placements}).encode()
 
 
-def ask(port: int, path: str, content: bytes | None = None) -> bytes:
-    """Send one request to the local service."""
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", content, headers)
-    with urllib.request.urlopen(request, timeout=600) as response:
-        answer: bytes = response.read()
-    return answer
-
-
-def start(port: int, database: str, models: str) -> tuple[subprocess.Popen[bytes], float]:
-    """Start the service; return it with the seconds until it was ready."""
-    command = [sys.executable, "-m", "uvicorn", "--factory", "service.serve:app_from_settings"]
-    environment = {**os.environ, "PERFMODEL_DATABASE": database, "PERFMODEL_MODELS": models}
-    began = time.perf_counter()
-    service = subprocess.Popen(
-        [*command, "--port", str(port), "--log-level", "warning"], env=environment
-    )
-    while True:
-        try:
-            ask(port, "/v2/health/ready")
-            return service, time.perf_counter() - began
-        except OSError:
-            if service.poll() is not None or time.perf_counter() - began > 60:
-                raise
-            time.sleep(0.02)
+def placements(accelerators: list[str], hosts: int) -> list[str]:
+    """Return eight placements on each accelerator, over so many hosts."""
+    counts = range(1, 9)
+    if hosts == 1:
+        return [f"{count}x{name}" for name in accelerators for count in counts]
+    return [f"{hosts}x({count}x{name})@ib-200g" for name in accelerators for count in counts]
 
 
 def main() -> None:
+    """Ask a service that knows nothing, and one that was restarted."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--port", type=int, default=18_710)
+    parser.add_argument("--jobs", type=int, default=len(MODELS), help="models; ten jobs each")
+    parser.add_argument("--accelerators", type=int, default=25)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--models", default="models")
+    parser.add_argument("--port", type=int, default=18_710)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for name in ("nothing captured", "after a restart"):
-            service, ready_s = start(options.port, f"sqlite:///{folder}/bench.db", options.models)
-            try:
-                print(f"ready in {ready_s:.2f} s")
-                measure(options.port, (name, "warm") if "restart" in name else (name,))
-            finally:
-                service.terminate()
-                service.wait()
+            with service(folder, options.port, models=options.models) as server:
+                names = _accelerators(server, options.accelerators)
+                measure(server, name, options.jobs, placements(names, 1))
+                if name == "after a restart":
+                    measure(server, "asked again", options.jobs, placements(names, 1))
+                    cold = [
+                        measure(server, "cold", options.jobs, placements(names, 2 + turn))
+                        for turn in range(options.rounds)
+                    ]
+    print(f"cold, best of {options.rounds}: {ratio(min(cold), COLD_S, least=False)}")
 
 
-def measure(port: int, names: tuple[str, ...]) -> None:
-    """Ask the matrix once under each name."""
-    catalog = json.loads(ask(port, "/v1/accelerators"))["accelerators"]
-    accelerators = [a["name"] for a in catalog if a["kind"] == "gpu"][:25]
-    content = body([f"{count}x{name}" for name in accelerators for count in (1, 2, 4, 8)])
-    for name in names:
-        began = time.perf_counter()
-        answer = ask(port, "/v1/matrix", content)
-        took_s = time.perf_counter() - began
-        matrix = json.loads(answer)
-        cells = matrix["jobs"] * matrix["placements"]
-        good = sum(row.count("ok") for row in matrix["status"])
-        print(f"{name:18} {cells} cells, {good} answered, {len(answer)} bytes: {took_s:.2f} s")
+def _accelerators(server: Server, most: int) -> list[str]:
+    catalog = server.ask_json("/v1/accelerators")["accelerators"]
+    return [a["name"] for a in catalog if a["kind"] == "gpu"][:most]
+
+
+def measure(server: Server, name: str, models: int, asked: list[str]) -> float:
+    """Ask one matrix; returns the seconds until its last byte."""
+    content = json.dumps({"jobs": jobs(models), "placements": asked}).encode()
+    computed_s, began = server.cpu_s(), time.perf_counter()
+    answer = server.ask("/v1/matrix", content)
+    took_s = time.perf_counter() - began
+    computed_s = server.cpu_s() - computed_s
+    matrix = json.loads(answer)
+    cells = matrix["jobs"] * matrix["placements"]
+    good = sum(row.count("ok") for row in matrix["status"])
+    print(
+        f"{name:18} {cells} cells, {good} answered, {len(answer)} bytes: {took_s:.2f} s, "
+        f"{computed_s:.2f} s of one core"
+    )
+    return took_s
 
 
 if __name__ == "__main__":
