@@ -126,8 +126,11 @@ class ObservationFeed(Generic[Seen]):
     def close(self) -> None:
         """Stop looking."""
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        with self._lock:
+            # An answer may be starting it at this moment.
+            thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def _load(self, family: str, before: tuple[Seen, ...]) -> tuple[Seen, ...]:
         self._start()
