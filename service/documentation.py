@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from service import documentation_access, documentation_examples
+from service.answering.terms import MOST_MS
 from service.errors import PROBLEM_MEDIA_TYPE
 from service.operations.kinds import describe as describe_operations
 from service.schemas import CurveRequest, MatrixRequest, PredictRequest, Problem, RankRequest
@@ -25,6 +26,8 @@ _BODIES: tuple[type[BaseModel], ...] = (
     Problem,
 )
 _TEMPLATE = "#/components/schemas/{model}"
+#: Bodies that are questions.
+_QUESTIONS = [{"$ref": _TEMPLATE.format(model=model.__name__)} for model in _BODIES[:-1]]
 
 
 def json_body(model: type[BaseModel], examples: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +65,22 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": words[status], "content": content} for status in statuses}
 
 
+def _describe_deadline(document: dict[str, Any]) -> None:
+    """Say of every question that its deadline may stand in a header."""
+    header = {
+        "name": "X-Deadline-Ms",
+        "in": "header",
+        "required": False,
+        "description": "What `deadline_ms` says, where the body does not.",
+        "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MS},
+    }
+    for methods in document["paths"].values():
+        described = methods.get("post", {})
+        body = described.get("requestBody", {}).get("content", {}).get("application/json", {})
+        if body.get("schema") in _QUESTIONS:
+            described.setdefault("parameters", []).append(header)
+
+
 def install(app: FastAPI) -> None:
     """Add the schemas of bodies that are read by hand to an app's OpenAPI."""
 
@@ -79,6 +98,7 @@ def install(app: FastAPI) -> None:
             schemas = described.setdefault("components", {}).setdefault("schemas", {})
             for name, schema in definitions["$defs"].items():
                 schemas.setdefault(name, schema)
+            _describe_deadline(described)
             describe_operations(described)
             documentation_access.describe(described)
             documentation_examples.describe(described)

@@ -89,6 +89,6 @@ def note_failure(future: Future[Any]) -> None:
     """Log what went wrong with something that nobody waits for any more."""
     error = None if future.cancelled() else future.exception()
     if isinstance(error, PerfModelError):
-        logger.info("what went on in the background could not be answered: %s", error)
+        logger.debug("what went on in the background could not be answered: %s", error)
     elif error is not None:
         logger.error("what went on in the background failed", exc_info=error)
