@@ -26,6 +26,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import TrainingError
 from perfmodel.features.sketch import architecture_key
 from perfmodel.features.step import Step, StepSample
@@ -64,11 +65,18 @@ _CELLS_TO_TRUST = 8.0
 _COMMON_VARIANCE = 0.15**2
 #: Variance of a job on a device that was never trained on, beyond what all its jobs share there.
 _JOB_ON_NEW_DEVICE_VARIANCE = 0.085**2
+#: Variance of a device whose maker no training record is of: its libraries are unknown as well.
+#: Assumed; devices of one maker say nothing about it.
+_UNKNOWN_MAKER_VARIANCE = 0.25**2
 #: Width of the intervals of a new job, answered by all members together, over that of the single
 #: members on the families they had not seen.
 _ALL_TOGETHER = 0.87
 #: Samples after which half of the variance of a device is gone; what one in another mode counts.
 _HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
+_STRANGE = (
+    "No accelerator of this maker was ever measured: how well its libraries use it is not known, "
+    "and the interval is wider for it."
+)
 _POOLED = (
     "Too few measurements of this mode and compiler on this kind of device to calibrate an "
     "interval of their own; it is that of all together."
@@ -191,6 +199,7 @@ class JointPredictor:
             jobs,
         )
         self.residuals_, self.regimes_ = residuals, regimes(table)
+        self.makers_ = tuple(sorted({maker_of(s.step.accelerator) for s in samples}))
         self._learn_devices(table)
         self._calibrate(table, rows, residuals / scale, jobs)
         return self
@@ -343,6 +352,8 @@ class JointPredictor:
         half *= 1.0 if recalled.cells else _ALL_TOGETHER
         shift, spread = self._device(group, raw.shares[i : i + 1])
         spread += 0.0 if known_device else _JOB_ON_NEW_DEVICE_VARIANCE
+        strange = maker_of(step.accelerator) not in self.makers_ and not probed
+        spread += _UNKNOWN_MAKER_VARIANCE if strange else 0.0
         half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
         time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
         outside = distance > self.novelty_.outside_ and not recalled.cells
@@ -357,6 +368,7 @@ class JointPredictor:
             model_version="",
             warnings=(
                 *self._device_warnings(step.accelerator.name),
+                *((_STRANGE,) if strange else ()),
                 *((_POOLED,) if pooled else ()),
             ),
         )
@@ -529,9 +541,12 @@ class JointPredictor:
         return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
 
 
+def maker_of(spec: AcceleratorSpec) -> str:
+    """Return the sort and the maker of a device, ``gpu/AMD``: they share drivers and libraries."""
+    return f"{spec.kind}/{spec.vendor}"
+
+
 def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:
-    if outside:
+    if outside or not (known_device or probed):
         return Basis.EXTRAPOLATED
-    if recalled.cells:
-        return Basis.CALIBRATED
-    return Basis.INTERPOLATED if known_device or probed else Basis.EXTRAPOLATED
+    return Basis.CALIBRATED if recalled.cells else Basis.INTERPOLATED

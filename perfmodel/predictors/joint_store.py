@@ -21,11 +21,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.predictors.checks import read_json
 from perfmodel.predictors.device_effect import DeviceEffect
 from perfmodel.predictors.job_memory import JobMemory
-from perfmodel.predictors.joint import JointPredictor
+from perfmodel.predictors.joint import JointPredictor, maker_of
 from perfmodel.predictors.joint_intervals import GroupQuantiles
 from perfmodel.predictors.joint_members import Member
 from perfmodel.predictors.mode_nets import ModeNets
@@ -80,6 +81,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
         "quantiles": predictor.quantiles_.to_list(),
         "devices": list(predictor.devices_),
+        "makers": list(predictor.makers_),
         "learned": [[list(group), n] for group, n in sorted(predictor.learned_.items())],
         "device_prior": predictor.device_prior_.tolist(),
         "effects": {
@@ -127,6 +129,7 @@ def load_joint(folder: Path) -> JointPredictor:
         predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])
         predictor.devices_ = tuple(facts["devices"])
+        predictor.makers_ = _makers(facts)
         predictor.device_prior_ = np.array(facts["device_prior"], dtype=np.float64)
         predictor.effects_ = {
             str(name): DeviceEffect(mean=np.array(e["mean"]), covariance=np.array(e["covariance"]))
@@ -151,6 +154,14 @@ def load_joint(folder: Path) -> JointPredictor:
             f"The joint predictor in {folder} cannot be read: {error}. Train the model again."
         ) from error
     return predictor
+
+
+def _makers(facts: dict[str, Any]) -> tuple[str, ...]:
+    """Return the makers of the devices; those of the catalogue where a file names none."""
+    if "makers" in facts:
+        return tuple(str(maker) for maker in facts["makers"])
+    known = {spec.name: maker_of(spec) for spec in Catalog.default()}
+    return tuple(sorted({known[name] for name in facts["devices"] if name in known}))
 
 
 def _graph_jobs(predictor: JointPredictor) -> list[int]:

@@ -320,3 +320,20 @@ def test_members_fitted_side_by_side_are_those_fitted_in_turn() -> None:
     assert run.returncode == 0, run.stderr
     side_by_side, in_turn = map(float, run.stdout.split())
     assert side_by_side == pytest.approx(in_turn, rel=1e-6)
+
+
+def test_a_maker_that_was_never_measured_is_answered_less_surely(joint: JointPredictor) -> None:
+    own = _new("Gpu-New")
+    other = replace(own, accelerator=replace(own.accelerator, vendor="Another"))
+    ours, theirs = joint.predict([own, other])
+    # Nothing else differs, and the maker is no input of the networks.
+    assert theirs.time_s == pytest.approx(ours.time_s)
+    assert _width(theirs) > 1.2 * _width(ours)
+    assert any("maker" in warning for warning in theirs.warnings)
+    assert not any("maker" in warning for warning in ours.warnings)
+
+
+def test_a_known_job_on_a_new_device_is_extrapolated(joint: JointPredictor) -> None:
+    known = SAMPLES[0].step
+    (answer,) = joint.predict([replace(known, accelerator=world.device("Gpu-New"))])
+    assert answer.basis is Basis.EXTRAPOLATED
