@@ -77,6 +77,8 @@ class Companions:
         The same object as long as nothing is added.
         """
         chosen = self._chosen(machine, family)
+        if chosen in self._ready:
+            return self._joined[chosen][1]
         pieces = tuple(self._piece(machine, other) for other in chosen.families)
         known = self._joined.get(chosen)
         if known is None or known[0] != pieces:

@@ -19,6 +19,7 @@ from perfmodel.estimator.replicas import half_width, replica_parts, throughput
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.estimator.weighed_steps import replica_cells
+from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.memory.memory import memory_columns
@@ -32,6 +33,9 @@ IntArray = npt.NDArray[np.intp]
 
 #: Predictions on one accelerator, by row and name of the accelerator.
 Cells = dict[tuple[int, str], StepPrediction]
+
+#: Rows that are corrected in one go; more take more memory and no less time.
+_AT_ONCE = 32
 
 Place = Callable[
     [PreparedJob, ResolvedPlacement, Sequence[StepPrediction]],
@@ -53,6 +57,17 @@ class _Block:
     def target(self) -> tuple[IntArray, ...]:
         """Index of the block in the arrays."""
         return np.ix_(self.rows, self.columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Corrected:
+    """Cells of a row that observations correct, as predicted without them."""
+
+    observed: ObservedJob
+    target: tuple[int, IntArray]
+    cells: StepCells
+    rate: FloatArray
+    half_width: FloatArray
 
 
 class MatrixColumns:
@@ -179,24 +194,44 @@ class MatrixColumns:
         if len(block.placements[0].kinds) > 1:
             return
         names = np.array([placement.kinds[0].held.name for placement in block.placements])
+        machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
+        # Jobs that were not observed themselves share a calibration: many are corrected at once.
+        shared: dict[int, list[_Corrected]] = defaultdict(list)
         for at, row in enumerate(block.rows.tolist()):
-            for name in dict.fromkeys(names.tolist()):
+            for name, columns in machines:
                 on = self._observed_on(row, name)
                 if on is None or on.is_alone or on.calibration is None:
                     continue
-                chosen = np.flatnonzero((names == name) & np.isfinite(rate[at]))
-                placements = [block.placements[i] for i in chosen]
-                cells = replica_cells(block.jobs[at], placements, _some(parts, at, chosen))
-                found = on.calibration.apply(cells)
-                target = (row, block.columns[chosen])
-                self._floats["step_time_s"][target] = found.parts.step_time_s
-                corrected = rate[at, chosen] * cells.parts.step_time_s / found.parts.step_time_s
-                wide = np.exp(np.minimum(DEVIATIONS * found.log_sd, half_width[at, chosen]))
-                self._floats["samples_per_second"][target] = corrected
-                self._floats["low"][target] = corrected / wide
-                self._floats["high"][target] = corrected * wide
-                if on.observations:
-                    self._basis[target] = RUNG[Basis.CALIBRATED]
+                chosen = columns[np.isfinite(rate[at, columns])]
+                if len(chosen):
+                    placements = [block.placements[i] for i in chosen]
+                    cells = replica_cells(block.jobs[at], placements, _some(parts, at, chosen))
+                    one = _Corrected(
+                        observed=on, target=(row, block.columns[chosen]), cells=cells,
+                        rate=rate[at, chosen], half_width=half_width[at, chosen],
+                    )  # fmt: skip
+                    shared[id(on.calibration)].append(one)
+        for some in shared.values():
+            for start in range(0, len(some), _AT_ONCE):
+                self._take_over(some[start : start + _AT_ONCE])
+
+    def _take_over(self, some: Sequence[_Corrected]) -> None:
+        """Correct cells of one calibration."""
+        calibration = some[0].observed.calibration
+        assert calibration is not None
+        found = calibration.apply(StepCells.join([one.cells for one in some]))
+        ends = np.cumsum([len(one.cells) for one in some])
+        for one, end in zip(some, ends.tolist(), strict=True):
+            own = slice(end - len(one.cells), end)
+            step_time_s = found.parts.step_time_s[own]
+            self._floats["step_time_s"][one.target] = step_time_s
+            rate = one.rate * one.cells.parts.step_time_s / step_time_s
+            wide = np.exp(np.minimum(DEVIATIONS * found.log_sd[own], one.half_width))
+            self._floats["samples_per_second"][one.target] = rate
+            self._floats["low"][one.target] = rate / wide
+            self._floats["high"][one.target] = rate * wide
+            if one.observed.observations:
+                self._basis[one.target] = RUNG[Basis.CALIBRATED]
 
     def _each(self, block: _Block, kind: int, of: Callable[[StepPrediction], Any]) -> list[Any]:
         """Return one fact of the predictions of a block on a kind, row by row; None where none."""

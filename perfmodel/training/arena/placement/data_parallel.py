@@ -6,7 +6,7 @@ structure of the equations was chosen with all of the data in sight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from perfmodel.placement.data_parallel.data_parallel_constants import DataParall
 from perfmodel.placement.data_parallel.observed_links import observed_slowdown
 from perfmodel.placement.topology.groups import CommGroups
 from perfmodel.training.arena.placement.line import Line
+from perfmodel.training.arena.placement.links_calibrated import CalibratedLinks
 from perfmodel.training.placement.data_parallel_rows import (
     DataParallelRow,
     columns,
@@ -80,6 +81,14 @@ _ONE_OBSERVED = _Question(
     "links of the machine are. A machine is accelerator, count, link and software.",
 )
 
+_ONE_COUNTED = _Question(
+    source="lambda",
+    name="lambda-one-job-calibrated",
+    title="The same as an answer counts them: calibrated beside the job's own step on one GPU",
+    target=0.06,
+    note="The way of every answer with observations; its prior was learned on Sia's tables alone.",
+)
+
 
 def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     """Return a line for each set.
@@ -101,6 +110,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     groups = groups_of(rows)
     devices = np.array([row.accelerator for row in rows])
     predicted, told = np.zeros(len(rows)), np.zeros(len(rows))
+    counted = np.zeros((3, len(rows)))
     for device in sorted(set(devices.tolist())):
         left_out = devices == device
         known = fit_constants(
@@ -112,6 +122,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
         predicted[places] = predict(own, groups.take(places), known)
         slower = slowdowns_from_another_job(own, groups.take(places), known)
         told[places] = predict(own, groups.take(places), known, slower)
+        counted[:, places] = calibrated_beside(own, groups.take(places), known, predicted[places])
     answers = {
         "linear scaling": alone,
         "one efficiency per count and link": _one_efficiency(alone, measured, groups, devices),
@@ -120,6 +131,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     return [
         *(_line(question, rows, measured, predicted, answers) for question in _QUESTIONS),
         _line(_ONE_OBSERVED, rows, measured, told, untold),
+        _line(_ONE_COUNTED, rows, measured, counted[0], untold, counted[1:]),
     ]
 
 
@@ -158,18 +170,55 @@ def slowdowns_from_another_job(
     ndarray, shape (rows,)
         1 where no other job ran on the machine.
     """
-    machines = np.array([row.machine for row in rows])
     slower = np.ones(len(rows))
-    for machine in set(machines.tolist()):
+    for shown, taught in _lessons(rows):
+        own = groups.take(np.array(shown))
+        slower[taught] = _observed([rows[i] for i in shown], own, known)
+    return slower
+
+
+def calibrated_beside(
+    rows: Sequence[DataParallelRow],
+    groups: CommGroups,
+    known: DataParallelConstants,
+    predicted: FloatArray,
+) -> FloatArray:
+    """Return steps, and both ends of their intervals, as calibrated beside one other job.
+
+    Parameters
+    ----------
+    rows : sequence of DataParallelRow
+    groups : CommGroups
+        One row each.
+    known : DataParallelConstants
+    predicted : ndarray, shape (rows,)
+        Where no other job ran on the machine.
+
+    Returns
+    -------
+    ndarray, shape (3, rows)
+    """
+    found = np.stack([predicted, predicted, predicted])
+    links = CalibratedLinks(rows, groups, known)
+    for shown, taught in _lessons(rows):
+        for row in taught:
+            steps = links.answer(row, shown)
+            low, high = steps.interval()
+            found[:, row] = steps.parts.step_time_s[0], low[0], high[0]
+    return found
+
+
+def _lessons(rows: Sequence[DataParallelRow]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the rows of a job that tells of its machine, and those that learn from it."""
+    machines = np.array([row.machine for row in rows])
+    for machine in sorted(set(machines.tolist())):
         places = np.flatnonzero(machines == machine).tolist()
         first, second = _loudest([rows[i] for i in places])
         for teacher, of_others in ((first, True), (second, False)):
             taught = [i for i in places if (rows[i].model != first) is of_others]
             shown = [i for i in places if rows[i].model == teacher]
             if shown and taught:
-                own = groups.take(np.array(shown))
-                slower[taught] = _observed([rows[i] for i in shown], own, known)
-    return slower
+                yield shown, taught
 
 
 def _loudest(rows: Sequence[DataParallelRow]) -> tuple[str, str]:
@@ -212,6 +261,7 @@ def _line(
     measured: FloatArray,
     predicted: FloatArray,
     answers: Mapping[str, FloatArray],
+    ends: FloatArray | None = None,
 ) -> Line:
     here = np.array([row.source == question.source for row in rows])
     own = [row for row in rows if row.source == question.source]
@@ -225,4 +275,6 @@ def _line(
         baselines={name: answer[here] for name, answer in answers.items()},
         target=question.target,
         note=question.note,
+        low=None if ends is None else ends[0][here],
+        high=None if ends is None else ends[1][here],
     )

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Steps with more micro-batches or longer sequences take long to capture.
-_MOST_MICRO_BATCHES, _MOST_TOKENS = 2, 16_384
-_MOST_LAYERS = 32
+#: Steps with more micro-batches or layers take long to capture.
+_MOST_MICRO_BATCHES, _MOST_LAYERS = 2, 32
+#: Sequences from which on attention takes most of the time.
+_LONG = 16_384
 
 
 def answered_line(
@@ -89,7 +90,8 @@ def answered_line(
         groups=groups[at].tolist(),
         jobs=rows.sizes[at].tolist(),
         baselines={"equations alone": equations},
-        note=f"One step of each model size, device and plan, {len(at)} in all; those whose graph "
+        note=f"One step of each model size, device, plan and long or short sequences, "
+        f"{len(at)} in all; those whose graph "
         "takes long to capture are left out.",
     )
 
@@ -101,12 +103,9 @@ def _asked(records: Sequence[PublishedPlacement], rows: PlanRows, most: int) -> 
         record, job = records[position], records[position].job
         assert job is not None
         layers = int(str(rows.sizes[row]).partition("x")[0])
-        tokens = job.sequence_length or 0
-        if layers > _MOST_LAYERS or tokens > _MOST_TOKENS:
-            continue
-        if job.accumulation_steps <= _MOST_MICRO_BATCHES:
-            plan = record.placement.plan
-            key = (rows.sizes[row], rows.devices[row], plan.tensor, plan.pipeline)
+        if layers <= _MOST_LAYERS and job.accumulation_steps <= _MOST_MICRO_BATCHES:
+            plan, is_long = record.placement.plan, (job.sequence_length or 0) >= _LONG
+            key = (is_long, rows.sizes[row], rows.devices[row], plan.tensor, plan.pipeline)
             kinds.setdefault(key, []).append(row)
     each = [found[len(found) // 2] for found in kinds.values()]
     chosen = np.linspace(0, len(each) - 1, min(most, len(each))).round().astype(np.int64)
