@@ -118,9 +118,11 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
 def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[int]) -> None:
     now = [100.0]
     book = RateBook(app.state.desk, clock=lambda: now[0])
+    # Of itself nothing was ever observed.
+    name = JobName(text=job_text("timm/resnet50", batch_size=7))
 
     async def ask() -> None:
-        await book.cells(NAME, [T4], wait_s=10)
+        await book.cells(name, [T4], wait_s=10)
 
     asyncio.run(ask())
     other = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
