@@ -504,6 +504,8 @@ class JointPredictor:
             )
             logs[i] = np.log(record.step_time_s) - log_time
             noise[i] = recalled.variance * raw.scale[i] ** 2
+        if device not in self.devices_:
+            noise += _JOB_ON_NEW_DEVICE_VARIANCE
         return self._before_records(device).given(raw.shares, logs, noise)
 
     def _before_records(self, device: str) -> DeviceEffect:
