@@ -12,6 +12,11 @@ NOT_BLIND: tuple[str, ...] = (
     "The width of intervals of new jobs (`_ALL_TOGETHER`) and of jobs on devices without "
     "training records (`_JOB_ON_NEW_DEVICE_VARIANCE`): after a look at the coverage of the "
     "timm lines; one number each, for all groups.",
+    "That training steps have a network of their own, and how long it learns "
+    "(`perfmodel/predictors/mode_nets.py`): after a look at held-out devices of Lambda and at "
+    "held-out families of timm training; its weight is chosen inside each fold.",
+    "That cells of a job are recalled as residuals of the networks on a device without records, "
+    "and the noise of its probes: after a look at the three GPUs of timm, each left out.",
     "The noise of a probe in `perfmodel probe-plan`: after a look at residuals of RTX 3090 "
     "and RTX 4090.",
     "Sorts of rows with settings of their own (`perfmodel/features/row_sorts.py`): after a "
