@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from perfmodel.devices.catalog import Catalog
@@ -67,21 +67,18 @@ class ResolvedPlacement:
     fabric: Fabric
     kinds: tuple[Kind, ...]
     pointer: str = "/placement"
+    #: The whole accelerator of each kind.
+    accelerators: tuple[AcceleratorSpec, ...] = field(init=False)
+    #: Accelerators of each kind, and in all.
+    counts: tuple[int, ...] = field(init=False)
+    count: int = field(init=False)
 
-    @cached_property
-    def accelerators(self) -> tuple[AcceleratorSpec, ...]:
-        """The whole accelerator of each kind."""
-        return tuple(kind.accelerator for kind in self.kinds)
-
-    @cached_property
-    def counts(self) -> tuple[int, ...]:
-        """Accelerators of each kind."""
-        return tuple(kind.count for kind in self.kinds)
-
-    @cached_property
-    def count(self) -> int:
-        """Accelerators in all."""
-        return sum(self.counts)
+    def __post_init__(self) -> None:
+        # At once, since every answer asks for them: a cached property costs more than all three.
+        counts = tuple([kind.count for kind in self.kinds])
+        object.__setattr__(self, "accelerators", tuple([kind.accelerator for kind in self.kinds]))
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "count", sum(counts))
 
     @property
     def warnings(self) -> tuple[str, ...]:

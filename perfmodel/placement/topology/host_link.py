@@ -21,6 +21,11 @@ _BRIDGED: Mapping[str, int] = MappingProxyType({"H100-NVL-94GB": 2, "H200-NVL": 
 #: rare: most of them stand alone.
 _RACKS: Mapping[str, int] = MappingProxyType({"GB200": 72, "GB300": 72})
 
+#: Rates of slots. Specifications cannot be hashed; each is kept, so that no other one takes its
+#: identity.
+_SLOTS: dict[int, tuple[AcceleratorSpec, float]] = {}
+_MOST_SLOTS = 4_096
+
 _GENERATION = re.compile(r"(nvlink|nvswitch|xgmi|pcie|neuronlink|ici-v)(\d+)")
 
 
@@ -167,7 +172,12 @@ def _slot_bytes_per_s(spec: AcceleratorSpec) -> float:
 
 def network_reach_bytes_per_s(spec: AcceleratorSpec) -> float:
     """Return what one accelerator can send out of its host: its PCIe slot; infinite without one."""
-    return _slot_bytes_per_s(spec)
+    known = _SLOTS.get(id(spec))
+    if known is None:
+        if len(_SLOTS) >= _MOST_SLOTS:
+            _SLOTS.clear()
+        known = _SLOTS[id(spec)] = (spec, _slot_bytes_per_s(spec))
+    return known[1]
 
 
 def _through_host(spec: AcceleratorSpec) -> Link:
