@@ -220,7 +220,16 @@ class ResidualPrior:
         -------
         ndarray, shape (fields, rows of a, rows of b)
         """
-        return weighted(basis(tuple(self.sds), a, b), self.sds)
+        scopes, shapes = _scopes_and_shapes(tuple(self.sds), a, b)
+        sums: dict[tuple[Field, str], FloatArray] = {}
+        for name, sd in self.sds.items():
+            term = Term.parse(name)
+            key, part = (term.field, term.scope), sd**2 * shapes[term.shape]
+            sums[key] = sums[key] + part if key in sums else part
+        total = np.zeros((len(Field), len(a), len(b)))
+        for (field, scope), shape in sums.items():
+            total[field] += scopes[field in _OF_MACHINE, scope] * shape
+        return total
 
     def variance(self, cells: StepCells) -> FloatArray:
         """Return the prior variance of each residual, shape (fields, rows)."""
@@ -243,8 +252,9 @@ def _diagonal(shape: str, columns: _Columns) -> FloatArray:
     return np.ones(len(columns.batch)) if value is None else value**2
 
 
-def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, FloatArray]:
-    """Return scope times shape of each term, which no standard deviation changes."""
+def _scopes_and_shapes(
+    names: tuple[str, ...], a: StepCells, b: StepCells
+) -> tuple[dict[tuple[bool, str], FloatArray], dict[str, FloatArray]]:
     same_job = _same(a.job, b.job)
     scopes: dict[tuple[bool, str], FloatArray] = {}
     for of_machine, key in ((True, "machine"), (False, "fabric")):
@@ -252,8 +262,13 @@ def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, Float
         scopes |= {(of_machine, "place"): place, (of_machine, "own"): place * same_job}
         scopes |= {(of_machine, "job"): same_job, (of_machine, "all"): np.ones(same_job.shape)}
     one, other = _Columns.of(a), _Columns.of(b)
+    return scopes, {s: SHAPES[s](one, other) for s in {Term.parse(name).shape for name in names}}
+
+
+def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, FloatArray]:
+    """Return scope times shape of each term, which no standard deviation changes."""
+    scopes, shapes = _scopes_and_shapes(names, a, b)
     terms = {name: Term.parse(name) for name in names}
-    shapes = {s: SHAPES[s](one, other) for s in {term.shape for term in terms.values()}}
     return {
         name: scopes[term.field in _OF_MACHINE, term.scope] * shapes[term.shape]
         for name, term in terms.items()
