@@ -1,6 +1,6 @@
 """A graph neural network that learns node efficiencies from operators and from whole steps.
 
-Needs torch and safetensors; imported only when asked for.
+Needs torch and safetensors, to learn also torch-geometric; imported only when asked for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ try:
     from safetensors.torch import save as save_tensors
 
     from perfmodel.features.graph_data import GRAPH_COLUMNS, StepData, step_data
-    from perfmodel.predictors.gnn_network import StepNetwork
+    from perfmodel.predictors.gnn_network import StepNetwork, learning_convolution
 except ImportError as error:
     raise MissingExtraError("The GNN predictor", extra="train") from error
 
@@ -94,7 +94,11 @@ class GraphPredictor(Predictor):
         data = [_Lesson.of(sample, self.settings.rounds) for sample in samples]
         with _deterministic(self.settings.seed):
             network = StepNetwork(
-                len(GRAPH_COLUMNS), _SETTINGS, self.settings.hidden, self.settings.rounds
+                len(GRAPH_COLUMNS),
+                _SETTINGS,
+                self.settings.hidden,
+                self.settings.rounds,
+                learning_convolution,
             )
             _standardise(network, data)
             _train(network, data, self.settings)

@@ -14,6 +14,8 @@ the workload, so that only what physics does not say has to be learned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -27,7 +29,9 @@ _FIRST_GUESS = (-1.0, 1.0)
 class NeighbourMean(nn.Module):
     r"""Tell every node the mean of its neighbours: :math:`y_i = W \bar h_{N(i)} + b + V h_i`.
 
-    The names of the layers are those under which weights are stored.
+    Answers what ``torch_geometric.nn.SAGEConv``, with which a network learns, answers with the
+    same weights, and bears the same names; a service need not import that library, which takes
+    longer than all the rest of its start.
 
     Parameters
     ----------
@@ -62,6 +66,14 @@ class NeighbourMean(nn.Module):
         return found
 
 
+def learning_convolution(hidden: int) -> nn.Module:
+    """Return the layer that a network learns with."""
+    from torch_geometric.nn import SAGEConv
+
+    layer: nn.Module = SAGEConv(hidden, hidden)
+    return layer
+
+
 class StepNetwork(nn.Module):
     """Message passing over operators with an additive read-out.
 
@@ -74,12 +86,21 @@ class StepNetwork(nn.Module):
     hidden : int
     rounds : int
         Rounds of message passing.
+    convolution : callable
+        Makes a layer of messages of a width.
     """
 
     mean: torch.Tensor
     scale: torch.Tensor
 
-    def __init__(self, columns: int, settings: int, hidden: int, rounds: int) -> None:
+    def __init__(
+        self,
+        columns: int,
+        settings: int,
+        hidden: int,
+        rounds: int,
+        convolution: Callable[[int], nn.Module] = NeighbourMean,
+    ) -> None:
         super().__init__()
         self.settings = settings
         self.register_buffer("mean", torch.zeros(columns))
@@ -87,8 +108,8 @@ class StepNetwork(nn.Module):
         self.encode = nn.Sequential(
             nn.Linear(columns, hidden), nn.SiLU(), nn.Linear(hidden, hidden)
         )
-        self.from_producers = nn.ModuleList(NeighbourMean(hidden) for _ in range(rounds))
-        self.from_consumers = nn.ModuleList(NeighbourMean(hidden) for _ in range(rounds))
+        self.from_producers = nn.ModuleList(convolution(hidden) for _ in range(rounds))
+        self.from_consumers = nn.ModuleList(convolution(hidden) for _ in range(rounds))
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(rounds))
         self.read_out = nn.Sequential(nn.Linear(hidden, hidden), nn.SiLU(), nn.Linear(hidden, 2))
         self.step_factor = nn.Linear(settings, 1)

@@ -34,7 +34,7 @@ from perfmodel.training.samples import data_digest
 from perfmodel.training.scores import score
 from perfmodel.training.splits import FOLDS
 
-_LIBRARIES = ("numpy", "xgboost-cpu", "torch", "safetensors")
+_LIBRARIES = ("numpy", "xgboost-cpu", "torch", "torch-geometric", "safetensors")
 
 
 def train(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from perfmodel.predictors.gnn_network import NeighbourMean
+from perfmodel.predictors.gnn_network import NeighbourMean, StepNetwork, learning_convolution
 
 
 def test_every_node_hears_the_mean_of_its_neighbours() -> None:
@@ -25,3 +25,14 @@ def test_the_order_of_edges_does_not_matter() -> None:
     edges = torch.randint(6, (2, 20))
     shuffled = edges[:, torch.randperm(20)]
     torch.testing.assert_close(layer(state, edges), layer(state, shuffled))
+
+
+def test_a_network_answers_as_the_one_that_learned() -> None:
+    torch.manual_seed(1)
+    learned = StepNetwork(6, 2, 8, 2, learning_convolution)
+    serving = StepNetwork(6, 2, 8, 2)
+    serving.load_state_dict(learned.state_dict())
+    x, edges = torch.randn(9, 6), torch.randint(9, (2, 25))
+    bound_s = torch.rand(9)
+    times = [net.node_times(x, edges, edges.flip(0), bound_s) for net in (learned, serving)]
+    torch.testing.assert_close(times[0], times[1])
