@@ -39,7 +39,8 @@ def migrate(connections: Connections) -> None:
     with connections.writing(limit_s=_LIMIT_S) as connection:
         if not connections.is_sqlite:
             # Who starts beside others waits for the one that migrates.
-            for limit in ("statement_timeout", "lock_timeout"):
+            limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+            for limit in limits:
                 connection.execute(text(f"SET LOCAL {limit} = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         if revision_of(connection) != HEAD:
