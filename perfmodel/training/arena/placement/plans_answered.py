@@ -79,7 +79,8 @@ def answered_line(
     at = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, dtype=np.int64)
     if not len(at):
         return None
-    answer, equations = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+    answer = np.concatenate([part[1] for part in parts], axis=1)
+    equations = np.concatenate([part[2] for part in parts])
     return Line(
         name=name,
         title=title,
