@@ -43,6 +43,25 @@ from service.routes import (
 )
 from service.settings import Settings
 
+_ROUTES = (
+    predict,
+    placements,
+    graphs,
+    accelerators,
+    models,
+    prices,
+    health,
+    kserve,
+    slurm,
+    dstack,
+    jobs,
+    observations,
+    operations,
+    explain,
+    accuracy,
+    page,
+)
+
 
 def create_app(
     estimator: Estimator,
@@ -98,26 +117,19 @@ def create_app(
     app.state.own_catalog = OwnCatalog(desk.state, desk.models)
     app.state.operations = runner
     runner.facts["app"] = app
-    for routes in (
-        predict,
-        placements,
-        graphs,
-        accelerators,
-        models,
-        prices,
-        health,
-        kserve,
-        slurm,
-        dstack,
-        jobs,
-        observations,
-        operations,
-        explain,
-        accuracy,
-        page,
-    ):
+    for routes in _ROUTES:
         app.include_router(routes.router)
     install_kubernetes(app, desk, settings)
+    _surround(app, desk, runner, settings)
+    access.install(app, settings, desk.state)
+    metrics.install(app, counts, estimator, settings)
+    errors.install(app)
+    documentation.install(app)
+    return app
+
+
+def _surround(app: FastAPI, desk: Desk, runner: Runner, settings: Settings) -> None:
+    """Put around the routes what stands within access and metrics, the innermost first."""
     app.add_middleware(KnownAnswers, desk=desk)
     app.add_middleware(RespondAsync, runner=runner)
     app.add_middleware(
@@ -127,8 +139,3 @@ def create_app(
     )
     app.add_middleware(Decompression)
     app.add_middleware(Compression)
-    access.install(app, settings, desk.state)
-    metrics.install(app, counts, estimator, settings)
-    errors.install(app)
-    documentation.install(app)
-    return app
