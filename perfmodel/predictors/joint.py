@@ -34,7 +34,7 @@ from perfmodel.features.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.whole_step import whole_rows
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import SHORTEST_STEP_S
-from perfmodel.predictors.device_effect import DeviceEffect
+from perfmodel.predictors.device_beliefs import DeviceBeliefs, features
 from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint_intervals import GroupQuantiles, Rung
 from perfmodel.predictors.joint_members import ALL, FitTask, Member, fit_members, log_reference
@@ -61,8 +61,6 @@ Report = Callable[[str], None]
 _TRUST_IN_ALL = 0.4
 #: Cells of a job after which a training step is answered half by that member.
 _CELLS_TO_TRUST = 8.0
-#: Variance that all effects of a device share, beyond the facts: its clocks, its host.
-_COMMON_VARIANCE = 0.15**2
 #: Variance of a job on a device that was never trained on, beyond what all its jobs share there.
 _JOB_ON_NEW_DEVICE_VARIANCE = 0.085**2
 #: Variance of a device whose maker no training record is of: its libraries are unknown as well.
@@ -71,8 +69,6 @@ _UNKNOWN_MAKER_VARIANCE = 0.25**2
 #: Width of the intervals of a new job, answered by all members together, over that of the single
 #: members on the families they had not seen.
 _ALL_TOGETHER = 0.87
-#: Samples after which half of the variance of a device is gone; what one in another mode counts.
-_HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
 _STRANGE = (
     "No accelerator of this maker was ever measured: how well its libraries use it is not known, "
     "and the interval is wider for it."
@@ -256,10 +252,8 @@ class JointPredictor:
     def _learn_devices(self, table: StepTable) -> None:
         """Take over how far devices lie from what their facts say."""
         self.devices_ = tuple(sorted(set(table.devices)))
-        self.device_prior_ = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
-        self.effects_: dict[str, DeviceEffect] = {}
-        self.records_: dict[str, int] = {}
-        self.learned_ = dict(Counter(groups(table)))
+        prior = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
+        self.beliefs_ = DeviceBeliefs(prior, Counter(groups(table)))
 
     def _calibrate(
         self,
@@ -345,12 +339,12 @@ class JointPredictor:
         log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
-        probed = step.accelerator.name in self.effects_
+        probed = step.accelerator.name in self.beliefs_.effects
         rung = Rung.of(recalled.cells, recalled.on_device, known_device=known_device)
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
         half *= 1.0 if recalled.cells else _ALL_TOGETHER
-        shift, spread = self._device(group, raw.shares[i : i + 1])
+        shift, spread = self.beliefs_.shift(group, raw.shares[i])
         spread += 0.0 if known_device else _JOB_ON_NEW_DEVICE_VARIANCE
         strange = maker_of(step.accelerator) not in self.makers_ and not probed
         spread += _UNKNOWN_MAKER_VARIANCE if strange else 0.0
@@ -367,7 +361,7 @@ class JointPredictor:
             nearest=(nearest,),
             model_version="",
             warnings=(
-                *self._device_warnings(step.accelerator.name),
+                *self.beliefs_.warnings(step.accelerator.name),
                 *((_STRANGE,) if strange else ()),
                 *((_POOLED,) if pooled else ()),
             ),
@@ -394,37 +388,6 @@ class JointPredictor:
         by_cells = float(mixed[fold]) + recalled.mean * scale
         return trust * float(mixed[ALL]) + (1.0 - trust) * by_cells, recalled
 
-    def _device(self, group: tuple[str, ...], shares: FloatArray) -> tuple[float, float]:
-        """Return what records of a device add to a log time, and the variance they leave."""
-        effect = self.effects_.get(group[0])
-        if effect is None:
-            effect = self._unknown_device(self._unlearned(group))
-        mean, variance = effect.at(shares)
-        return float(mean[0]), float(variance[0])
-
-    def _unlearned(self, group: tuple[str, ...]) -> float:
-        """Share of the spread of devices that the samples of a device leave, in [0, 1].
-
-        Samples in another mode or under another compiler tell less about the device.
-        """
-        own = self.learned_.get(group, 0)
-        others = sum(n for other, n in self.learned_.items() if other[0] == group[0]) - own
-        return _HALF_LEARNED / (_HALF_LEARNED + own + _OTHER_MODE * others)
-
-    def _device_warnings(self, device: str) -> tuple[str, ...]:
-        """Say what the answers for a device rest on, unless it is its training records alone."""
-        known, count = device in self.devices_, self.records_.get(device, 0)
-        if device in self.effects_:
-            records = {0: "a few records", 1: "1 record"}.get(count, f"{count} records")
-            beside = "those of training" if known else "its specification and other devices"
-            return (f"The answer takes {records} of {device} into account, beside {beside}.",)
-        if known:
-            return ()
-        return (
-            f"No step was ever measured on {device}: the answer rests on its specification and "
-            "on other devices.",
-        )
-
     def log_stages(self, step: Step, table: StepTable, parts: Sequence[RowParts]) -> LogStages:
         """Return the logarithm of the time of a step after each thing that is taken into account.
 
@@ -440,7 +403,7 @@ class JointPredictor:
         raw = self._raw(table, *whole_rows(table), networks=networks)
         mixed, scale = raw.mixed[:, 0], float(raw.scale[0])
         memory, _ = self._with_memory(step, mixed, scale)
-        shift, _ = self._device(groups(table)[0], raw.shares[:1])
+        shift, _ = self.beliefs_.shift(groups(table)[0], raw.shares[0])
         return LogStages(
             # Without a scale nothing is recalled.
             network=self._with_memory(step, raw.network[:, 0], 0.0)[0],
@@ -474,29 +437,28 @@ class JointPredictor:
         """Return a predictor that has taken a few records of devices into account.
 
         Records add to those of earlier calls; :meth:`forget` comes first where they hold those
-        again. ``records_`` counts them by device.
+        again. ``beliefs_`` counts them by device.
         """
         adapted = copy.copy(self)
-        adapted.effects_, adapted.records_ = dict(self.effects_), dict(self.records_)
         by_device: dict[str, list[StepSample]] = {}
         for probe in probes:
             by_device.setdefault(probe.step.accelerator.name, []).append(probe)
         for device, records in by_device.items():
-            adapted.effects_[device] = self._learned_effect(device, records)
-            adapted.records_[device] = self.records_.get(device, 0) + len(records)
+            adapted.beliefs_ = adapted.beliefs_.given(device, *self._residuals(records))
         return adapted
 
     def forget(self, devices: Collection[str]) -> JointPredictor:
         """Return a predictor that never was adapted to some devices."""
         plain = copy.copy(self)
-        plain.effects_ = {name: e for name, e in self.effects_.items() if name not in devices}
-        plain.records_ = {name: n for name, n in self.records_.items() if name not in devices}
+        plain.beliefs_ = self.beliefs_.without(devices)
         return plain
 
-    def _learned_effect(self, device: str, records: Sequence[StepSample]) -> DeviceEffect:
+    def _residuals(
+        self, records: Sequence[StepSample]
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return features, log(measured / predicted) and its variance of records of a device."""
         table = step_table([record.step for record in records])
-        rows, reference = whole_rows(table)
-        raw = self._raw(table, rows, reference)
+        raw = self._raw(table, *whole_rows(table))
         logs, noise = np.zeros(len(records)), np.zeros(len(records))
         for i, record in enumerate(records):
             log_time, recalled = self._with_memory(
@@ -504,38 +466,29 @@ class JointPredictor:
             )
             logs[i] = np.log(record.step_time_s) - log_time
             noise[i] = recalled.variance * raw.scale[i] ** 2
-        if device not in self.devices_:
-            noise += _JOB_ON_NEW_DEVICE_VARIANCE
-        return self._before_records(device).given(raw.shares, logs, noise)
-
-    def _before_records(self, device: str) -> DeviceEffect:
-        """Return what further records of a device are weighed against."""
-        known = self.effects_.get(device)
-        if known is not None:
-            return known
-        learned = sum(n for group, n in self.learned_.items() if group[0] == device)
-        return self._unknown_device(_HALF_LEARNED / (_HALF_LEARNED + learned))
-
-    def _unknown_device(self, share: float = 1.0) -> DeviceEffect:
-        own = np.diag(self.device_prior_) + _COMMON_VARIANCE
-        return DeviceEffect(mean=np.zeros(len(own)), covariance=share * own)
+            if record.step.accelerator.name not in self.devices_:
+                noise[i] += _JOB_ON_NEW_DEVICE_VARIANCE
+        return features(groups(table), raw.shares), logs, noise
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
-        """Return the shares that the residual of a device is linear in, shape (steps, 3)."""
+        """Return what the coefficients of a device act on, shape (steps, coefficients)."""
         table = step_table(steps)
-        return np.asarray(np.mean([m.net.log_times(table)[1] for m in self.members_], axis=0))
+        shares = np.mean([m.net.log_times(table)[1] for m in self.members_], axis=0)
+        return features(groups(table), shares)
+
+    @property
+    def device_prior_(self) -> FloatArray:
+        """Variance of the effects between devices with equal facts, shape (effects,)."""
+        return self.beliefs_.prior
 
     def device_covariance(self, device: str) -> FloatArray:
         """Return the covariance of the coefficients of a device before it is measured further.
 
-        ``device_prior_`` is the diagonal of what training said about any device; all
-        coefficients also share a part, and records taken into account leave less.
-
         Returns
         -------
-        ndarray, shape (3, 3)
+        ndarray, shape (coefficients, coefficients)
         """
-        return self._before_records(device).covariance
+        return self.beliefs_.before_records(device).covariance
 
     @property
     def noise_(self) -> float:

@@ -24,6 +24,7 @@ from safetensors.numpy import save as save_arrays
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.predictors.checks import read_json
+from perfmodel.predictors.device_beliefs import SETS, DeviceBeliefs
 from perfmodel.predictors.device_effect import DeviceEffect
 from perfmodel.predictors.job_memory import JobMemory
 from perfmodel.predictors.joint import JointPredictor, maker_of
@@ -63,7 +64,7 @@ def _residuals(memory: JobMemory, jobs: Sequence[str]) -> npt.NDArray[np.float32
 
 def facts_bytes(predictor: JointPredictor) -> bytes:
     """Return the content of :data:`FACTS`: all of a predictor that adapting it changes."""
-    memory = predictor.memory_
+    memory, beliefs = predictor.memory_, predictor.beliefs_
     facts = {
         "settings": {
             "seed": predictor.seed,
@@ -82,13 +83,13 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "quantiles": predictor.quantiles_.to_list(),
         "devices": list(predictor.devices_),
         "makers": list(predictor.makers_),
-        "learned": [[list(group), n] for group, n in sorted(predictor.learned_.items())],
-        "device_prior": predictor.device_prior_.tolist(),
+        "learned": [[list(group), n] for group, n in sorted(beliefs.learned.items())],
+        "device_prior": beliefs.prior.tolist(),
         "effects": {
             name: {"mean": e.mean.tolist(), "covariance": e.covariance.tolist()}
-            for name, e in sorted(predictor.effects_.items())
+            for name, e in sorted(beliefs.effects.items())
         },
-        "records": dict(sorted(predictor.records_.items())),
+        "records": dict(sorted(beliefs.records.items())),
         "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
         "job_variances": memory.variances_.tolist(),
         "noise_variance": memory.noise_,
@@ -130,14 +131,7 @@ def load_joint(folder: Path) -> JointPredictor:
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])
         predictor.devices_ = tuple(facts["devices"])
         predictor.makers_ = _makers(facts)
-        predictor.device_prior_ = np.array(facts["device_prior"], dtype=np.float64)
-        predictor.effects_ = {
-            str(name): DeviceEffect(mean=np.array(e["mean"]), covariance=np.array(e["covariance"]))
-            for name, e in facts["effects"].items()
-        }
-        # Files from before adapting counted its records hold none.
-        predictor.records_ = {str(name): int(n) for name, n in facts.get("records", {}).items()}
-        predictor.learned_ = {tuple(group): int(n) for group, n in facts["learned"]}
+        predictor.beliefs_ = _beliefs(facts)
         predictor.memory_ = _memory(facts, arrays)
         # Files from before residuals of the networks were kept hold one kind for all devices.
         apart = "residuals_abroad" in arrays
@@ -154,6 +148,27 @@ def load_joint(folder: Path) -> JointPredictor:
             f"The joint predictor in {folder} cannot be read: {error}. Train the model again."
         ) from error
     return predictor
+
+
+def _beliefs(facts: dict[str, Any]) -> DeviceBeliefs:
+    prior = np.array(facts["device_prior"], dtype=np.float64)
+    return DeviceBeliefs(
+        prior,
+        {tuple(group): int(n) for group, n in facts["learned"]},
+        effects={str(name): _effect(e, len(prior)) for name, e in facts["effects"].items()},
+        # Files from before adapting counted its records hold none.
+        records={str(name): int(n) for name, n in facts.get("records", {}).items()},
+    )
+
+
+def _effect(stored: dict[str, Any], effects: int) -> DeviceEffect:
+    mean, covariance = np.array(stored["mean"]), np.array(stored["covariance"])
+    # Files from before regimes had coefficients of their own hold one set for all of them.
+    if len(mean) == effects:
+        mean, covariance = np.tile(mean, SETS), np.kron(np.ones((SETS, SETS)), covariance)
+    if mean.shape != (SETS * effects,) or covariance.shape != (len(mean), len(mean)):
+        raise ValueError("it holds effects of another size")
+    return DeviceEffect(mean=mean, covariance=covariance)
 
 
 def _makers(facts: dict[str, Any]) -> tuple[str, ...]:

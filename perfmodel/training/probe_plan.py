@@ -178,8 +178,8 @@ def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
 
     A step that is unlike all others has the most leverage in a linear design, and is where the
     residual of a device is least linear. With ``d`` the Mahalanobis distance from the centre of
-    ``p`` features, the variance is ``noise^2 (1 + d^2 / p)``: twice the noise at a typical
-    distance.
+    the ``p`` features that vary, the variance is ``noise^2 (1 + d^2 / p)``: twice the noise at a
+    typical distance.
 
     Parameters
     ----------
@@ -196,9 +196,11 @@ def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
     >>> noise_with_misfit(np.array([[-1.0], [0.0], [0.0], [0.0], [1.0]]), 0.1).round(3).tolist()
     [0.173, 0.1, 0.1, 0.1, 0.173]
     """
-    centred = features - features.mean(axis=0)
-    size = features.shape[1]
-    covariance = np.atleast_2d(np.cov(features.T)) if len(features) > 1 else np.zeros((size, size))
-    inverse = np.linalg.inv(covariance + _RIDGE * np.eye(size))
+    telling = features[:, (features != features[:1]).any(axis=0)]
+    size = telling.shape[1]
+    if size == 0:
+        return np.full(len(features), float(noise))
+    centred = telling - telling.mean(axis=0)
+    inverse = np.linalg.inv(np.atleast_2d(np.cov(telling.T)) + _RIDGE * np.eye(size))
     distance = np.einsum("ij,jk,ik->i", centred, inverse, centred)
     return np.asarray(noise * np.sqrt(1.0 + distance / size))

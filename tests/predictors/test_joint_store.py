@@ -70,6 +70,34 @@ def test_a_loaded_predictor_can_be_adapted(joint: JointPredictor, folder: Path) 
     _same(joint.adapt(PROBES), load_joint(folder).adapt(PROBES))
 
 
+def test_effects_from_before_regimes_had_their_own_act_in_all(
+    joint: JointPredictor, tmp_path: Path
+) -> None:
+    save_joint(joint.adapt(PROBES), tmp_path / "joint")
+    facts = json.loads((tmp_path / "joint" / FACTS).read_text())
+    size = len(facts["device_prior"])
+    stored = facts["effects"]["Gpu-New"]
+    own = {
+        "mean": stored["mean"][:size],
+        "covariance": [row[:size] for row in stored["covariance"][:size]],
+    }
+    facts["effects"]["Gpu-New"] = own
+    (tmp_path / "joint" / FACTS).write_text(json.dumps(facts))
+    belief = load_joint(tmp_path / "joint").beliefs_
+    shares = np.full(size, 1 / size)
+    shifts = {
+        belief.shift(("Gpu-New", "gpu", mode, compiler), shares)
+        for mode in ("inference", "training")
+        for compiler in ("eager", "fused")
+    }
+    assert len(shifts) == 1
+    assert shifts.pop()[0] == pytest.approx(float(shares @ own["mean"]))
+    facts["effects"]["Gpu-New"] = {"mean": [0.1, 0.2], "covariance": [[1, 0], [0, 1]]}
+    (tmp_path / "joint" / FACTS).write_text(json.dumps(facts))
+    with pytest.raises(DamagedArtifactError, match="another size"):
+        load_joint(tmp_path / "joint")
+
+
 def test_saved_twice_is_equal_to_the_byte(folder: Path, tmp_path: Path) -> None:
     save_joint(load_joint(folder), tmp_path / "again")
     for path in sorted(folder.iterdir()):
