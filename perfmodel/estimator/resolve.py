@@ -9,7 +9,6 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.data_parallel.group_costs import GroupCosts
-from perfmodel.placement.data_parallel.world_costs import costs_of_world
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
     part_accelerator,
@@ -114,7 +113,7 @@ class ResolvedPlacement:
     @cached_property
     def world_costs(self) -> GroupCosts:
         """What sharing gradients over all accelerators costs, whichever the job."""
-        return costs_of_world(self.fabric)
+        return GroupCosts.of(self.fabric.world_group)
 
 
 def resolve_placement(

@@ -90,7 +90,7 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Links:
+class LinkRates:
     """Groups as the forms need them: seconds per byte and per hop at both levels."""
 
     ranks: FloatArray
@@ -101,7 +101,7 @@ class _Links:
     intra_hop_s: FloatArray
     inter_hop_s: FloatArray
     launch_hop_s: FloatArray
-    #: Copy of the own shard, per byte of the payload.
+    #: Copy of a whole payload; a rank copies its own shard of it.
     copy_s_per_byte: FloatArray
     #: Groups whose switch reduces, and 1 / bandwidth there.
     reduces: npt.NDArray[np.bool_]
@@ -109,6 +109,7 @@ class _Links:
 
     @property
     def slower_s_per_byte(self) -> FloatArray:
+        """Of the slower level."""
         return np.maximum(self.intra_s_per_byte, self.inter_s_per_byte)
 
 
@@ -134,7 +135,7 @@ def form_costs(
         Of infinite latency where the groups cannot carry out the form; nothing for a form that
         none of them can.
     """
-    links = _links(collective, groups, constants)
+    links = link_rates(collective, groups, constants)
     for form in forms:
         if form in POSSIBLE_FORMS[collective] and (
             form is not Form.IN_SWITCH or links.reduces.any()
@@ -143,7 +144,7 @@ def form_costs(
 
 
 def _cost(
-    form: Form, collective: Collective, links: _Links, constants: CollectiveConstants
+    form: Form, collective: Collective, links: LinkRates, constants: CollectiveConstants
 ) -> Cost:
     cost = _FORMS[form](collective, links, constants)
     if form is Form.IN_SWITCH:
@@ -151,11 +152,20 @@ def _cost(
     one = constants.operations[collective]
     return Cost(
         latency_s=cost.latency_s + one.launch_hops * links.launch_hop_s,
-        s_per_byte=cost.s_per_byte + links.copy_s_per_byte + one.fixed_s_per_byte,
+        s_per_byte=cost.s_per_byte + links.copy_s_per_byte / links.ranks + one.fixed_s_per_byte,
     )
 
 
-def _links(collective: Collective, groups: CommGroups, constants: CollectiveConstants) -> _Links:
+def link_rates(
+    collective: Collective, groups: CommGroups, constants: CollectiveConstants
+) -> LinkRates:
+    """Return what links and constants say of groups, whichever the form.
+
+    Parameters
+    ----------
+    collective, groups, constants
+        As for :func:`form_costs`.
+    """
     intra, inter = link_classes(groups)
     raw = 1 / np.maximum(groups.intra_bytes_per_s, 1.0)
     far = 1 / np.maximum(groups.inter_bytes_per_s, 1.0)
@@ -166,7 +176,7 @@ def _links(collective: Collective, groups: CommGroups, constants: CollectiveCons
     between = np.where(hosts > 1, far / constants.efficiency_of(collective, inter), 0.0)
     copy = constants.operations[collective].copy_share * constants.copy_scale_of(intra)
     least = constants.in_switch.least_bytes_per_s
-    return _Links(
+    return LinkRates(
         ranks=ranks,
         hosts=hosts,
         share=np.maximum(groups.largest_share, 1.0),
@@ -175,7 +185,7 @@ def _links(collective: Collective, groups: CommGroups, constants: CollectiveCons
         intra_hop_s=hop,
         inter_hop_s=groups.inter_latency_s + constants.hop_overhead_of(inter),
         launch_hop_s=np.maximum(hop, constants.least_latency_s),
-        copy_s_per_byte=copy * inside / ranks,
+        copy_s_per_byte=copy * inside,
         reduces=several & (intra == LinkClass.NVSWITCH) & (groups.intra_bytes_per_s >= least),
         raw_s_per_byte=raw,
     )
@@ -205,7 +215,7 @@ def _sent(collective: Collective, count: FloatArray) -> FloatArray:
     return _passes(collective) * (count - 1) / count
 
 
-def _ring(collective: Collective, links: _Links, constants: CollectiveConstants) -> Cost:
+def _ring(collective: Collective, links: LinkRates, constants: CollectiveConstants) -> Cost:
     one = constants.operations[collective]
     hops = (links.ranks - links.hosts) * links.intra_hop_s
     hops = hops + (links.hosts - 1) * links.inter_hop_s
@@ -215,7 +225,7 @@ def _ring(collective: Collective, links: _Links, constants: CollectiveConstants)
     )
 
 
-def _tree(collective: Collective, links: _Links, constants: CollectiveConstants) -> Cost:
+def _tree(collective: Collective, links: LinkRates, constants: CollectiveConstants) -> Cost:
     one = constants.operations[collective]
     inside = constants.tree_hop * np.log2(links.share) * links.intra_hop_s
     levels = inside + np.log2(links.hosts) * links.inter_hop_s
@@ -228,7 +238,7 @@ def _tree(collective: Collective, links: _Links, constants: CollectiveConstants)
     )
 
 
-def _in_switch(collective: Collective, links: _Links, constants: CollectiveConstants) -> Cost:
+def _in_switch(collective: Collective, links: LinkRates, constants: CollectiveConstants) -> Cost:
     one, switch = constants.operations[collective], constants.in_switch
     hops = switch.launch_hops * links.launch_hop_s
     hops = hops + 2 * one.hop_factor * np.log2(links.hosts) * links.inter_hop_s
@@ -238,7 +248,7 @@ def _in_switch(collective: Collective, links: _Links, constants: CollectiveConst
     return Cost(latency_s=np.where(can, hops, np.inf), s_per_byte=slower + switch.fixed_s_per_byte)
 
 
-def _hierarchical(collective: Collective, links: _Links, constants: CollectiveConstants) -> Cost:
+def _hierarchical(collective: Collective, links: LinkRates, constants: CollectiveConstants) -> Cost:
     one = constants.operations[collective]
     hops = (links.share - 1) * links.intra_hop_s + (links.hosts - 1) * links.inter_hop_s
     inside = _sent(collective, links.share) * links.intra_s_per_byte
@@ -246,7 +256,7 @@ def _hierarchical(collective: Collective, links: _Links, constants: CollectiveCo
     return Cost(latency_s=_passes(collective) * one.hop_factor * hops, s_per_byte=inside + between)
 
 
-def _direct(collective: Collective, links: _Links, constants: CollectiveConstants) -> Cost:
+def _direct(collective: Collective, links: LinkRates, constants: CollectiveConstants) -> Cost:
     one = constants.operations[collective]
     levels = np.log2(links.share) * links.intra_hop_s + np.log2(links.hosts) * links.inter_hop_s
     # What the fullest host sends to the others, all its ranks together.
@@ -260,12 +270,14 @@ def _direct(collective: Collective, links: _Links, constants: CollectiveConstant
     )
 
 
-_FORMS: Mapping[Form, Callable[[Collective, _Links, CollectiveConstants], Cost]] = MappingProxyType(
-    {
-        Form.RING: _ring,
-        Form.TREE: _tree,
-        Form.IN_SWITCH: _in_switch,
-        Form.HIERARCHICAL: _hierarchical,
-        Form.DIRECT: _direct,
-    }
+_FORMS: Mapping[Form, Callable[[Collective, LinkRates, CollectiveConstants], Cost]] = (
+    MappingProxyType(
+        {
+            Form.RING: _ring,
+            Form.TREE: _tree,
+            Form.IN_SWITCH: _in_switch,
+            Form.HIERARCHICAL: _hierarchical,
+            Form.DIRECT: _direct,
+        }
+    )
 )

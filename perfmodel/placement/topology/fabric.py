@@ -12,7 +12,6 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.placement.topology.checks import check_placement, resolved_plan
-from perfmodel.placement.topology.equal_hosts import HostKind
 from perfmodel.placement.topology.groups import CommGroups, join_groups
 from perfmodel.placement.topology.hosts import (
     Hosts,
@@ -22,7 +21,6 @@ from perfmodel.placement.topology.hosts import (
     link_warnings,
     look_up_hosts,
     network_between,
-    reach_bytes_per_s,
 )
 from perfmodel.placement.topology.rank_groups import (
     STEADY,
@@ -33,6 +31,7 @@ from perfmodel.placement.topology.rank_groups import (
     strided_groups,
 )
 from perfmodel.placement.topology.topology import Network, Placement, Plan
+from perfmodel.placement.topology.world_group import WorldGroup, world_group
 
 #: Stride, size and whether the steady form is meant.
 _Layout = tuple[int, int, bool]
@@ -130,14 +129,9 @@ class Fabric:
         return link_domains(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
     @cached_property
-    def equal_hosts(self) -> tuple[HostKind, int, int] | None:
-        """What joins the ranks of equal hosts, ranks of a host and hosts; None for unlike ones."""
-        hosts = as_one(self.hosts) if self.joined else self.hosts
-        if len(hosts) > 1:
-            return None
-        (one,) = hosts
-        reach = reach_bytes_per_s(one, self.network)
-        return HostKind(one.link, self.network, reach), one.count, one.repeat
+    def world_group(self) -> WorldGroup:
+        """All accelerators as one group, over its slowest links, as plain numbers."""
+        return world_group(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
     @property
     def accelerator_count(self) -> int:

@@ -6,9 +6,9 @@ import pytest
 from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.data_parallel.group_costs import GroupCosts
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup, StepNumbers
 from perfmodel.placement.data_parallel.step_profile import StepProfile
-from perfmodel.placement.data_parallel.world_costs import costs_of_world
 from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.rank_groups import Dimension
@@ -38,7 +38,7 @@ def test_numbers_are_the_columns(
     text: str, pieces: int, alone_s: float, stage: int, micro: int
 ) -> None:
     fabric, buckets = Fabric.of(parse_placement(text)), gradient_buckets(profile(pieces))
-    numbers, costs = BucketNumbers.of(buckets), costs_of_world(fabric)
+    numbers, costs = BucketNumbers.of(buckets), GroupCosts.of(fabric.world_group)
     group = OneReplicaGroup(numbers, costs, 0.02, zero_stage=stage, accumulation_steps=micro)
     world = fabric.slowest_group(Dimension.WORLD)
     parts = data_parallel_parts(
@@ -52,12 +52,12 @@ def test_numbers_are_the_columns(
 
 def test_one_rank_is_the_single_step() -> None:
     buckets = BucketNumbers.of(gradient_buckets(profile(5)))
-    costs = costs_of_world(Fabric.of(parse_placement("A100")))
+    costs = GroupCosts.of(Fabric.of(parse_placement("A100")).world_group)
     assert OneReplicaGroup(buckets, costs, 0.5).step(0.1) == StepNumbers(0.1)
 
 
-def test_neighbours_come_from_one_table() -> None:
-    costs = [costs_of_world(Fabric.of(parse_placement(f"{n}xA100"))) for n in (1, 8, 32, 33)]
-    assert [one.ranks for one in costs] == [1.0, 8.0, 32.0, 33.0]
-    assert costs[0].table is costs[1].table is costs[2].table
-    assert costs[3].table is not costs[0].table
+def test_costs_know_when_the_slowest_rank_is_waited_for() -> None:
+    one, eight = (Fabric.of(parse_placement(text)).world_group for text in ("A100", "8xA100"))
+    # sqrt(2 ln 8) = sqrt(4.1589) = 2.0393 spreads above the mean; one rank waits for nobody.
+    assert GroupCosts.of(one).excess == 0.0
+    assert GroupCosts.of(eight).excess == pytest.approx(2.0393, abs=1e-4)

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-import numpy as np
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.placement.topology.equal_hosts import world_of_equal_hosts
 from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.groups import CommGroups
 from perfmodel.placement.topology.networks import named_network
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Network, Node, Placement
 
@@ -18,31 +17,39 @@ NETWORKS = (
     named_network("ib-400g"),
     Network(bandwidth_bytes_per_s=1e9, latency_s=3e-5, oversubscription=4.0, rails=2),
 )
+TEXTS = (
+    "8xA100+4xV100",
+    "A100+T4",
+    "(1+1+4)xT4@eth-10g/2",
+    "(4+2)xA100-SXM4-80GB@ib-200g",
+    "3x(8xH100-SXM5-80GB)+2x(1xMI300X)+RTX-3090@efa-400g",
+    "2xV100[nvlink]+3xV100[pcie]@eth-25g",
+    "4xGB200+2xGB200@ib-400g",
+    "64xL4+2xA10",
+)
 
 
 @pytest.mark.parametrize("name", Catalog.default().names())
-def test_the_closed_form_is_what_the_groups_say(name: str) -> None:
+def test_equal_hosts_are_what_the_groups_say(name: str) -> None:
     for network in NETWORKS:
         for count, repeat in ((1, 1), (2, 1), (8, 1), (40, 1), (1, 2), (4, 3), (8, 9)):
             node = Node(accelerator=name, count=count, repeat=repeat)
             fabric = Fabric.of(Placement(nodes=(node,), network=network))
-            assert fabric.equal_hosts is not None
-            kind, here, hosts = fabric.equal_hosts
-            same(world_of_equal_hosts(kind, [here], [hosts]), fabric.slowest_group(Dimension.WORLD))
+            same(fabric.world_group.columns(), fabric.slowest_group(Dimension.WORLD))
 
 
-def test_many_placements_at_once_are_as_one_by_one() -> None:
-    fabric = Fabric.of(Placement(nodes=(Node(accelerator="A100", count=8, repeat=2),)))
-    assert fabric.equal_hosts is not None
-    kind = fabric.equal_hosts[0]
-    many = world_of_equal_hosts(kind, [8, 8, 4], [1, 2, 9])
-    for row, (count, repeat) in enumerate(((8, 1), (8, 2), (4, 9))):
-        same(many.take(np.array([row])), world_of_equal_hosts(kind, [count], [repeat]))
+@pytest.mark.parametrize("text", TEXTS)
+def test_unlike_hosts_are_what_the_groups_say(text: str) -> None:
+    fabric = Fabric.of(parse_placement(text))
+    least = min(node.count for node in fabric.placement.nodes)
+    same(fabric.world_group.columns(float(least)), fabric.slowest_group(Dimension.WORLD))
 
 
-def test_unlike_hosts_are_not_equal() -> None:
-    nodes = (Node(accelerator="A100", count=8), Node(accelerator="A100", count=4))
-    assert Fabric.of(Placement(nodes=nodes)).equal_hosts is None
+def test_the_fullest_host_is_a_group_of_its_own() -> None:
+    several = Fabric.of(parse_placement("3x(4xA100)@ib-100g")).world_group
+    one = Fabric.of(parse_placement("4xA100")).world_group
+    assert (several.ranks, several.hosts) == (12.0, 3.0)
+    assert several.fullest_host == one == one.fullest_host
 
 
 def same(one: CommGroups, other: CommGroups) -> None:
