@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from perfmodel.placement.topology.link_latency import with_latency
 from perfmodel.placement.topology.networks import network_class
 from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Network
+
+FloatArray = npt.NDArray[np.float64]
 
 
 def data_groups(fabrics: Sequence[Fabric]) -> CommGroups:
@@ -80,31 +83,43 @@ def scaling_groups(
     >>> groups.hosts.tolist(), groups.smallest_share.tolist()
     ([1.0, 1.0, 2.0], [1.0, 8.0, 4.0])
     """
+    ranks = _counted(counts, per_host)
+    own = with_latency(link_of(spec, link), latencies)
+    hosts = np.ceil(ranks / per_host)
+    if network is None and own.joins_hosts:
+        hosts = np.where(ranks <= own.most, 1.0, hosts)
+    largest = np.where(hosts > 1, float(per_host), ranks)
+    return CommGroups(
+        ranks=ranks,
+        hosts=hosts,
+        largest_share=largest,
+        smallest_share=ranks - (hosts - 1) * largest,
+        intra_class=np.full(ranks.shape, int(own.link_class)),
+        intra_bytes_per_s=own.bandwidth(largest, steady=True),
+        intra_latency_s=np.full(ranks.shape, own.latency_s),
+        **_between(spec, network or default_network([spec]), hosts, largest),
+    )
+
+
+def _counted(counts: npt.ArrayLike, per_host: int) -> FloatArray:
     ranks = np.asarray(counts, dtype=np.float64)
     if per_host < 1 or ranks.size == 0 or ranks.min() < 1:
         raise InvalidPlacementError(
             f"Counts and accelerators of a host must be at least 1; got {per_host} of a host and "
             f"{ranks.min() if ranks.size else 'no counts'}."
         )
-    own = with_latency(link_of(spec, link), latencies)
-    hosts = np.ceil(ranks / per_host)
-    if network is None and own.joins_hosts:
-        hosts = np.where(ranks <= own.most, 1.0, hosts)
+    return ranks
+
+
+def _between(
+    spec: AcceleratorSpec, network: Network, hosts: FloatArray, largest: FloatArray
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what joins the hosts of each group; groups on one host need nothing."""
     is_spread = hosts > 1
-    largest = np.where(is_spread, float(per_host), ranks)
-    smallest = ranks - (hosts - 1) * largest
-    between = network or default_network([spec])
-    reach = min(between.bandwidth_bytes_per_s / between.rails, network_reach_bytes_per_s(spec))
-    shared = between.bandwidth_bytes_per_s / between.oversubscription
-    return CommGroups(
-        ranks=ranks,
-        hosts=hosts,
-        largest_share=largest,
-        smallest_share=smallest,
-        intra_class=np.full(ranks.shape, int(own.link_class)),
-        inter_class=np.where(is_spread, int(network_class(between)), int(LinkClass.NONE)),
-        intra_bytes_per_s=own.bandwidth(largest, steady=True),
-        intra_latency_s=np.full(ranks.shape, own.latency_s),
-        inter_bytes_per_s=np.where(is_spread, np.minimum(shared, largest * reach), np.inf),
-        inter_latency_s=np.where(is_spread, between.latency_s, 0.0),
-    )
+    reach = min(network.bandwidth_bytes_per_s / network.rails, network_reach_bytes_per_s(spec))
+    shared = network.bandwidth_bytes_per_s / network.oversubscription
+    return {
+        "inter_class": np.where(is_spread, int(network_class(network)), int(LinkClass.NONE)),
+        "inter_bytes_per_s": np.where(is_spread, np.minimum(shared, largest * reach), np.inf),
+        "inter_latency_s": np.where(is_spread, network.latency_s, 0.0),
+    }
