@@ -9,11 +9,13 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from websockets.sync.client import ClientConnection, connect
@@ -21,8 +23,33 @@ from websockets.sync.client import ClientConnection, connect
 #: Path of a Chromium; without it the one on the path is taken, or Debian's is installed.
 PROGRAM = "PERFMODEL_CHROMIUM"
 
-_PATIENCE_S = 30.0
+#: For anything that comes about sooner or later; a busy machine makes it later.
+_PATIENCE_S = 120.0
 _POLL_S = 0.03
+
+#: Middle of an element that stands still from one frame to the next and has nothing before it;
+#: null while it does not.
+_MIDDLE = """
+(selector) => new Promise((tell) => {
+  const element = document.querySelector(selector);
+  if (!element) return tell(null);
+  element.scrollIntoView({block: 'center'});
+  const box = () => {
+    const {x, y, width, height} = element.getBoundingClientRect();
+    return [x + width / 2, y + height / 2, width, height];
+  };
+  requestAnimationFrame(() => {
+    const before = box();
+    requestAnimationFrame(() => {
+      const now = box();
+      const hit = document.elementFromPoint(now[0], now[1]);
+      const own = element.closest('label') ?? element;
+      const still = before.every((value, i) => value === now[i]);
+      tell(still && hit && own.contains(hit) ? now.slice(0, 2) : null);
+    });
+  });
+})
+"""
 
 
 def chromium() -> str:
@@ -68,6 +95,7 @@ class Tab:
     downloads: Path
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    _loaded: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -85,6 +113,8 @@ class Tab:
         said = message.get("params", {})
         if message.get("method") == "Network.requestWillBeSent":
             self.requests.append(said["request"]["url"])
+        elif message.get("method") == "Page.lifecycleEvent" and said["name"] == "load":
+            self._loaded.add(said["loaderId"])
         elif message.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(said["exceptionDetails"]))
         elif message.get("method") == "Log.entryAdded" and said["entry"]["level"] == "error":
@@ -111,22 +141,31 @@ class Tab:
 
     def open(self, url: str) -> None:
         """Go to an address and wait until it is loaded."""
-        self.send("Page.navigate", url=url)
-        self.wait(f"location.href.startsWith({json.dumps(url)}) && document.readyState=='complete'")
+        answer = self.send("Page.navigate", url=url)
+        assert "errorText" not in answer, f"{url}: {answer['errorText']}"
+        # Until then a question might still reach the page before it, which looks alike.
+        until = time.monotonic() + _PATIENCE_S
+        while answer["loaderId"] not in self._loaded:
+            assert time.monotonic() < until, f"{url} was not loaded"
+            self._note(json.loads(self.socket.recv(timeout=_PATIENCE_S)))
+
+    def settle(self) -> None:
+        """Wait until what follows from a new layout, such as pictures of another width, is done."""
+        frame = "new Promise((tell) => requestAnimationFrame(() => tell()))"
+        self.run(f"{frame}.then(() => {frame})")
 
     def text(self, selector: str) -> str:
         """Return the text of an element as it is shown."""
         return str(self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
 
+    def middle(self, selector: str) -> tuple[float, float]:
+        """Scroll to an element, wait until it stands still and can be seen, return its middle."""
+        x, y = self.wait(f"({_MIDDLE})({json.dumps(selector)})")
+        return x, y
+
     def click(self, selector: str) -> None:
         """Click in the middle of an element."""
-        self.run(
-            f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block:'center'}})"
-        )
-        x, y = self.run(
-            f"(b => [b.x + b.width / 2, b.y + b.height / 2])"
-            f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
-        )
+        x, y = self.middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
@@ -188,34 +227,53 @@ def browser(folder: Path) -> Iterator[Tab]:
         "--disable-extensions", "--disable-sync", "--hide-scrollbars", "--mute-audio",
         "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank",
     ]  # fmt: skip
-    log = (folder / "chromium.log").open("wb")
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+    # What it leaves behind goes with the folder. Not below `folder`: a socket's path is short.
+    with tempfile.TemporaryDirectory(prefix="c-", ignore_cleanup_errors=True) as scratch:
+        with (folder / "chromium.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=log,
+                env={**os.environ, "TMPDIR": scratch},
+            )  # fmt: skip
+        try:
+            with connect(_page(profile / "DevToolsActivePort", process), max_size=None,
+                         open_timeout=_PATIENCE_S) as socket:  # fmt: skip
+                yield _tab(socket, downloads)
+        finally:
+            _end(process)
+
+
+def _tab(socket: ClientConnection, downloads: Path) -> Tab:
+    tab = Tab(socket=socket, downloads=downloads)
+    for domain in ("Page", "Runtime", "Network", "Log"):
+        tab.send(f"{domain}.enable")
+    tab.send("Page.setLifecycleEventsEnabled", enabled=True)
+    tab.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
+    return tab
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
     try:
-        port = _port(profile / "DevToolsActivePort", process)
-        with connect(_page(port), max_size=None, open_timeout=_PATIENCE_S) as socket:
-            tab = Tab(socket=socket, downloads=downloads)
-            for domain in ("Page", "Runtime", "Network", "Log"):
-                tab.send(f"{domain}.enable")
-            tab.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
-            yield tab
-    finally:
-        process.terminate()
         process.wait(timeout=_PATIENCE_S)
-        log.close()
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
-def _port(file: Path, process: subprocess.Popen[bytes]) -> int:
+def _page(ports: Path, process: subprocess.Popen[bytes]) -> str:
+    """Return the address of the first page, when there is one."""
     until = time.monotonic() + _PATIENCE_S
-    while not file.is_file() or len(file.read_text().splitlines()) < 2:
+    while True:
+        lines = ports.read_text().splitlines() if ports.is_file() else []
+        for tab in _tabs(int(lines[0])) if len(lines) > 1 else []:
+            if tab["type"] == "page":
+                return str(tab["webSocketDebuggerUrl"])
         assert process.poll() is None, "Chromium ended"
         assert time.monotonic() < until, "Chromium does not start"
         time.sleep(_POLL_S)
-    return int(file.read_text().splitlines()[0])
 
 
-def _page(port: int) -> str:
-    from urllib.request import urlopen
-
+def _tabs(port: int) -> list[dict[str, Any]]:
     with urlopen(f"http://127.0.0.1:{port}/json/list", timeout=_PATIENCE_S) as answer:
-        tabs = json.load(answer)
-    return next(str(tab["webSocketDebuggerUrl"]) for tab in tabs if tab["type"] == "page")
+        tabs: list[dict[str, Any]] = json.load(answer)
+    return tabs

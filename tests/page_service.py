@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
 
-import uvicorn
+from asking import Service
 from fastapi import FastAPI
+from running import running
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownModelError
@@ -27,8 +23,6 @@ from service.app import create_app
 from service.settings import Settings
 
 KNOWN = ("timm/resnet18", "timm/resnet50")
-
-_PATIENCE_S = 20.0
 
 
 def hand_capture(job: Job) -> CapturedStep:
@@ -54,37 +48,11 @@ def hand_capture(job: Job) -> CapturedStep:
     return CapturedStep(graph=Graph(nodes=nodes, tensors=tensors))
 
 
-class Service:
-    """A service at an address."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def ask(self, path: str, body: Any = None, **headers: str) -> Any:
-        """Ask it, without the page."""
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(self.url + path, data, {"Content-Type": "application/json", **headers})
-        with urlopen(request, timeout=_PATIENCE_S) as answer:
-            return json.load(answer)
-
-
 @contextlib.contextmanager
-def running(app: FastAPI) -> Iterator[Service]:
+def running_service(app: FastAPI) -> Iterator[Service]:
     """Serve an application on a free port."""
-    config = uvicorn.Config(app, port=0, log_level="warning", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        until = time.monotonic() + _PATIENCE_S
-        while not server.started:
-            assert thread.is_alive() and time.monotonic() < until, "the service does not start"
-            time.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield Service(f"http://127.0.0.1:{port}")
-    finally:
-        server.should_exit = True
-        thread.join(_PATIENCE_S)
+    with running(app) as url:
+        yield Service(url)
 
 
 def make_app(folder: Path) -> FastAPI:

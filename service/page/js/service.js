@@ -21,11 +21,13 @@ export function question(method, path, body = null) {
  * A service that wants a key gets one from its user, once; the question is then asked again.
  */
 export async function ask(asked, { signal } = {}) {
+  const shown = keyInUse();
   const response = await send(asked, signal);
-  if (response.status === 401 && (await askForKey(await problemOf(response)))) {
-    return read(await send(asked, signal));
-  }
-  return read(response);
+  if (response.status !== 401) return read(response);
+  const problem = await problemOf(response);
+  // A key may have been entered for another question while this one was under way.
+  if (keyInUse() !== shown || (await askForKey(problem))) return read(await send(asked, signal));
+  throw problem;
 }
 
 async function send({ method, url, body }, signal) {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from asking import Service
 from chromium import Tab, browser
-from page_service import Service, make_app, running
+from page_service import make_app, running_service
 
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
@@ -14,7 +15,7 @@ from service.access.keys import new_key
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(make_app(tmp_path_factory.mktemp("page"))) as service:
+    with running_service(make_app(tmp_path_factory.mktemp("page"))) as service:
         yield service
 
 
@@ -24,7 +25,7 @@ def token_and_guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
     folder = tmp_path_factory.mktemp("guarded")
     token, key = new_key("page", ["predict"], created_at="2026-01-01T00:00:00+00:00")
     KeyFile(folder / "keys.json").add(key)
-    with running(make_app(folder)) as service:
+    with running_service(make_app(folder)) as service:
         yield token, service
 
 
@@ -37,6 +38,8 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 @pytest.fixture
 def tab(chrome: Tab) -> Iterator[Tab]:
     """The page of the browser; whatever a test does, nothing may go wrong in its console."""
+    # Nothing that the page of an earlier test still does is taken for this one's.
+    chrome.open("about:blank")
     chrome.look()
     chrome.requests.clear()
     chrome.complaints.clear()
@@ -54,7 +57,10 @@ def shown(tab: Tab, service: Service) -> Callable[..., Tab]:
         tab.open(f"{of.url}/{query}")
         tab.wait("document.querySelector('#throughput') && document.querySelector('#factors svg')")
         tab.wait("document.querySelector('#curve svg') && document.querySelector('#compare svg')")
+        tab.wait("document.querySelector('#accuracy .canvas').childElementCount")
+        tab.wait("document.querySelector('#serving').textContent")
         tab.wait("!document.querySelector('.waiting')")
+        tab.settle()
         return tab
 
     return open_page

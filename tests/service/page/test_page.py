@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asking import Service
 from chromium import Tab
-from page_service import Service
 
 Shown = Callable[..., Tab]
 JOB = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -324,12 +324,7 @@ def test_all_of_it_goes_by_keyboard(shown: Shown) -> None:
 
 def test_a_pointer_reads_the_marks(shown: Shown) -> None:
     tab = shown()
-    x, y = tab.run(
-        "(e => { e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
-        "return [b.x + b.width / 2, b.y + b.height / 2]; })"
-        "(document.querySelector('#curve .asked'))"
-    )
-    tab.point(x, y)
+    tab.point(*tab.middle("#curve .asked"))
     assert "8 accelerators" in tab.wait("document.querySelector('#curve .tip')?.innerText")
 
 

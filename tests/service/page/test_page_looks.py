@@ -27,6 +27,17 @@ def contrast(one: list[int], other: list[int]) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+def unfold(tab: Tab) -> None:
+    """Open all that is folded, and wait until it is filled: that is done in tasks of their own."""
+    tab.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    tab.wait("document.querySelectorAll('.below table').length >= 5")
+    tab.wait(
+        "[...document.querySelectorAll('.below details:not([hidden]) div')].every("
+        "(d) => d.parentElement.localName != 'details' || d.hasChildNodes())"
+    )
+    tab.settle()
+
+
 def test_the_ratio_is_that_of_the_standard() -> None:
     assert contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
     # The grey that is known to be the lightest on white.
@@ -37,8 +48,7 @@ def test_the_ratio_is_that_of_the_standard() -> None:
 def test_everything_can_be_made_out(shown: Shown, tab: Tab, dark: bool) -> None:
     tab.look(dark=dark)
     shown("?versus=T4,T5000&kwargs={}")
-    tab.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-    tab.wait("document.querySelectorAll('.below table').length >= 5")
+    unfold(tab)
     colours: list[list[Any]] = tab.run(_COLOURS)
     assert {kind for kind, *_ in colours} == {"text", "mark"}
     assert len(colours) > 300
@@ -58,8 +68,7 @@ def test_everything_can_be_made_out(shown: Shown, tab: Tab, dark: bool) -> None:
 def test_nothing_scrolls_sideways(shown: Shown, tab: Tab, width: int) -> None:
     tab.look(width=width, height=780)
     shown("?on=2x(8xH100-SXM5-80GB)@ib-400g&kwargs={}")
-    tab.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-    tab.wait("document.querySelectorAll('.below table').length >= 5")
+    unfold(tab)
     assert tab.run("document.documentElement.scrollWidth") <= width
     wide = tab.run(
         "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()"

@@ -1,0 +1,25 @@
+"""Questions to a service on a real socket, by the standard library."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.request import Request, urlopen
+
+#: Longer than any answer takes, however busy the machine is.
+PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service at an address."""
+
+    url: str
+
+    def ask(self, path: str, body: Any = None, **headers: str) -> Any:
+        """Return the JSON that is answered; GET without a body, else POST."""
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url + path, data, {"Content-Type": "application/json", **headers})
+        with urlopen(request, timeout=PATIENCE_S) as answer:
+            return json.load(answer)
