@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from postgresql import PostgresqlServer, running_postgresql
 
 from perfmodel.store.connections import Connections
@@ -17,6 +18,12 @@ from perfmodel.store.migrate import migrate
 # results must not depend on how many cores it has.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# Every run draws the same examples, and none fails because the machine was busy with another thing.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")
