@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -80,7 +81,8 @@ class Program:
     @property
     def device(self) -> torch.device:
         """Device of the first parameter, buffer or input; the CPU where there is none."""
-        for tensor in (*self.module.parameters(), *self.module.buffers(), *tensors_in(self.args)):
+        tensors = chain(self.module.parameters(), self.module.buffers(), tensors_in(self.args))
+        for tensor in tensors:
             return tensor.device
         return torch.device("cpu")
 

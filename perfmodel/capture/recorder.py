@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfmodel.capture.shapes import SHAPE_RULES, remembered_shapes
+from perfmodel.capture.quick_shapes import keeps_geometry
+from perfmodel.capture.shapes import LAYOUT_RULES, SHAPE_RULES, remembered_shapes
 from perfmodel.capture.signature import Signature, signature_of
 from perfmodel.capture.tracking import TensorTable
 from perfmodel.errors import CaptureError
@@ -62,9 +63,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace == "profiler":
             return func(*args, **kwargs)
         signature = signature_of(func)
+        if signature.is_transparent:
+            return func(*args, **kwargs)  # a rename for autograd
         read, written, attrs = signature.bind(args, kwargs)
-        if signature.is_transparent or (signature.op in VALUE_READS and not _any_meta(read)):
-            # A rename for autograd, or the host reading its own constant.
+        if signature.op in VALUE_READS and not _any_meta(read):
+            # The host reads its own constant.
             return self._propagate(func, signature, args, kwargs, read, attrs)
         inputs = tuple([self.table.read(tensor) for tensor in read])
         result = self._propagate(func, signature, args, kwargs, read, attrs)
@@ -94,22 +97,23 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         read: list[torch.Tensor],
         attrs: Mapping[str, AttrValue],
     ) -> Any:
-        if not _any_meta(read):
+        meta = [tensor.is_meta for tensor in read]
+        if True not in meta:
             return func(*args, **_relocated(attrs, kwargs) if not read else kwargs)
-        rule = SHAPE_RULES.get(signature.op, func)
-        if not all(tensor.is_meta for tensor in read):
-            return self._propagate_mixed(rule, args, kwargs)
-        if rule is not func:
+        rule = SHAPE_RULES.get(signature.op)
+        if False in meta:
+            return self._propagate_mixed(rule or LAYOUT_RULES.get(func, func), args, kwargs)
+        if rule is not None:
             return rule(*args, **kwargs)
+        if signature.is_functional:
+            if signature.op == "_to_copy" and "device" in kwargs:
+                kwargs = {**kwargs, "device": _META}
+            return remembered_shapes(func, args, kwargs, read, attrs)
         if _only_writes_lists(func):
             return None
         if signature.op in VALUE_READS:
             return self._value(read[0])
-        if signature.op == "_to_copy" and "device" in kwargs:
-            kwargs = {**kwargs, "device": _META}
-        if signature.is_functional:
-            return remembered_shapes(func, args, kwargs, read, attrs)
-        return func(*args, **kwargs)
+        return args[0] if keeps_geometry(func, args) else func(*args, **kwargs)
 
     def _value(self, tensor: torch.Tensor) -> Any:
         if self.phase is Phase.OPTIMIZER:
@@ -126,6 +130,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return _originals(shaped, shadows)
 
     def _enter_results(self, result: Any, written: list[torch.Tensor]) -> tuple[int, ...]:
+        if not written and isinstance(result, torch.Tensor):
+            return (self.table.produce(result),)
         pending = {id(tensor): tensor for tensor in written}
         outputs: list[int] = []
         for tensor in _tensors_of(result):
@@ -206,7 +212,7 @@ def placeholder(tensor: torch.Tensor) -> bool | int | float:
 
 
 def _any_meta(tensors: list[torch.Tensor]) -> bool:
-    return any(tensor.is_meta for tensor in tensors)
+    return any([tensor.is_meta for tensor in tensors])
 
 
 def _recurrent_name(op: str, attrs: Mapping[str, AttrValue]) -> str:

@@ -2,7 +2,7 @@
 
 PyTorch propagates the shapes of many operators in Python at a millisecond a call; a model
 repeats a few dozen distinct calls hundreds of times, so results are remembered by the geometry
-of the operands.
+of the operands. What is met for the first time is worked out by :mod:`.quick_shapes` where it can.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from perfmodel.capture.quick_shapes import Recipe, quick_recipes
 from perfmodel.graph.ir import AttrValue
 
 _META = torch.device("meta")
@@ -21,8 +22,7 @@ _META = torch.device("meta")
 #: Entries kept; the memory is emptied when it is full.
 _CAPACITY = 50_000
 
-_Recipe = tuple[tuple[int, ...], tuple[int, ...], torch.dtype] | None
-_memory: dict[Any, tuple[bool, tuple[_Recipe, ...]] | None] = {}
+_memory: dict[Any, tuple[bool, tuple[Recipe, ...]] | None] = {}
 _lock = threading.Lock()
 
 
@@ -51,17 +51,22 @@ def remembered_shapes(
     Tensor or tuple of Tensor
         Fresh meta tensors.
     """
-    absent = tuple(position for position, value in enumerate(args) if value is None)
+    absent = tuple([position for position, value in enumerate(args) if value is None])
     key = (
         func,
-        tuple((tuple(t.shape), t.stride(), t.dtype) for t in read),
+        *[(t.shape, t.stride(), t.dtype) for t in read],
         tuple(attrs.items()),
         absent,
     )
+    compute = LAYOUT_RULES.get(func, func)
     if key in _memory:
         recipe = _memory[key]
-        return func(*args, **kwargs) if recipe is None else _remake(recipe)
-    result = func(*args, **kwargs)
+        return compute(*args, **kwargs) if recipe is None else _remake(recipe)
+    recipe = quick_recipes(func, args, kwargs)
+    if recipe is not None:
+        _keep(key, recipe)
+        return _remake(recipe)
+    result = compute(*args, **kwargs)
     _remember(key, result, read)
     return result
 
@@ -69,12 +74,16 @@ def remembered_shapes(
 def _remember(key: Any, result: Any, read: list[torch.Tensor]) -> None:
     single = isinstance(result, torch.Tensor)
     items = (result,) if single else result
-    recipe: tuple[bool, tuple[_Recipe, ...]] | None = None
+    recipe: tuple[bool, tuple[Recipe, ...]] | None = None
     if isinstance(items, tuple) and all(item is None or _is_plain(item) for item in items):
         known = {t.untyped_storage()._cdata for t in read}
         present = [item for item in items if item is not None]
         if all(item.untyped_storage()._cdata not in known for item in present):
             recipe = (single, tuple(None if item is None else _recipe(item) for item in items))
+    _keep(key, recipe)
+
+
+def _keep(key: Any, recipe: tuple[bool, tuple[Recipe, ...]] | None) -> None:
     with _lock:
         if len(_memory) >= _CAPACITY:
             _memory.clear()
@@ -85,19 +94,19 @@ def _is_plain(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and item.is_meta and not item.is_complex()
 
 
-def _recipe(tensor: torch.Tensor) -> _Recipe:
-    return (tuple(tensor.shape), tensor.stride(), tensor.dtype)
+def _recipe(tensor: torch.Tensor) -> Recipe:
+    return (tensor.shape, tensor.stride(), tensor.dtype)
 
 
-def _remake(memory: tuple[bool, tuple[_Recipe, ...]]) -> Any:
+def _remake(memory: tuple[bool, tuple[Recipe, ...]]) -> Any:
     single, recipes = memory
-    made = tuple(
+    made = [
         None
         if recipe is None
         else torch.empty_strided(recipe[0], recipe[1], dtype=recipe[2], device=_META)
         for recipe in recipes
-    )
-    return made[0] if single else made
+    ]
+    return made[0] if single else tuple(made)
 
 
 def _attention(
@@ -215,13 +224,19 @@ def _ctc_loss_backward(grad: torch.Tensor, log_probs: torch.Tensor, *rest: Any) 
     return torch.empty_like(log_probs)
 
 
-#: Operators whose shapes or layouts PyTorch does not know on meta tensors.
+#: Operators whose layouts PyTorch does not know on meta tensors, and how they are worked out.
+LAYOUT_RULES: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {
+        torch.ops.aten.convolution.default: _convolution,
+        torch.ops.aten.convolution_backward.default: _convolution_backward,
+    }
+)
+
+#: Operators whose shapes PyTorch does not know on meta tensors.
 SHAPE_RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "scaled_dot_product_attention": _attention,
         "scaled_dot_product_attention_backward": _attention_backward,
-        "convolution": _convolution,
-        "convolution_backward": _convolution_backward,
         "_cudnn_rnn": _recurrent,
         "_cudnn_rnn_backward": _recurrent_backward,
         "_ctc_loss_backward": _ctc_loss_backward,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ class Argument:
     default: Any
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Signature:
     """What the recorder needs to know of one operator overload.
 
@@ -67,30 +67,63 @@ class Signature:
         read: list[torch.Tensor] = []
         written: list[torch.Tensor] = []
         attrs: dict[str, AttrValue] = {}
+        arguments = self.arguments
+        for argument, value in zip(arguments, args, strict=False):
+            if value is not None and not argument.is_dropped:
+                _sort(argument, value, read, written, attrs)
         given = len(args)
-        for position, argument in enumerate(self.arguments):
-            if position < given:
-                value = args[position]
-            else:
+        if kwargs:
+            for argument in arguments[given:]:
                 value = kwargs.get(argument.name, argument.default)
-            if value is None or argument.is_dropped:
-                continue
-            if isinstance(value, torch.Tensor):
-                read.append(value)
-                if argument.is_written:
-                    written.append(value)
-            elif argument.holds_tensors and isinstance(value, (list, tuple)):
-                tensors = [item for item in value if isinstance(item, torch.Tensor)]
-                read.extend(tensors)
-                if argument.is_written:
-                    written.extend(tensors)
-            else:
-                attrs[argument.name] = attribute(value)
+                if value is not None and not argument.is_dropped:
+                    _sort(argument, value, read, written, attrs)
+        elif given < len(arguments):
+            attrs.update(self._defaults[given])
         return read, written, attrs
+
+    @cached_property
+    def _defaults(self) -> tuple[dict[str, AttrValue], ...]:
+        """Attributes of a call that gives so many arguments and leaves out the rest."""
+        return tuple(
+            {
+                argument.name: attribute(argument.default)
+                for argument in self.arguments[given:]
+                if argument.default is not None
+                and not argument.is_dropped
+                and not (argument.holds_tensors and isinstance(argument.default, (list, tuple)))
+            }
+            for given in range(len(self.arguments))
+        )
+
+
+def _sort(
+    argument: Argument,
+    value: Any,
+    read: list[torch.Tensor],
+    written: list[torch.Tensor],
+    attrs: dict[str, AttrValue],
+) -> None:
+    """Put the value of one argument where it belongs."""
+    if isinstance(value, torch.Tensor):
+        read.append(value)
+        if argument.is_written:
+            written.append(value)
+    elif argument.holds_tensors and isinstance(value, (list, tuple)):
+        tensors = [item for item in value if isinstance(item, torch.Tensor)]
+        read.extend(tensors)
+        if argument.is_written:
+            written.extend(tensors)
+    else:
+        attrs[argument.name] = attribute(value)
 
 
 def attribute(value: Any) -> AttrValue:
     """Turn a schema argument into a JSON scalar or a tuple of them."""
+    kind = type(value)
+    if kind is int or kind is bool:
+        return value  # type: ignore[no-any-return]
+    if kind is list and all([type(item) is int for item in value]):
+        return tuple(value)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):

@@ -15,8 +15,8 @@ import torch
 from perfmodel.graph.ir import Tensor
 from perfmodel.types import Role
 
-#: Storage address, offset, shape, strides, dtype.
-Geometry = tuple[int, int, tuple[int, ...], tuple[int, ...], torch.dtype]
+#: Offset, shape, strides, dtype: what tells the views of one storage apart.
+Geometry = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 class _Storage:
@@ -84,10 +84,14 @@ class TensorTable:
 
     def produce(self, tensor: torch.Tensor, role: Role = Role.ACTIVATION) -> int:
         """Enter a result that writes nothing: fresh memory, or a view of known memory."""
-        known = self._storages.get(tensor.untyped_storage()._cdata)
+        memory = tensor.untyped_storage()
+        known = self._storages.get(memory._cdata)
         if known is None:
-            return self.write(tensor, role)
-        number = self._enter(tensor, known, self._role_of(known, role))
+            known = self._storages[memory._cdata] = _Storage(len(self._storages), memory)
+            number = known.last_written = self._enter(tensor, known, role)
+            known.version = 1
+        else:
+            number = self._enter(tensor, known, self._role_of(known, role))
         known.views[_geometry(tensor)] = (number, known.version)
         return number
 
@@ -129,10 +133,4 @@ class TensorTable:
 
 
 def _geometry(tensor: torch.Tensor) -> Geometry:
-    return (
-        tensor.untyped_storage()._cdata,
-        int(tensor.storage_offset()),
-        tuple(tensor.shape),
-        tensor.stride(),
-        tensor.dtype,
-    )
+    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)

@@ -1,0 +1,237 @@
+"""Shapes of common results, worked out without asking PyTorch.
+
+On meta tensors PyTorch takes activations, normalisations and their gradients apart into a dozen
+simpler operators each, in Python: one to four milliseconds for a shape that is a copy of that of
+an operand. A model has some fifty such geometries that no model before it had. The rules below
+cover operands without ambiguity in their layout and say nothing about all others; what they say is
+what PyTorch says, strides included, and a test holds them to it.
+
+The layout of an elementwise result is that of its first operand wherever this is dense and each
+of its strides differs from the others: PyTorch orders the dimensions of a result by the strides of
+the operands, the first one first, and only ties are left to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+#: Shape, strides and type of a fresh tensor; None where an operator answers nothing.
+Recipe = tuple[tuple[int, ...], tuple[int, ...], torch.dtype] | None
+
+_NUMBERS = (int, float, bool, str, type(None))
+
+
+def quick_recipes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return what an operator makes of meta tensors, or None where no rule speaks for them.
+
+    Parameters
+    ----------
+    func : torch._ops.OpOverload
+    args, kwargs
+        Its arguments.
+
+    Returns
+    -------
+    tuple or None
+        Whether a single tensor comes back, and a recipe for each.
+
+    Examples
+    --------
+    >>> image = torch.empty(8, 3, 4, 4, device="meta")
+    >>> quick_recipes(torch.ops.aten.silu.default, (image,), {})
+    (True, ((torch.Size([8, 3, 4, 4]), (48, 16, 4, 1), torch.float32),))
+    """
+    rule = _RULES.get(func)
+    return None if rule is None else rule(args, kwargs)
+
+
+def keeps_geometry(func: Any, args: tuple[Any, ...]) -> bool:
+    """Tell whether an operator certainly leaves its first operand as it is but for the values.
+
+    Parameters
+    ----------
+    func : torch._ops.OpOverload
+    args : tuple
+        Its positional arguments.
+    """
+    if func not in _IN_PLACE:
+        return False
+    first = args[0]
+    for value in args[1:]:
+        if isinstance(value, torch.Tensor):
+            if value.shape != first.shape or value.dtype is not first.dtype:
+                return False
+        elif type(value) not in _NUMBERS:
+            return False
+    return bool(first.is_floating_point())
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Tell a dense tensor whose strides say which dimension lies outside of which.
+
+    An extent of 1 leaves that open, unless it is the first and lies outside of all others.
+    """
+    shape = tensor.shape
+    if not shape or 1 in shape[1:] or 0 in shape or not tensor.is_floating_point():
+        return False
+    if shape[0] == 1 and tensor.stride(0) != tensor.numel():
+        return False
+    return tensor.is_contiguous() or (
+        len(shape) == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def _like(tensor: torch.Tensor) -> Recipe:
+    return (tensor.shape, tensor.stride(), tensor.dtype)
+
+
+def _contiguous(shape: Sequence[int], dtype: torch.dtype) -> Recipe:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return (tuple(shape), tuple(reversed(strides)), dtype)
+
+
+def _elementwise(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Answer operands of one shape and layout, and numbers."""
+    first = args[0]
+    if not _is_plain(first):
+        return None
+    for value in (*args[1:], *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            if value.dtype is not first.dtype or value.shape != first.shape:
+                return None
+            if value.stride() != first.stride():
+                return None
+        elif type(value) not in _NUMBERS:
+            return None
+    return (True, (_like(first),))
+
+
+def _broadcast(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Answer a second operand that is a number, or is stretched to the first."""
+    first, second = args[0], args[1]
+    if len(args) != 2 or not _is_plain(first):
+        return None
+    if any(type(value) not in _NUMBERS for value in kwargs.values()):
+        return None
+    if isinstance(second, torch.Tensor):
+        if second.dtype is not first.dtype or second.dim() > first.dim():
+            return None
+        pairs = zip(reversed(second.shape), reversed(first.shape), strict=False)
+        if any(extent not in (1, whole) for extent, whole in pairs):
+            return None
+    elif type(second) not in _NUMBERS:
+        return None
+    return (True, (_like(first),))
+
+
+def _exact(dtype: torch.dtype) -> torch.dtype:
+    """Return the type that sums are kept in."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def _batch_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    x, mean, variance = args[0], args[3], args[4]
+    if x.dim() < 2 or not _is_plain(x) or not (args[5] or (mean is not None)):
+        return None
+    if (mean is None) != (variance is None) or (args[5] and x.numel() == x.shape[1]):
+        return None
+    moment = ((x.shape[1],), (1,), _exact(x.dtype))
+    return (False, (_like(x), moment, moment))
+
+
+def _batch_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    grad, x, weight, mask = args[0], args[1], args[2], args[9]
+    if x.dim() < 2 or not _is_plain(x) or grad.shape != x.shape or grad.dtype is not x.dtype:
+        return None
+    if grad.stride() != x.stride():
+        return None
+    of_channel = ((x.shape[1],), (1,), x.dtype if weight is None else weight.dtype)
+    return (False, (_like(x), *(of_channel if wanted else None for wanted in mask[1:])))
+
+
+def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    x, normalized, weight, bias = args[:4]
+    shape, inner = x.shape, tuple(normalized)
+    if len(inner) >= len(shape) or tuple(shape[-len(inner) :]) != inner or not _is_plain(x):
+        return None
+    for tensor in (weight, bias):
+        if tensor is not None and (tuple(tensor.shape) != inner or not tensor.is_contiguous()):
+            return None
+    moment = _contiguous((*shape[: -len(inner)], *([1] * len(inner))), _exact(x.dtype))
+    return (False, (_contiguous(shape, x.dtype), moment, moment))
+
+
+def _layer_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    grad, x, normalized, _, _, weight, bias, mask = args
+    inner = tuple(normalized)
+    if len(inner) >= x.dim() or not _is_plain(x) or grad.shape != x.shape:
+        return None
+    learned = [
+        _contiguous(inner, tensor.dtype) if wanted and tensor is not None else None
+        for tensor, wanted in zip((weight, bias), mask[1:], strict=True)
+    ]
+    return (False, (_contiguous(x.shape, x.dtype) if mask[0] else None, *learned))
+
+
+def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if len(args) != 3 or kwargs:
+        return None
+    bias, left, right = args
+    if left.dim() != 2 or right.dim() != 2 or left.shape[1] != right.shape[0] or bias.dim() != 1:
+        return None
+    if not (bias.dtype is left.dtype is right.dtype) or not left.is_floating_point():
+        return None
+    shape = (left.shape[0], right.shape[1])
+    if shape[1] < 2 or math.prod(shape) == 0 or bias.shape[0] != shape[1]:
+        return None
+    return (True, (_contiguous(shape, left.dtype),))
+
+
+_Rule = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
+
+_ALIKE = (
+    "gelu", "silu", "sigmoid", "tanh", "relu", "hardswish", "hardsigmoid", "hardtanh",
+    "leaky_relu", "elu", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "erf", "reciprocal",
+    "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward",
+    "hardswish_backward", "hardsigmoid_backward", "hardtanh_backward", "leaky_relu_backward",
+    "elu_backward",
+)  # fmt: skip
+_BINARY = ("add", "sub", "mul", "div")
+_ALTERED = (
+    "relu_", "silu_", "gelu_", "hardswish_", "hardsigmoid_", "hardtanh_", "sigmoid_", "tanh_",
+    "leaky_relu_", "elu_",
+)  # fmt: skip
+
+
+def _overload(name: str, overload: str) -> Any:
+    return getattr(getattr(torch.ops.aten, name), overload)
+
+
+_RULES: Mapping[Any, _Rule] = MappingProxyType(
+    {
+        **{_overload(name, "default"): _elementwise for name in _ALIKE},
+        _overload("pow", "Tensor_Scalar"): _elementwise,
+        **{_overload(name, "Tensor"): _broadcast for name in _BINARY},
+        _overload("native_batch_norm", "default"): _batch_norm,
+        _overload("native_batch_norm_backward", "default"): _batch_norm_backward,
+        _overload("native_layer_norm", "default"): _layer_norm,
+        _overload("native_layer_norm_backward", "default"): _layer_norm_backward,
+        _overload("addmm", "default"): _addmm,
+    }
+)
+
+#: Operators that write their result over their first operand, of its shape and type.
+_IN_PLACE = frozenset(
+    {
+        *(_overload(name, "default") for name in _ALTERED),
+        *(_overload(f"{name}_", "Tensor") for name in _BINARY),
+    }
+)

@@ -1,0 +1,165 @@
+"""What the quick rules say of results is what PyTorch says, strides included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from perfmodel.capture.quick_shapes import keeps_geometry, quick_recipes
+
+ATEN = torch.ops.aten
+HALF, FULL = torch.float16, torch.float32
+SHAPES = (
+    (4, 8, 6, 6), (1, 8, 6, 6), (4, 1, 6, 6), (4, 8, 1, 1), (4, 8), (1, 8), (4, 1), (7,), (1,),
+    (), (3, 5, 8), (3, 0, 8), (2, 3, 4, 5, 8),
+)  # fmt: skip
+
+
+def meta(shape: tuple[int, ...], dtype: torch.dtype = FULL, *, last: bool = False) -> torch.Tensor:
+    made = torch.empty(shape, dtype=dtype, device="meta")
+    return made.contiguous(memory_format=torch.channels_last) if last else made
+
+
+def layouts(dtype: torch.dtype = FULL) -> Iterator[torch.Tensor]:
+    """Yield tensors of many shapes: dense, channels last, transposed, sliced, stretched."""
+    for shape in SHAPES:
+        whole = meta(shape, dtype)
+        yield whole
+        if len(shape) == 4:
+            yield meta(shape, dtype, last=True)
+        if len(shape) > 1:
+            yield whole.transpose(0, -1)
+            yield whole[..., : max(shape[-1] // 2, 1)]
+            yield whole[:1].expand(shape)
+
+
+def agrees(func: Any, *args: Any, **kwargs: Any) -> bool:
+    """Compare a rule with PyTorch; returns whether there was a rule."""
+    said = quick_recipes(func, args, kwargs)
+    if said is None:
+        return False
+    single, recipes = said
+    answer = func(*args, **kwargs)
+    results = (answer,) if single else answer
+    assert isinstance(answer, torch.Tensor) is single
+    found = [None if r is None else (tuple(r.shape), r.stride(), r.dtype) for r in results]
+    stated = [None if r is None else (tuple(r[0]), r[1], r[2]) for r in recipes]
+    assert found == stated, (func, args)
+    memory = {tensor.untyped_storage()._cdata for tensor in args if torch.is_tensor(tensor)}
+    assert all(r is None or r.untyped_storage()._cdata not in memory for r in results)
+    return True
+
+
+UNARY = (
+    ("gelu", ()), ("silu", ()), ("sigmoid", ()), ("tanh", ()), ("relu", ()), ("hardswish", ()),
+    ("hardsigmoid", ()), ("hardtanh", (0.0, 6.0)), ("leaky_relu", (0.2,)), ("elu", ()),
+    ("exp", ()), ("log", ()), ("sqrt", ()), ("rsqrt", ()), ("neg", ()), ("abs", ()), ("erf", ()),
+    ("reciprocal", ()),
+)  # fmt: skip
+GRADIENTS = (
+    ("threshold_backward", (0,)), ("gelu_backward", ()), ("silu_backward", ()),
+    ("sigmoid_backward", ()), ("tanh_backward", ()), ("hardswish_backward", ()),
+    ("hardsigmoid_backward", ()), ("hardtanh_backward", (0.0, 6.0)),
+    ("leaky_relu_backward", (0.2, False)),
+)  # fmt: skip
+
+
+def test_activations() -> None:
+    for name, more in UNARY:
+        func = getattr(ATEN, name).default
+        assert sum(agrees(func, x, *more) for x in layouts()) >= 8, name
+        assert agrees(func, meta((4, 8, 6, 6), HALF, last=True), *more)
+    assert sum(agrees(ATEN.pow.Tensor_Scalar, x, 2) for x in layouts()) >= 8
+
+
+@pytest.mark.parametrize("dtype", [FULL, HALF])
+def test_gradients_of_activations(dtype: torch.dtype) -> None:
+    for name, more in GRADIENTS:
+        func = getattr(ATEN, name).default
+        for grad in (x for x in layouts(dtype) if x.dim() == 4 and x.shape[0] > 1):
+            agrees(func, grad, torch.empty_like(grad), *more)
+            agrees(func, grad, meta(tuple(grad.shape), dtype), *more)
+        plain = meta((4, 8, 6, 6), dtype, last=True)
+        assert agrees(func, plain, torch.empty_like(plain), *more), name
+    plain = meta((4, 8, 6, 6), dtype)
+    assert agrees(ATEN.elu_backward.default, plain, 1.0, 1.0, 1.0, False, torch.empty_like(plain))
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_sums_and_products(name: str) -> None:
+    func = getattr(ATEN, name).Tensor
+    seconds = (2, 0.5, True, meta(()), meta((6,)), meta((8, 1, 1)), meta((1, 8, 1, 1)),
+               meta((4, 8, 6, 6)), meta((4, 8, 6, 6), last=True), meta((4, 1, 6, 6)),
+               meta((6,), HALF), meta((), torch.float64), meta((5, 4, 8, 6, 6)))  # fmt: skip
+    ruled = 0
+    for first in (meta((4, 8, 6, 6)), meta((4, 8, 6, 6), last=True), meta((1, 8, 6, 6), last=True),
+                  meta((4, 8, 6, 6)).transpose(2, 3), meta((8, 1, 1)), meta((6,))):  # fmt: skip
+        for second in seconds:
+            try:
+                ruled += agrees(func, first, second)
+            except RuntimeError as error:
+                pytest.fail(f"a rule spoke for {first.shape} and {second}: {error}")
+    assert ruled >= 25
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("dtype", "kept"), [(FULL, FULL), (HALF, FULL), (HALF, HALF)])
+def test_batch_norm_both_ways(training: bool, dtype: torch.dtype, kept: torch.dtype) -> None:
+    forward, backward = ATEN.native_batch_norm.default, ATEN.native_batch_norm_backward.default
+    ruled = 0
+    for x in (x for x in layouts(dtype) if x.dim() > 1 and x.numel()):
+        channel = meta((x.shape[1],), kept)
+        for weight in (channel, None):
+            given = (x, weight, weight, channel, channel)
+            ruled += agrees(forward, *given, training, 0.1, 1e-5)
+            saved = meta((x.shape[1],))
+            grad = torch.empty_like(x) if weight is None else meta(tuple(x.shape), dtype)
+            mask = [True, weight is not None, weight is not None]
+            agrees(backward, grad, x, weight, channel, channel, saved, saved, training, 1e-5, mask)
+        if training:
+            agrees(forward, x, None, None, None, None, True, 0.1, 1e-5)
+    assert ruled >= 8
+
+
+@pytest.mark.parametrize(("dtype", "learned"), [(FULL, FULL), (HALF, HALF), (HALF, FULL)])
+def test_layer_norm_both_ways(dtype: torch.dtype, learned: torch.dtype) -> None:
+    forward, backward = ATEN.native_layer_norm.default, ATEN.native_layer_norm_backward.default
+    ruled = 0
+    for x in (x for x in layouts(dtype) if x.dim() > 1 and x.numel()):
+        for axis in range(1, x.dim()):
+            inner = list(x.shape[axis:])
+            weight = meta(tuple(inner), learned)
+            moment = meta((*x.shape[:axis], *([1] * len(inner))))
+            for w, b in ((weight, weight), (None, None)):
+                ruled += agrees(forward, x, inner, w, b, 1e-5)
+                agrees(backward, torch.empty_like(x), x, inner, moment, moment, w, b,
+                       [True, w is not None, b is not None])  # fmt: skip
+    assert ruled >= 15
+
+
+def test_products_with_a_bias() -> None:
+    for rows, width in ((4, 8), (1, 8), (4, 1), (0, 8)):
+        left = meta((rows, 5))
+        for right in (meta((5, width)), meta((width, 5)).t()):
+            said = agrees(ATEN.addmm.default, meta((width,)), left, right)
+            assert said is (rows > 0 and width > 1)
+
+
+def test_what_is_written_in_place_keeps_its_geometry() -> None:
+    for name in ("relu_", "silu_", "gelu_", "hardswish_", "hardsigmoid_", "sigmoid_", "tanh_"):
+        for x in layouts():
+            func = getattr(ATEN, name).default
+            if keeps_geometry(func, (x,)) and x.stride() and 0 not in x.stride():
+                before = (x.shape, x.stride(), x.dtype)
+                result = func(x)
+                assert result is x
+                assert (result.shape, result.stride(), result.dtype) == before
+    whole, half = meta((4, 8)), meta((4, 8), HALF)
+    assert keeps_geometry(ATEN.add_.Tensor, (whole, whole))
+    assert keeps_geometry(ATEN.mul_.Tensor, (whole, 0.5))
+    assert not keeps_geometry(ATEN.add_.Tensor, (half, whole))
+    assert not keeps_geometry(ATEN.add_.Tensor, (whole, meta((8,))))
+    assert not keeps_geometry(ATEN.div_.Tensor, (torch.ones(2, dtype=torch.int64), 2))
