@@ -5,7 +5,7 @@ the backward pass and those that a compiler writes are others. A device has a se
 in each regime, and sets of two regimes correlate by ``r``::
 
     cov(w_a, w_b) = r(a, b) (diag(prior) + common)
-    r(a, b) = 0.6 ^ [modes differ] * 0.8 ^ [compilers differ]
+    r(a, b) = 0.8 ^ [modes differ] * 0.9 ^ [compilers differ]
 
 so that records of inference say something about training, but not everything.
 """
@@ -31,7 +31,7 @@ _HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
 #: Modes and compilers in which a device has coefficients of its own.
 _MODES, _COMPILERS = ("inference", "training"), ("eager", "fused")
 #: How far coefficients of a device agree where the mode, or the compiler, is another.
-_ACROSS_MODES, _ACROSS_COMPILERS = 0.6, 0.8
+_ACROSS_MODES, _ACROSS_COMPILERS = 0.8, 0.9
 #: Sets of coefficients that a device has.
 SETS = len(_MODES) * len(_COMPILERS)
 _ALIKE = np.kron(

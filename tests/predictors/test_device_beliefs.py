@@ -40,11 +40,11 @@ def test_without_records_every_regime_has_the_prior(beliefs: DeviceBeliefs) -> N
 def test_records_count_whole_in_their_regime_and_in_part_elsewhere(beliefs: DeviceBeliefs) -> None:
     after = _after(beliefs, EAGER)
     shifts = [after.shift(group, SHARES)[0] for group in (EAGER, FUSED, TRAINING)]
-    assert shifts == pytest.approx([0.3, 0.8 * 0.3, 0.6 * 0.3], rel=1e-3)
+    assert shifts == pytest.approx([0.3, 0.9 * 0.3, 0.8 * 0.3], rel=1e-3)
     left = [after.shift(group, SHARES)[1] for group in (EAGER, FUSED, TRAINING)]
     assert left == sorted(left) and left[0] < 1e-5
     # 1 - r^2 of the variance is left where the regime is another.
-    assert left[2] == pytest.approx((1 - 0.36) * 0.041, rel=1e-3)
+    assert left[2] == pytest.approx((1 - 0.64) * 0.041, rel=1e-3)
 
 
 def test_records_of_a_regime_outweigh_those_of_another(beliefs: DeviceBeliefs) -> None:

@@ -17,6 +17,9 @@ NOT_BLIND: tuple[str, ...] = (
     "held-out families of timm training; its weight is chosen inside each fold.",
     "That cells of a job are recalled as residuals of the networks on a device without records, "
     "and the noise of its probes: after a look at the three GPUs of timm, each left out.",
+    "How far records of a device in one mode, or under one compiler, count in others "
+    "(`perfmodel/predictors/device_beliefs.py`): after a look at Lambda's training and compiled "
+    "inference on RTX 3090 and RTX 4090, each left out and probed in eager inference.",
     "The noise of a probe in `perfmodel probe-plan`: after a look at residuals of RTX 3090 "
     "and RTX 4090.",
     "Sorts of rows with settings of their own (`perfmodel/features/row_sorts.py`): after a "
