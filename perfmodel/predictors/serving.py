@@ -9,37 +9,44 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import (
     DamagedArtifactError,
-    InvalidInputError,
-    MissingExtraError,
 )
 from perfmodel.features.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.base import FloatArray, Predictor
-from perfmodel.predictors.checks import finite, not_below_bound, read_json, scaled_to
+from perfmodel.predictors.checks import not_below_bound, read_json, scaled_to
 from perfmodel.predictors.distance import Nearness, TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.ensemble import read_weights
 from perfmodel.predictors.explanation import Accelerators, StepExplanation
-from perfmodel.predictors.intervals import ConformalIntervals, HalfWidth
+from perfmodel.predictors.held_out import HeldOut
+from perfmodel.predictors.intervals import HalfWidth
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.predictors.registry import predictor_class
 from perfmodel.predictors.serving_explained import (
     explain_efficiencies,
     explain_members,
     near_samples,
 )
+from perfmodel.predictors.serving_parts import (
+    FALLBACK,
+    MEASURED,
+    SERVING,
+    load_joint_part,
+    load_members,
+    read_adapted,
+    read_devices,
+    read_measured,
+)
 from perfmodel.predictors.stacking import mix
-from perfmodel.store.artifacts import MANIFEST, Artifact, read_artifact
+from perfmodel.store.artifacts import read_artifact
 from perfmodel.types import Basis
 
 if TYPE_CHECKING:
@@ -52,83 +59,6 @@ JOINT_KINDS = ("gpu", "cpu")
 _REMEMBERED = 65_536
 #: Relative half-width of the interval around a measured time without a recorded spread.
 _LEAST_MEASURED_SPREAD = 0.02
-
-SERVING = "serving.json"
-MEASURED = "measured.json"
-FALLBACK = "efficiency"
-JOINT = "joint"
-#: What a manifest calls the devices that the joint predictor was adapted to.
-ADAPTED = "adapted"
-MEMBERS = "members"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """Answers of every member for samples that it had not learned from.
-
-    Parameters
-    ----------
-    devices : tuple of str
-    times_s : ndarray, shape (samples,)
-    answers_s : mapping of str to ndarray
-    coverage : float
-    unseen : ndarray
-        Log residuals on devices that were left out in turn; empty with one device.
-    """
-
-    devices: tuple[str, ...]
-    times_s: FloatArray
-    answers_s: Mapping[str, FloatArray]
-    coverage: float
-    unseen: FloatArray
-
-    def intervals(self, weights: Mapping[str, float]) -> ConformalIntervals:
-        """Return the intervals that a mix of members has earned."""
-        answers = np.stack([self.answers_s[member] for member in weights], axis=1)
-        return ConformalIntervals.fit(
-            self.devices,
-            mix(answers, np.array(list(weights.values()))),
-            self.times_s,
-            coverage=self.coverage,
-            unseen=self.unseen if len(self.unseen) else None,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "devices": list(self.devices),
-            "times_s": self.times_s.tolist(),
-            "answers_s": {m: a.tolist() for m, a in self.answers_s.items()},
-            "coverage": self.coverage,
-            "unseen": self.unseen.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Any, path: Path) -> HeldOut:
-        """Read the answers back.
-
-        Raises
-        ------
-        DamagedArtifactError
-            Arrays that do not fit together, or times that are not finite and positive.
-        """
-        try:
-            held_out = cls(
-                devices=tuple(str(device) for device in stored["devices"]),
-                times_s=np.array(stored["times_s"], dtype=np.float64),
-                answers_s={
-                    str(m): np.array(a, dtype=np.float64) for m, a in stored["answers_s"].items()
-                },
-                coverage=finite(stored["coverage"], path, low=0.01, high=0.999),
-                unseen=np.array(stored["unseen"], dtype=np.float64),
-            )
-            columns = [held_out.times_s, *held_out.answers_s.values()]
-            for column in columns:
-                if column.shape != (len(held_out.devices),) or not np.all(column > 0):
-                    raise ValueError("its arrays do not fit together")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedArtifactError(f"{path} holds no held-out answers: {error}.") from error
-        return held_out
 
 
 class ServingModel:
@@ -209,24 +139,24 @@ class ServingModel:
         path = artifact.folder / SERVING
         state = read_json(path)
         weights = read_weights(state.get("weights"), path)
-        members, absent = _load_members(artifact, weights, without)
-        joint = _load_joint(artifact, absent, without)
+        members, absent = load_members(artifact, weights, without)
+        joint = load_joint_part(artifact, absent, without)
         if not members:
             reasons = "; ".join(f"{m}: {reason}" for m, reason in absent.items())
             raise DamagedArtifactError(f"No member of {artifact.name} can answer ({reasons}).")
         return cls(
             version=artifact.name,
             manifest=artifact.manifest,
-            devices=_read_devices(state.get("devices"), path),
+            devices=read_devices(state.get("devices"), path),
             members=members,
             weights=weights,
             absent=absent,
             held_out=HeldOut.from_dict(state.get("held_out"), path),
             distance=TrainingDistance.from_dict(state.get("distance"), path),
             fallback=EfficiencyPredictor.load(artifact.folder / FALLBACK),
-            measured=_read_measured(artifact.folder / MEASURED),
+            measured=read_measured(artifact.folder / MEASURED),
             joint=joint,
-            adapted=_read_adapted(artifact) if joint is not None else {},
+            adapted=read_adapted(artifact) if joint is not None else {},
         )
 
     @property
@@ -475,72 +405,3 @@ def _renormalised(weights: Mapping[str, float], members: tuple[str, ...]) -> dic
     if total <= 0:
         return dict.fromkeys(members, 1.0 / max(1, len(members)))
     return {member: weight / total for member, weight in left.items()}
-
-
-def _load_members(
-    artifact: Artifact, weights: Mapping[str, float], without: Collection[str]
-) -> tuple[dict[str, Predictor], dict[str, str]]:
-    members: dict[str, Predictor] = {}
-    absent: dict[str, str] = {}
-    for member in weights:
-        if member in without:
-            absent[member] = "left out on request"
-            continue
-        try:
-            artifact.check(f"{MEMBERS}/{member}/")
-            predictor = predictor_class(member).load(artifact.folder / MEMBERS / member)
-        except (DamagedArtifactError, MissingExtraError) as error:
-            absent[member] = error.message
-            continue
-        members[member] = predictor
-    return members, absent
-
-
-def _load_joint(
-    artifact: Artifact, absent: dict[str, str], without: Collection[str]
-) -> JointPredictor | None:
-    """Load the predictor for all devices, where the artefact has one that is sound."""
-    if JOINT not in artifact.manifest:
-        return None
-    if JOINT in without:
-        absent[JOINT] = "left out on request"
-        return None
-    try:
-        artifact.check(f"{JOINT}/")
-        # Imported here: it needs torch.
-        from perfmodel.predictors.joint_store import load_joint
-
-        return load_joint(artifact.folder / JOINT)
-    except ImportError as error:
-        absent[JOINT] = f"{error.name or error} is not installed; install perfmodel[train]"
-    except DamagedArtifactError as error:
-        absent[JOINT] = error.message
-    return None
-
-
-def _read_devices(stored: Any, path: Path) -> dict[str, AcceleratorSpec]:
-    if not isinstance(stored, list) or not stored:
-        raise DamagedArtifactError(f"{path} names no devices.")
-    return _specs(stored, path)
-
-
-def _read_adapted(artifact: Artifact) -> dict[str, AcceleratorSpec]:
-    stored = artifact.manifest.get(ADAPTED, {})
-    return _specs([facts["spec"] for facts in stored.values()], artifact.folder / MANIFEST)
-
-
-def _specs(stored: list[Any], path: Path) -> dict[str, AcceleratorSpec]:
-    try:
-        specs = [spec_from_dict(plain) for plain in stored]
-    except InvalidInputError as error:
-        raise DamagedArtifactError(f"{path} holds a damaged device: {error}") from error
-    return {spec.name: spec for spec in specs}
-
-
-def _read_measured(path: Path) -> dict[str, tuple[float, float]]:
-    measured = {}
-    for key, pair in read_json(path).items():
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise DamagedArtifactError(f"{path} holds {pair!r} where a measured time belongs.")
-        measured[key] = (finite(pair[0], path, low=1e-12), finite(pair[1], path, low=0.0))
-    return measured

@@ -26,7 +26,7 @@ from perfmodel.predictors.operators import BASE_OVERHEAD_S
 from perfmodel.predictors.stacking import mix
 
 if TYPE_CHECKING:
-    from perfmodel.predictors.serving import HeldOut
+    from perfmodel.predictors.held_out import HeldOut
 
 #: Source of points: steps that this project measured.
 PROFILE = "profile"

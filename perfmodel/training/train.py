@@ -22,10 +22,11 @@ from perfmodel.predictors.distance import TrainingDistance
 from perfmodel.predictors.efficiency import EfficiencyPredictor
 from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_folds
+from perfmodel.predictors.held_out import HeldOut
 from perfmodel.predictors.joint import JointPredictor
 from perfmodel.predictors.joint_store import save_joint
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.predictors.serving import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING, HeldOut
+from perfmodel.predictors.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
 from perfmodel.predictors.stacking import fit_weights, mix
 from perfmodel.store.artifacts import write_artifact
 from perfmodel.training.joint_facts import joint_facts

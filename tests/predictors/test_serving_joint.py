@@ -15,7 +15,8 @@ import synthetic_workloads as made_up
 
 from perfmodel.features.step import Step
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.serving import JOINT, ServingModel
+from perfmodel.predictors.serving import ServingModel
+from perfmodel.predictors.serving_parts import JOINT
 from perfmodel.training.train import train
 from perfmodel.types import Basis, Mode
 

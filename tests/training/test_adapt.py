@@ -19,7 +19,8 @@ from perfmodel.features.step import StepSample
 from perfmodel.predictors.joint import JointPredictor
 from perfmodel.predictors.joint_store import FACTS, facts_bytes, load_joint
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.predictors.serving import ADAPTED, JOINT, ServingModel
+from perfmodel.predictors.serving import ServingModel
+from perfmodel.predictors.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import latest, read_artifact
 from perfmodel.training.adapt import MOST_RECORDS, adapt_model
 from perfmodel.training.joint_facts import corpus_digest
