@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from perfmodel.errors import InvalidInputError
 
@@ -70,6 +71,7 @@ def strip_decorations(name: str) -> str:
     return " ".join(words)
 
 
+@lru_cache(maxsize=4_096)
 def mig_profile(name: str) -> tuple[str, str] | None:
     """Find a MIG slice in a name.
 

@@ -123,7 +123,9 @@ def estimate_of(
         On one accelerator of each kind of the placement, in order.
     cell : StepOfCell
     """
-    slowest = max(predictions, key=lambda p: p.time_s)
+    slowest = predictions[0]
+    if len(predictions) > 1:
+        slowest = max(predictions, key=lambda p: p.time_s)
     parts, rate = cell.parts, cell.samples_per_second
     memory = tightest_memory(prepared, placement, cell.neighbour_bytes)
     return Estimate(
@@ -192,7 +194,7 @@ def basis_of(bases: Sequence[Basis], scaling: Basis | None) -> Basis:
     scaling : Basis or None
         The best that the placement allows.
     """
-    worst = max(RUNG[basis] for basis in bases)
+    worst = max([RUNG[basis] for basis in bases])
     return LADDER[worst if scaling is None else max(worst, RUNG[scaling])]
 
 

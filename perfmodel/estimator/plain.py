@@ -43,53 +43,55 @@ def plain_answer(
     predictions : sequence of StepPrediction
         On one accelerator of each kind of the placement, in order.
     """
-    levels = (
-        [p.time_s for p in predictions],
-        [p.low_s for p in predictions],
-        [p.high_s for p in predictions],
-    )
-    if placement.count == 1 or prepared.job.mode is Mode.INFERENCE:
-        # Replicas of inference do not wait for each other: the slowest is stated.
-        steps = [StepNumbers(max(times)) for times in levels]
-        half_width = 0.0
+    times = [p.time_s for p in predictions]
+    lows, highs = [p.low_s for p in predictions], [p.high_s for p in predictions]
+    job, samples, wide = prepared.job, prepared.samples, 0.0
+    if job.mode is Mode.TRAINING:
+        step, at_low_s, at_high_s = _steps(prepared, placement, max(times), max(lows), max(highs))
+        all_samples, step_time_s = placement.count * samples, step.step_time_s
+        rate = all_samples / step_time_s
+        at_low, at_high = all_samples / at_low_s, all_samples / at_high_s
+        if placement.count > 1:
+            added = step.exposed_communication_s + step.overhead_s
+            wide = math.hypot(OF_SCALING, OF_COMMUNICATION * (added / step_time_s))
     else:
-        group = OneReplicaGroup(
-            prepared.step.bucket_numbers,
-            placement.world_costs,
-            prepared.straggler,
-            zero_stage=placement.fabric.plan.zero_stage,
-            accumulation_steps=prepared.job.accumulation_steps,
+        # Replicas of inference do not wait for each other: the slowest is stated.
+        step = StepNumbers(max(times))
+        rate, at_low, at_high = (
+            sum(
+                [count * samples / time for count, time in zip(placement.counts, each, strict=True)]
+            )
+            for each in (times, lows, highs)
         )
-        steps = [group.step(max(times)) for times in levels]
-        added = steps[0].exposed_communication_s + steps[0].overhead_s
-        half_width = math.hypot(OF_SCALING, OF_COMMUNICATION * (added / steps[0].step_time_s))
-    rates = [
-        _rate(prepared, placement, times, step) for times, step in zip(levels, steps, strict=True)
-    ]
-    low, high = _interval(rates, half_width)
-    placed = StepOfCell(
-        parts=steps[0],
-        samples_per_second=rates[0],
-        low=low,
-        high=high,
-        basis=scaling_basis(placement) if placement.count > 1 else None,
-    )
+    low, high = _interval(rate, at_low, at_high, wide)
+    basis = scaling_basis(placement) if placement.count > 1 else None
+    placed = StepOfCell(step, rate, low, high, basis)
     return estimate_of(prepared, placement, predictions, placed)
 
 
-def _rate(
-    prepared: PreparedJob, placement: ResolvedPlacement, times: list[float], step: StepNumbers
-) -> float:
-    """Return samples per second of all replicas, as :func:`.replicas.throughput`."""
-    samples = prepared.samples
-    if prepared.job.mode is Mode.TRAINING:
-        return placement.count * samples / step.step_time_s
-    return sum(count * samples / time for count, time in zip(placement.counts, times, strict=True))
+def _steps(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    alone_s: float,
+    at_low_s: float,
+    at_high_s: float,
+) -> tuple[StepNumbers, float, float]:
+    """Return the step of replicas, and how long it takes at both ends of the time alone."""
+    if placement.count == 1:
+        return StepNumbers(alone_s), at_low_s, at_high_s
+    group = OneReplicaGroup(
+        prepared.step.bucket_numbers,
+        placement.world_costs,
+        prepared.straggler,
+        zero_stage=placement.fabric.plan.zero_stage,
+        accumulation_steps=prepared.job.accumulation_steps,
+    )
+    step = group.step(alone_s)
+    return step, group.step(at_low_s).step_time_s, group.step(at_high_s).step_time_s
 
 
-def _interval(rates: list[float], half_width: float) -> tuple[float, float]:
+def _interval(rate: float, at_low: float, at_high: float, half_width: float) -> tuple[float, float]:
     """Return the ends of an interval, as :func:`.answer.interval`."""
-    rate, at_low, at_high = rates
     below, above = at_high / rate, at_low / rate
     if half_width > 0:
         below = math.exp(-math.hypot(math.log(below), half_width))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
+from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.placement.data_parallel.group_costs import GroupCosts
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
@@ -71,37 +71,37 @@ class ResolvedPlacement:
     #: Accelerators of each kind, and in all.
     counts: tuple[int, ...] = field(init=False)
     count: int = field(init=False)
+    #: Whether one replica is spread over several accelerators.
+    is_split: bool = field(init=False)
+    #: Whether nothing but whole, unshared accelerators in data parallel has to be answered.
+    is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # At once, since every answer asks for them: a cached property costs more than all three.
-        counts = tuple([kind.count for kind in self.kinds])
-        object.__setattr__(self, "accelerators", tuple([kind.accelerator for kind in self.kinds]))
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "count", sum(counts))
+        # At once, since every answer asks for them: a cached property costs more than all five.
+        plan, counts = self.fabric.plan, tuple([kind.count for kind in self.kinds])
+        split = plan.tensor > 1 or plan.pipeline > 1 or plan.context > 1 or plan.expert > 1
+        vars(self).update(
+            accelerators=tuple([kind.accelerator for kind in self.kinds]),
+            counts=counts,
+            count=sum(counts),
+            is_split=split,
+            is_plain=not split and self._is_plain(),
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was assumed about its links."""
         return self.fabric.warnings
 
-    @cached_property
-    def is_split(self) -> bool:
-        """Whether one replica is spread over several accelerators."""
-        plan = self.fabric.plan
-        return max(plan.tensor, plan.pipeline, plan.context, plan.expert) > 1
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether nothing but whole, unshared accelerators in data parallel has to be answered."""
+    def _is_plain(self) -> bool:
         placement = self.placement
         return not (
-            self.is_split
-            or placement.shared_with
+            placement.shared_with
             or placement.power_limit_w is not None
             or placement.cpu_cores is not None
             or placement.storage_bytes_per_s is not None
             or placement.storage_locality is not None
-            or any(kind.part is not None for kind in self.kinds)
+            or any([kind.part is not None for kind in self.kinds])
             or (len(self.kinds) > 1 and self.fabric.plan.batch_split is not BatchSplit.EQUAL)
         )
 
@@ -139,12 +139,7 @@ def resolve_placement(
     kinds: dict[tuple[str, str], Kind] = {}
     nodes = []
     for position, node in enumerate(placement.nodes):
-        at = f"{pointer}/nodes/{position}/accelerator"
-        try:
-            whole, part = split_name(node.accelerator, catalog, pointer=at)
-        except UnknownAcceleratorError as error:
-            error.pointer = at
-            raise
+        whole, part = _look_up(node.accelerator, catalog, pointer, position)
         if part is not None and share is not None:
             raise InvalidPlacementError(
                 "A MIG slice has its share already; leave fraction out, or name the whole card.",
@@ -152,16 +147,29 @@ def resolve_placement(
             )
         held = part or share
         key = (whole.name, held.name if held else "")
-        count = node.count * node.repeat + (kinds[key].count if key in kinds else 0)
+        count = node.count * node.repeat
+        if key in kinds:
+            count += kinds[key].count
         kinds[key] = Kind(accelerator=whole, count=count, part=held)
-        renamed = whole.name != node.accelerator
-        nodes.append(replace(node, accelerator=whole.name) if renamed else node)
-    same = all(named is node for named, node in zip(nodes, placement.nodes, strict=True))
-    canonical = placement if same else replace(placement, nodes=tuple(nodes))
+        nodes.append(
+            node if whole.name == node.accelerator else replace(node, accelerator=whole.name)
+        )
+    named = tuple(nodes)
+    canonical = placement if named == placement.nodes else replace(placement, nodes=named)
     fabric = Fabric.of(canonical, catalog, pointer=pointer)
     return ResolvedPlacement(
         placement=placement, fabric=fabric, kinds=tuple(kinds.values()), pointer=pointer
     )
+
+
+def _look_up(
+    name: str, catalog: Catalog, pointer: str, position: int
+) -> tuple[AcceleratorSpec, AcceleratorPart | None]:
+    try:
+        return split_name(name, catalog)
+    except InvalidInputError as error:
+        error.pointer = f"{pointer}/nodes/{position}/accelerator"
+        raise
 
 
 def _share(placement: Placement, pointer: str) -> AcceleratorPart | None:

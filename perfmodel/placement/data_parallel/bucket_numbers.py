@@ -17,6 +17,34 @@ class StreamNumbers(NamedTuple):
     communication_s: float
 
 
+class Reductions(NamedTuple):
+    """The gradients of one job on their way over one group of ranks.
+
+    Parameters
+    ----------
+    communication_s : float
+        All buckets, one after the other.
+    tails : list of (float, float)
+        When the last bucket of each group is ready, as a share of the step, and how long it and
+        all that follow take from then on, seconds.
+    """
+
+    communication_s: float
+    tails: list[tuple[float, float]]
+
+    def end_s(self, alone_s: float) -> float:
+        """Return when the last bucket has been worked on.
+
+        It follows without a pause on the group that holds all others up, or on the beginning.
+
+        Parameters
+        ----------
+        alone_s : float
+            Time of the step on one accelerator.
+        """
+        return max([self.communication_s, *[alone_s * ready + rest for ready, rest in self.tails]])
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BucketNumbers:
     """The gradients of one job, as :class:`.gradient_buckets.GradientBuckets` has those of many.
@@ -58,6 +86,11 @@ class BucketNumbers:
             optimizer_share=float(buckets.optimizer_share[0]),
         )
 
+    @property
+    def backward_end(self) -> float:
+        """Share of the step that has passed when all gradients are ready."""
+        return 1 - self.optimizer_share
+
     def all_buckets_s(self, each_s: Sequence[float]) -> float:
         """Return the time of a collective on every bucket, one after the other.
 
@@ -68,17 +101,17 @@ class BucketNumbers:
         """
         return sum([each * count for each, (_, count) in zip(each_s, self.groups, strict=True)])
 
-    def reductions_end_s(self, alone_s: float, each_s: Sequence[float]) -> float:
-        """Return when the last bucket has been worked on; :func:`.replica_streams` has the sum.
+    def reductions(self, each_s: Sequence[float]) -> Reductions:
+        """Return the stream of reductions; :mod:`.replica_streams` has the sum.
 
         Parameters
         ----------
-        alone_s : float
-            Time of the step on one accelerator.
         each_s : sequence of float
+            On one bucket of each group.
         """
-        backward_end = alone_s * (1 - self.optimizer_share)
-        end = 0.0
-        for each, (ready, count) in zip(each_s, self.groups, strict=True):
-            end = max(end + count * each, min(alone_s * ready, backward_end) + each)
-        return end
+        left_s, tails = 0.0, []
+        last = self.backward_end
+        for each, (ready, count) in zip(reversed(each_s), reversed(self.groups), strict=True):
+            tails.append((min(ready, last), each + left_s))
+            left_s += count * each
+        return Reductions(left_s, tails)

@@ -45,7 +45,7 @@ def sharded_step(
     else:
         rounds = accumulation_steps if zero_stage == 2 else 1
         communication = rounds * scattered + gathered
-        late = job.reductions_end_s(alone_s, scatter_s) - (alone_s - optimizer)
+        late = job.reductions(scatter_s).end_s(alone_s) - (alone_s - optimizer)
         earlier = (rounds - 1) * max(scattered - micro, 0.0)
         # The gathered parameters are needed before the next step begins.
         exposed = max(late, 0.0) + earlier + gathered

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perfmodel.placement.collectives.collective_constants import Collective
-from perfmodel.placement.collectives.form_curves import fastest_s
 from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers, StreamNumbers
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
@@ -64,7 +63,7 @@ class OneReplicaGroup:
         self._job, self._costs = job, costs
         self._stage, self._accumulation = zero_stage, accumulation_steps
         self._contention = known.contention
-        self._shares = costs.ranks > 1 and job.gradient_bytes > 0
+        self._shares = costs.group.ranks > 1 and job.gradient_bytes > 0
         if not self._shares:
             return
         self._waiting = straggler * costs.excess
@@ -73,8 +72,7 @@ class OneReplicaGroup:
             self._scatter_s = self._each_s(Collective.REDUCE_SCATTER, known.bucket_s)
             self._gather_s = self._each_s(Collective.ALL_GATHER, known.bucket_s)
         else:
-            self._reduce_s = self._each_s(Collective.ALL_REDUCE, known.bucket_s)
-            self._communication_s = job.all_buckets_s(self._reduce_s)
+            self._reductions = job.reductions(self._each_s(Collective.ALL_REDUCE, known.bucket_s))
 
     def step(self, alone_s: float) -> StepNumbers:
         """Return the step of replicas that take so long alone.
@@ -99,27 +97,22 @@ class OneReplicaGroup:
             return sharded_step(
                 job,
                 alone_s,
-                self._costs.ranks,
+                self._costs.group.ranks,
                 scatter_s=self._scatter_s,
                 gather_s=self._gather_s,
                 zero_stage=self._stage,
                 accumulation_steps=self._accumulation,
             )
-        late = job.reductions_end_s(alone_s, self._reduce_s) - alone_s * (1 - job.optimizer_share)
-        return StreamNumbers(alone_s, max(late, 0.0), self._communication_s)
+        late = self._reductions.end_s(alone_s) - alone_s * job.backward_end
+        return StreamNumbers(alone_s, max(late, 0.0), self._reductions.communication_s)
 
     def _each_s(self, collective: Collective, launch_s: float) -> list[float]:
         """Return the time of a collective on each bucket inside a step; :mod:`.bucket_times`."""
         job, costs = self._job, self._costs
         gathers = collective is Collective.ALL_GATHER
         sizes_bytes = job.parameter_sizes_bytes if gathers else job.sizes_bytes
-        whole, within = costs.curves(collective)
         inside, between = costs.inside - 1, costs.between
-        all_ranks = fastest_s(whole, sizes_bytes)
-        if within is None:
-            return [time_s * between + time_s * inside + launch_s for time_s in all_ranks]
-        one_host = fastest_s(within, sizes_bytes)
         return [
             time_s * between + min(time_s, alone_s) * inside + launch_s
-            for time_s, alone_s in zip(all_ranks, one_host, strict=True)
+            for time_s, alone_s in zip(*costs.times_s(collective, sizes_bytes), strict=True)
         ]

@@ -7,16 +7,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.topology import Network, Placement, Plan, Schedule
+from perfmodel.placement.topology.topology import REPLICAS, Network, Placement, Plan, Schedule
 
 #: More accelerators than any job has; a slip of the finger above it is refused.
 MAX_ACCELERATORS = 1_000_000
 
 #: Unlike hosts of a placement; equal ones take one entry with a repeat.
 MAX_ENTRIES = 10_000
-
-#: What is meant where nothing is said of a plan; fits every placement.
-_REPLICAS = Plan()
 
 
 def check_placement(placement: Placement, *, pointer: str = "/placement") -> Plan:
@@ -38,9 +35,10 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Pla
     InvalidPlacementError
         Too many accelerators, a plan that does not fit them, or a number out of its range.
     """
-    if placement.accelerator_count > MAX_ACCELERATORS:
+    count = placement.accelerator_count
+    if count > MAX_ACCELERATORS:
         raise InvalidPlacementError(
-            f"The placement has {placement.accelerator_count} accelerators; at most "
+            f"The placement has {count} accelerators; at most "
             f"{MAX_ACCELERATORS} are answered. Check count and repeat.",
             pointer=f"{pointer}/nodes",
         )
@@ -90,7 +88,7 @@ def resolved_plan(
     4
     """
     chosen = placement.plan if plan is None else plan
-    if chosen == _REPLICAS:
+    if chosen is REPLICAS or chosen == REPLICAS:
         return _replicas(placement.accelerator_count)
     here = f"{pointer}/plan"
     for word in ("tensor", "pipeline", "expert", "context", "virtual_stages"):

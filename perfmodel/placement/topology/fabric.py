@@ -128,7 +128,7 @@ class Fabric:
         """What joins the ranks, as columns."""
         return link_domains(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
-    @cached_property
+    @property
     def world_group(self) -> WorldGroup:
         """All accelerators as one group, over its slowest links, as plain numbers."""
         return world_group(as_one(self.hosts) if self.joined else self.hosts, self.network)

@@ -60,7 +60,7 @@ def look_up_hosts(
             error.pointer = f"{here}/accelerator"
             raise
         if latencies is None:
-            link = _learned_link(spec, node.link, f"{here}/link")
+            link = _learned_link(spec, node.link, here)
         else:
             link = with_latency(link_of(spec, node.link, pointer=f"{here}/link"), latencies)
         found.append(Hosts(accelerator=spec, count=node.count, repeat=node.repeat, link=link))
@@ -73,12 +73,12 @@ _LEARNED: dict[tuple[int, str | None], tuple[AcceleratorSpec, Link]] = {}
 _MOST_LEARNED = 4_096
 
 
-def _learned_link(spec: AcceleratorSpec, name: str | None, pointer: str) -> Link:
+def _learned_link(spec: AcceleratorSpec, name: str | None, here: str) -> Link:
     known = _LEARNED.get((id(spec), name))
     if known is None:
         if len(_LEARNED) >= _MOST_LEARNED:
             _LEARNED.clear()
-        known = spec, with_latency(link_of(spec, name, pointer=pointer))
+        known = spec, with_latency(link_of(spec, name, pointer=f"{here}/link"))
         _LEARNED[id(spec), name] = known
     return known[1]
 
@@ -132,7 +132,7 @@ def link_warnings(placement: Placement, hosts: tuple[Hosts, ...]) -> tuple[str, 
                 f"{name} are taken as joined by {way} alone; where bridges join them write the "
                 f"link {one.accelerator.link}."
             )
-    return tuple(dict.fromkeys(warnings))
+    return tuple(dict.fromkeys(warnings)) if warnings else ()
 
 
 def link_domains(hosts: tuple[Hosts, ...], network: Network | None) -> LinkDomains:

@@ -16,6 +16,7 @@ from perfmodel.placement.topology.fields import Fields
 from perfmodel.placement.topology.links import check_link_name
 from perfmodel.placement.topology.networks import MAX_RAILS, named_network
 from perfmodel.placement.topology.topology import (
+    REPLICAS,
     BatchSplit,
     Locality,
     Network,
@@ -25,9 +26,6 @@ from perfmodel.placement.topology.topology import (
     Schedule,
     Sharing,
 )
-
-#: The plan of a placement that states none.
-_REPLICAS = Plan()
 
 
 @cache
@@ -157,7 +155,7 @@ def _named_or_stated(
 
 def _plan(fields: Fields) -> Plan:
     if not fields:
-        return _REPLICAS
+        return REPLICAS
     plan = Plan(
         data=fields.count("data", None),
         tensor=fields.count("tensor", 1) or 1,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 
 from perfmodel.errors import InvalidPlacementError, nearest_names
@@ -134,7 +133,6 @@ def _with_rails(name: str, rails: int, pointer: str) -> Network:
     return replace(one, name=f"{rails}x{one.name}", bandwidth_bytes_per_s=total, rails=rails)
 
 
-@lru_cache(maxsize=1_024)
 def network_class(network: Network) -> LinkClass:
     """Tell how a network behaves: by its name, else by its latency.
 

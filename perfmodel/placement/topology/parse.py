@@ -16,19 +16,20 @@ from perfmodel.placement.topology.checks import MAX_ACCELERATORS
 from perfmodel.placement.topology.long_form import placement_to_dict, read_long_form
 from perfmodel.placement.topology.networks import NETWORKS
 from perfmodel.placement.topology.short_form import HOW, read_short_form, write_short_form
-from perfmodel.placement.topology.topology import Node, Placement, Plan
+from perfmodel.placement.topology.topology import REPLICAS, Node, Placement
 
 __all__ = ["format_placement", "parse_placement", "placement_to_dict"]
 
 #: Longest text that is read as a placement; thousands of unlike hosts fit.
 MAX_TEXT = 100_000
 
-#: What schedulers mostly write: equal hosts in data parallel. The grammar says no more of it.
+#: What schedulers mostly write: hosts in data parallel, joined by '+'. The grammar says no more of
+#: them.
 _HOST = r"(?:([1-9]\d{0,5})x)?([A-Za-z][\w.-]*)"
-_NETWORK = r"(?:@([a-z0-9-]+))?"
-_ONE_HOST = re.compile(f"(){_HOST}{_NETWORK}", re.ASCII)
-_HOSTS = re.compile(rf"([1-9]\d{{0,5}})x\({_HOST}\){_NETWORK}", re.ASCII)
-_REPLICAS = Plan()
+_ONE_HOST = re.compile(f"(){_HOST}", re.ASCII)
+_HOSTS = re.compile(rf"([1-9]\d{{0,5}})x\({_HOST}\)", re.ASCII)
+#: Longer texts are left to the grammar, which counts their hosts.
+_AT_A_GLANCE = 2_000
 
 
 def parse_placement(value: str | Mapping[str, Any], *, pointer: str = "/placement") -> Placement:
@@ -72,15 +73,23 @@ def parse_placement(value: str | Mapping[str, Any], *, pointer: str = "/placemen
 
 def _plain(text: str) -> Placement | None:
     """Read the commonest texts at a glance; None for all others, wrong ones among them."""
-    found = _ONE_HOST.fullmatch(text) or _HOSTS.fullmatch(text)
-    if found is None:
+    if len(text) > _AT_A_GLANCE:
         return None
-    repeat, count = int(found[1] or 1), int(found[2] or 1)
-    network = NETWORKS.get(found[4]) if found[4] else None
-    if repeat * count > MAX_ACCELERATORS or (found[4] and network is None):
+    hosts, at, name = text.partition("@")
+    network = NETWORKS.get(name)
+    if at and network is None:
         return None
-    node = Node(accelerator=found[3], count=count, repeat=repeat)
-    return Placement(nodes=(node,), network=network, plan=_REPLICAS)
+    nodes, accelerators = [], 0
+    for part in hosts.split("+"):
+        found = _ONE_HOST.fullmatch(part) or _HOSTS.fullmatch(part)
+        if found is None:
+            return None
+        repeat, count = int(found[1] or 1), int(found[2] or 1)
+        accelerators += repeat * count
+        nodes.append(Node(accelerator=found[3], count=count, repeat=repeat))
+    if accelerators > MAX_ACCELERATORS:
+        return None
+    return Placement(nodes=tuple(nodes), network=network, plan=REPLICAS)
 
 
 def _parse_short(text: str, pointer: str) -> Placement:

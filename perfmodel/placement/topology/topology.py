@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from perfmodel.errors import InvalidPlacementError
@@ -88,6 +88,10 @@ class Network:
     oversubscription: float = 1.0
     rails: int = 1
 
+    def __hash__(self) -> int:
+        # Of what tells networks apart: a hash of all fields takes several times as long.
+        return hash((self.name, self.bandwidth_bytes_per_s))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
@@ -127,6 +131,10 @@ class Plan:
     batch_split: BatchSplit = BatchSplit.EQUAL
 
 
+#: What is meant where nothing is said of a plan; fits every placement.
+REPLICAS = Plan()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """Where a job runs.
@@ -158,7 +166,7 @@ class Placement:
 
     nodes: tuple[Node, ...]
     network: Network | None = None
-    plan: Plan = field(default_factory=Plan)
+    plan: Plan = REPLICAS
     shared_with: tuple[str, ...] = ()
     sharing: Sharing = Sharing.MPS
     power_limit_w: float | None = None
@@ -174,20 +182,19 @@ class Placement:
                 "A placement needs at least one node; got none.", pointer="/placement/nodes"
             )
         for position, node in enumerate(self.nodes):
-            for word in ("count", "repeat"):
-                value = getattr(node, word)
-                if value < 1:
-                    raise InvalidPlacementError(
-                        f"{word} must be at least 1; got {value}.",
-                        pointer=f"/placement/nodes/{position}/{word}",
-                    )
+            if node.count < 1 or node.repeat < 1:
+                word, value = ("count", node.count) if node.count < 1 else ("repeat", node.repeat)
+                raise InvalidPlacementError(
+                    f"{word} must be at least 1; got {value}.",
+                    pointer=f"/placement/nodes/{position}/{word}",
+                )
 
     @property
     def accelerator_count(self) -> int:
         """Accelerators in all."""
-        return sum(node.count * node.repeat for node in self.nodes)
+        return sum([node.count * node.repeat for node in self.nodes])
 
     @property
     def host_count(self) -> int:
         """Hosts in all."""
-        return sum(node.repeat for node in self.nodes)
+        return sum([node.repeat for node in self.nodes])

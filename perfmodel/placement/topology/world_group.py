@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from perfmodel.placement.topology.groups import CommGroups, LinkClass
-from perfmodel.placement.topology.hosts import Hosts, reach_bytes_per_s
+from perfmodel.placement.topology.host_link import network_reach_bytes_per_s
+from perfmodel.placement.topology.hosts import Hosts
 from perfmodel.placement.topology.links import Link
 from perfmodel.placement.topology.networks import network_class
 from perfmodel.placement.topology.topology import Network
@@ -84,33 +85,37 @@ def world_group(hosts: Sequence[Hosts], network: Network | None) -> WorldGroup:
     network : Network or None
         Between them; None for one host.
     """
-    largest = max([one.count for one in hosts])
-    talking = [one.link for one in hosts if one.count > 1] or [one.link for one in hosts]
+    shapes = [(one.link, one.count, network_reach_bytes_per_s(one.accelerator)) for one in hosts]
+    return WorldGroup(
+        float(sum([one.count * one.repeat for one in hosts])),
+        float(sum([one.repeat for one in hosts])),
+        _links(tuple(shapes), network),
+    )
+
+
+@lru_cache(maxsize=8_192)
+def _links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None) -> WorldLinks:
+    """Return the links of hosts by what joins their ranks, how many these are, and their slots."""
+    largest = max(count for _, count, _ in shapes)
+    talking = [link for link, count, _ in shapes if count > 1] or [link for link, _, _ in shapes]
     # As if every host had as many ranks as the fullest: the steady form of replicas.
-    rates = [_rate(link, largest) for link in talking]
+    rates = [float(link.bandwidth(largest, steady=True)) for link in talking]
     slowest = min(rates)
     links = [link for link, rate in zip(talking, rates, strict=True) if rate == slowest]
     inter, latency_s, between = math.inf, 0.0, LinkClass.NONE
     if network is not None:
-        reach = min([reach_bytes_per_s(one, network) for one in hosts])
+        # What one accelerator can send out of its host: its slot and its adapter.
+        adapter = network.bandwidth_bytes_per_s / network.rails
+        reach = min(adapter, *[slot for _, _, slot in shapes])
         fair = network.bandwidth_bytes_per_s / network.oversubscription
         inter, latency_s = min(fair, largest * reach), network.latency_s
         between = network_class(network)
-    return WorldGroup(
-        float(sum([one.count * one.repeat for one in hosts])),
-        float(sum([one.repeat for one in hosts])),
-        WorldLinks(
-            largest_share=float(largest),
-            intra_class=max([int(link.link_class) for link in links]),
-            inter_class=int(between),
-            intra_bytes_per_s=slowest,
-            intra_latency_s=max([link.latency_s for link in links]),
-            inter_bytes_per_s=inter,
-            inter_latency_s=latency_s,
-        ),
+    return WorldLinks(
+        largest_share=float(largest),
+        intra_class=max(int(link.link_class) for link in links),
+        inter_class=int(between),
+        intra_bytes_per_s=slowest,
+        intra_latency_s=max(link.latency_s for link in links),
+        inter_bytes_per_s=inter,
+        inter_latency_s=latency_s,
     )
-
-
-@lru_cache(maxsize=4_096)
-def _rate(link: Link, ranks: int) -> float:
-    return float(link.bandwidth(ranks, steady=True))

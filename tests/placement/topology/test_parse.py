@@ -104,6 +104,14 @@ def test_options_have_the_names_of_the_long_form_too() -> None:
         "{}x({}x{})@{}".format, st.integers(0, 2_000), st.integers(0, 2_000),
         st.sampled_from(["T4", "x8", "4x", "H100-NVL-94GB"]), st.sampled_from([*NETWORKS, "no"]),
     )
+    | st.builds(
+        "{}@{}".format,
+        st.lists(
+            st.sampled_from(["T4", "8xT4", "2x(4xA10)", "(1+2)xT4", "2x(T4", "x(A10)", "T4 ", ""]),
+            min_size=1, max_size=4,
+        ).map("+".join),
+        st.sampled_from(["ib-100g", "ib-100g/2", "no", "", "eth-10g@eth-10g"]),
+    )
 )  # fmt: skip
 def test_what_is_read_at_a_glance_is_what_the_grammar_says(text: str) -> None:
     try:
