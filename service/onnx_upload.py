@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import UnsupportedOnnxError
+from service.errors import OverloadedError
 from service.settings import Settings
 
 #: What a child may take to load its libraries; not counted against the file.
@@ -46,6 +47,8 @@ async def read_onnx(file: bytes, capture: Mapping[str, Any], settings: Settings)
     ------
     UnsupportedOnnxError
         A file that is refused, or took too much.
+    OverloadedError
+        The machine is too busy to begin.
     """
     header = {
         "time_s": settings.onnx_time_s,
@@ -72,7 +75,13 @@ async def _converse(
 ) -> bytes:
     assert child.stdin is not None and child.stdout is not None
     child.stdin.write(header)
-    await asyncio.wait_for(child.stdout.readline(), _START_S)
+    try:
+        await asyncio.wait_for(child.stdout.readline(), _START_S)
+    except TimeoutError as error:
+        raise OverloadedError(
+            f"The process that reads ONNX files did not start within {_START_S:g} s. Ask again "
+            "later."
+        ) from error
     try:
         output, _ = await asyncio.wait_for(child.communicate(file), settings.onnx_time_s)
     except TimeoutError as error:

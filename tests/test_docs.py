@@ -50,7 +50,7 @@ SCRIPTS = [
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("docs")
-    with running(make_app(folder, models=folder / "models")) as found:
+    with running(make_app(folder, models=folder / "models", onnx_time_s=60.0)) as found:
         yield found
 
 
@@ -105,7 +105,7 @@ def test_every_curl_is_answered(
         )
     run = subprocess.run(
         ["bash", "-c", _SHELL + script.replace(_LOCAL, url)],
-        capture_output=True, text=True, cwd=folder, timeout=60, check=False,
+        capture_output=True, text=True, cwd=folder, timeout=300, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout

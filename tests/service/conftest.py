@@ -51,6 +51,7 @@ def settings(tmp_path: Path) -> Settings:
         max_body_bytes=200_000,
         max_upload_bytes=1_000_000,
         max_cells=150_000,
+        onnx_time_s=60.0,
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from perfmodel.graph.canonical import from_json
+from service import onnx_upload
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.settings import Settings
 
@@ -100,6 +101,16 @@ def test_a_file_that_takes_too_long_is_given_up(tmp_path: Path, app: Any) -> Non
         response = client.post("/v1/graphs?batch_size=16", content=_matmul(), headers=ONNX)
     assert response.status_code == 422
     assert "took longer" in response.json()["detail"]
+
+
+def test_a_machine_that_is_too_busy_to_begin_says_so(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_upload, "_START_S", 1e-6)
+    response = client.post("/v1/graphs?batch_size=16", content=_matmul(), headers=ONNX)
+    assert response.status_code == 503
+    assert response.headers["retry-after"]
+    assert "did not start" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
