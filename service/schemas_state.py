@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from perfmodel.types import Phase, Role
 from service.schemas import Problem
 
 
@@ -167,6 +168,26 @@ class GraphShown(GraphEntry):
     """One graph."""
 
     unpriced_operators: dict[str, int]
+
+
+#: Operator, phase, positions of the tensors it reads and writes, attributes, name.
+_NodeRow = tuple[str, Phase, list[int], list[int], dict[str, Any], str]
+#: Shape, type of an element, role, number of the storage.
+_TensorRow = tuple[list[int], str, Role, int]
+
+
+class GraphJson(_Exact):
+    """A whole graph, as `perfmodel capture` writes it and `POST /v1/graphs` reads it."""
+
+    format: Literal[1]
+    nodes: list[_NodeRow] = Field(
+        description="Of each: operator, phase, positions of the tensors that it reads and of those "
+        "that it writes, attributes, name."
+    )
+    source: dict[str, str] = Field(description="Where the graph comes from.")
+    tensors: list[_TensorRow] = Field(
+        description="Of each: shape, type of an element, role, number of its storage."
+    )
 
 
 class GraphsAnswer(_Exact):

@@ -26,7 +26,7 @@ from service.graph_shelf import GraphShelf
 from service.onnx_upload import read_onnx
 from service.routes.requests import desk_of, media_type, state_of
 from service.schemas import GraphAnswer
-from service.schemas_state import GraphsAnswer, GraphShown
+from service.schemas_state import GraphJson, GraphsAnswer, GraphShown
 
 router = APIRouter(tags=["graphs"])
 
@@ -135,7 +135,7 @@ async def graphs(
 @router.get(
     "/v1/graphs/{graph}",
     summary="One graph",
-    responses={200: {"model": GraphShown}, **problems(404, 422, 503)},
+    responses={200: {"model": GraphShown | GraphJson}, **problems(404, 422, 503)},
 )
 async def graph(
     request: Request,

@@ -8,10 +8,11 @@ from typing import Any
 import orjson
 import pytest
 from fastapi.testclient import TestClient
+from jsonschema import Draft202012Validator
 from sqlalchemy import text
 
 from service.routes.graphs import GRAPH_EXAMPLE
-from service.schemas_state import GraphsAnswer, GraphShown
+from service.schemas_state import GraphJson, GraphsAnswer, GraphShown
 from service.settings import Settings
 
 
@@ -54,12 +55,24 @@ def test_graphs_are_listed_in_pages_newest_first(client: TestClient) -> None:
     assert client.get("/v1/graphs?cursor=x").status_code == 422
 
 
+def _validate_as_described(client: TestClient, *answers: object) -> None:
+    document = client.get("/openapi.json").json()
+    ok = document["paths"]["/v1/graphs/{graph}"]["get"]["responses"]["200"]
+    schema = ok["content"]["application/json"]["schema"]
+    validator = Draft202012Validator({**schema, "components": document["components"]})
+    for answer in answers:
+        validator.validate(answer)
+    assert not validator.is_valid({"format": 1})
+
+
 def test_one_graph_is_shown_or_given_back_whole(client: TestClient) -> None:
     name = _register(client, 16)
     shown = client.get(f"/v1/graphs/{name}")
     GraphShown.model_validate_json(shown.content, strict=True)
     assert shown.json()["unpriced_operators"] == {}
     whole = client.get(f"/v1/graphs/{name}?form=json")
+    GraphJson.model_validate_json(whole.content, strict=True)
+    _validate_as_described(client, shown.json(), whole.json())
     assert orjson.loads(whole.content)["tensors"] == _graph(16)["tensors"]
     # What is given back is what was registered.
     again = client.post(
