@@ -37,6 +37,7 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmctldPort={port}
 SlurmdSpoolDir={folder}/spool
 ProctrackType=proctrack/pgid
+MessageTimeout=100
 TaskPlugin=task/none
 MpiDefault=none
 SwitchType=switch/none
@@ -60,14 +61,15 @@ def unpacked(folder: Path) -> Path:
         pytest.skip("Slurm comes from Debian's packages, and this is no Debian")
     fetched, root = folder / "packages", folder / "root"
     fetched.mkdir()
-    run = subprocess.run(
-        ["apt-get", "download", "-q", *PACKAGES],
-        cwd=fetched, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    if run.returncode:
-        pytest.skip(f"Slurm's packages cannot be fetched here: {run.stderr.strip()[-200:]}")
+    try:
+        subprocess.run(
+            ["apt-get", "download", "-q", *PACKAGES],
+            cwd=fetched, capture_output=True, text=True, check=True, timeout=240,
+        )  # fmt: skip
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"Slurm's packages cannot be fetched here: {str(error.stderr).strip()[-200:]}")
     for package in fetched.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", package, root], check=True, timeout=60)
+        subprocess.run(["dpkg", "-x", package, root], check=True, timeout=240)
     return root
 
 
@@ -118,7 +120,7 @@ class Slurm:
             env=self.environment | environment, cwd=self.folder,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while self.run("scontrol", "ping", check=False).returncode:
             assert process.poll() is None, (self.folder / "slurmctld.log").read_text()
             if time.monotonic() > until:
@@ -134,7 +136,7 @@ class Slurm:
         return subprocess.run(
             [self.root / "usr/bin" / command, *arguments],
             env=self.environment | environment,
-            cwd=self.folder, capture_output=True, text=True, check=check, timeout=60,
+            cwd=self.folder, capture_output=True, text=True, check=check, timeout=240,
         )  # fmt: skip
 
     def submit(self, *options: str, **environment: str) -> dict[str, str]:

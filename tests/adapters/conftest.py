@@ -40,16 +40,23 @@ def service_url(estimator: Estimator, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def service(service_url: str) -> Service:
-    return Service(service_url, timeout_s=20.0)
+    return Service(service_url, timeout_s=60.0)
 
 
 @pytest.fixture(params=["down", *FAILURES])
-def failing(request: pytest.FixtureRequest) -> Iterator[Service]:
-    """Return a service that never answers, in each way."""
+def failing_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return the address of a service that never answers, in each way."""
     if request.param == "down":
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        yield Service(f"http://127.0.0.1:{port}", timeout_s=0.3)
+        # Kept, so that nobody begins to listen there.
+        with socket.socket() as kept:
+            kept.bind(("127.0.0.1", 0))
+            yield f"http://127.0.0.1:{kept.getsockname()[1]}"
         return
     with raw_server(FAILURES[request.param]) as url:
-        yield Service(url, timeout_s=0.3)
+        yield url
+
+
+@pytest.fixture
+def failing(failing_url: str) -> Service:
+    """Return a service that never answers, in each way."""
+    return Service(failing_url, timeout_s=0.3)

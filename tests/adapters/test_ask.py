@@ -6,6 +6,7 @@ import time
 
 import pytest
 from adapter_world import raw_server, training
+from least_time import least_wall_s
 
 from perfmodel.adapters.ask import NoAnswerError, Service
 from perfmodel.adapters.local import LocalAnswers
@@ -36,27 +37,31 @@ def test_memory_is_that_of_the_catalogue(service: Service, estimator: Estimator)
     assert service.memory_bytes("V100") == pytest.approx(16e9, rel=0.1)
 
 
-def test_no_failure_gets_past_the_deadline(failing: Service) -> None:
-    began = time.monotonic()
-    with pytest.raises(NoAnswerError):
-        failing.cells([training("timm/small")], ["T4"])
-    with pytest.raises(NoAnswerError):
-        failing.memory_bytes("T4")
-    assert time.monotonic() - began < 1.5
+def test_no_failure_gets_past_the_deadline(failing_url: str) -> None:
+    def ask() -> None:
+        failing = Service(failing_url, timeout_s=0.3)
+        with pytest.raises(NoAnswerError):
+            failing.cells([training("timm/small")], ["T4"])
+        with pytest.raises(NoAnswerError):
+            failing.memory_bytes("T4")
+
+    assert least_wall_s(ask, within_s=1.5) < 1.5
 
 
 def test_a_silent_service_is_not_asked_again_at_once() -> None:
     asked = []
     with raw_server(asked.append) as url:
-        silent = Service(url, timeout_s=0.5, rest_s=0.2)
+        silent = Service(url, timeout_s=60.0, rest_s=3600.0)
         for _ in range(3):
             with pytest.raises(NoAnswerError):
                 silent.memory_bytes("T4")
         assert len(asked) == 1
-        time.sleep(0.25)
-        with pytest.raises(NoAnswerError):
-            silent.memory_bytes("T4")
-        assert len(asked) == 2
+        sooner = Service(url, timeout_s=60.0, rest_s=0.2)
+        for _ in range(2):
+            with pytest.raises(NoAnswerError):
+                sooner.memory_bytes("T4")
+            time.sleep(0.25)
+        assert len(asked) == 3
 
 
 def test_a_url_is_checked() -> None:

@@ -49,7 +49,7 @@ def apply(url: str, body: Any, kind: str = "run", prefix: str = "") -> tuple[int
         f"{url}/v1/adapters/dstack{prefix}/apply_policies/on_{kind}_apply",
         content=body if isinstance(body, bytes) else json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
-        timeout=20.0,
+        timeout=60.0,
     )
     return response.status_code, response.json()
 
@@ -113,19 +113,20 @@ def dstack_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dstack")
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    run = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "dstack==0.22.0"],
-        capture_output=True, text=True, check=False, timeout=400,
-    )  # fmt: skip
-    if run.returncode:
-        pytest.skip(f"dstack cannot be installed here: {run.stderr.strip()[-300:]}")
+    try:
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "dstack==0.22.0"],
+            capture_output=True, text=True, check=True, timeout=400,
+        )  # fmt: skip
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"dstack cannot be installed here: {str(error.stderr).strip()[-300:]}")
     return python
 
 
 def _own_client(python: Path, uri: str) -> dict[str, Any]:
     run = subprocess.run(
         [python, "-W", "ignore", CHILD],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
         env={
             **os.environ,
             "DSTACK_PLUGIN_SERVICE_URI": uri,

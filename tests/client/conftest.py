@@ -26,5 +26,5 @@ def url(app: FastAPI) -> Iterator[str]:
 
 @pytest.fixture
 def service(url: str) -> Iterator[Client]:
-    with Client(url, timeout_s=30.0) as client:
+    with Client(url, timeout_s=300.0) as client:
         yield client

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from misbehaving import misbehaving
+from misbehaving import Script, misbehaving
 
 from perfmodel.client import AsyncClient, Client, RefusedError
 from perfmodel.client.forms import Job
@@ -61,7 +61,7 @@ def test_answers_in_process_are_those_over_a_socket(app: FastAPI, service: Clien
 
 def test_many_questions_at_once(url: str) -> None:
     async def ask() -> list[float]:
-        async with AsyncClient(url, timeout_s=30.0) as client:
+        async with AsyncClient(url, timeout_s=60.0) as client:
             found = await asyncio.gather(
                 *(client.predict({**JOB, "batch_size": 1 + n % 5}, "T4") for n in range(40))
             )
@@ -73,10 +73,13 @@ def test_many_questions_at_once(url: str) -> None:
 
 
 def test_waiting_holds_nobody_up_and_can_be_given_up() -> None:
-    async def ask(url: str) -> None:
-        async with AsyncClient(url, timeout_s=5.0, retries=0) as client:
+    may_end = threading.Event()
+
+    async def ask(script: Script) -> None:
+        async with AsyncClient(script.url, timeout_s=60.0, retries=0) as client:
             slow = asyncio.create_task(client.health())
-            await asyncio.sleep(0.05)
+            while not script.times():
+                await asyncio.sleep(0.01)
             assert (await client.health()).status == "ready"
             assert not slow.done()
             slow.cancel()
@@ -84,8 +87,9 @@ def test_waiting_holds_nobody_up_and_can_be_given_up() -> None:
                 await slow
             assert (await client.health()).status == "ready"
 
-    with misbehaving([lambda handler: time.sleep(1.0)]) as script:
-        asyncio.run(ask(script.url))
+    with misbehaving([lambda handler: may_end.wait(60)]) as script:
+        asyncio.run(asyncio.wait_for(ask(script), 60))
+        may_end.set()
 
 
 def test_without_httpx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

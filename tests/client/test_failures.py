@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from least_time import least_s, least_wall_s
 from misbehaving import (
     READY,
     Act,
@@ -60,9 +61,12 @@ def ask(request: pytest.FixtureRequest) -> Ask:
     return asking
 
 
-def _closed_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+@pytest.fixture
+def closed() -> Iterator[str]:
+    """An address at which nobody listens, and nobody can begin to."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{kept.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def _closed_port() -> str:
 )
 def test_what_passes_is_tried_again(ask: Ask, act: Act) -> None:
     with misbehaving([act]) as script:
-        assert ask(script.url, timeout_s=5.0).status == "ready"
+        assert ask(script.url, timeout_s=60.0).status == "ready"
         assert script.times() == 2
         # Both attempts go by one name in the log.
         assert len({one.headers["X-Request-ID"] for one in script.requests}) == 1
@@ -79,7 +83,7 @@ def test_what_passes_is_tried_again(ask: Ask, act: Act) -> None:
 def test_retries_come_to_an_end(ask: Ask) -> None:
     with misbehaving([say(503, PROBLEM)] * 9) as script:
         with pytest.raises(UnavailableError, match="64 questions wait") as failure:
-            ask(script.url, retries=2, timeout_s=5.0)
+            ask(script.url, retries=2, timeout_s=60.0)
         assert script.times() == 3
         assert failure.value.problem.title == "Overloaded"
 
@@ -87,24 +91,29 @@ def test_retries_come_to_an_end(ask: Ask) -> None:
 def test_retry_after_is_kept_to(ask: Ask) -> None:
     with misbehaving([say(429, PROBLEM, {"Retry-After": "1"})]) as script:
         began = time.monotonic()
-        assert ask(script.url, timeout_s=5.0).status == "ready"
+        assert ask(script.url, timeout_s=60.0).status == "ready"
         assert time.monotonic() - began >= 1.0
-    with misbehaving([say(503, PROBLEM, {"Retry-After": "60"})]) as script:
-        began = time.monotonic()
-        with pytest.raises(UnavailableError) as failure:
-            ask(script.url, timeout_s=5.0)
-        # It cannot be ready in time, so nothing is waited for.
-        assert time.monotonic() - began < 2.0
-        assert failure.value.retry_after_s == 60.0
+
+    def refused() -> None:
+        with misbehaving([say(503, PROBLEM, {"Retry-After": "60"})]) as script:
+            with pytest.raises(UnavailableError) as failure:
+                ask(script.url, timeout_s=5.0)
+            assert failure.value.retry_after_s == 60.0
+
+    # It cannot be ready in time, so nothing is waited for.
+    assert least_wall_s(refused, within_s=2.0) < 2.0
 
 
 @pytest.mark.parametrize("act", [lambda handler: time.sleep(1.5), drip], ids=["slow", "drips"])
 def test_no_slowness_gets_past_the_time(ask: Ask, act: Act) -> None:
-    with misbehaving([act]) as script:
-        began = time.monotonic()
-        with pytest.raises(TimedOutError):
-            ask(script.url, timeout_s=0.3)
-        assert time.monotonic() - began < 1.2
+    def attempt_s() -> float:
+        with misbehaving([act]) as script:
+            began = time.monotonic()
+            with pytest.raises(TimedOutError):
+                ask(script.url, timeout_s=0.3)
+            return time.monotonic() - began
+
+    assert least_s(attempt_s, within_s=1.2) < 1.2
 
 
 @pytest.mark.parametrize(
@@ -121,14 +130,14 @@ def test_no_slowness_gets_past_the_time(ask: Ask, act: Act) -> None:
 def test_garbage_is_no_answer(ask: Ask, act: Act) -> None:
     with misbehaving([act]) as script:
         with pytest.raises(NoAnswerError) as failure:
-            ask(script.url, timeout_s=5.0, retries=0)
+            ask(script.url, timeout_s=60.0, retries=0)
         assert script.times() == 1
         assert failure.value.request_id
 
 
-def test_nobody_there(ask: Ask) -> None:
+def test_nobody_there(ask: Ask, closed: str) -> None:
     with pytest.raises(UnreachableError):
-        ask(_closed_port(), timeout_s=5.0, retries=1)
+        ask(closed, timeout_s=60.0, retries=1)
 
 
 def test_a_refusal_is_not_repeated(ask: Ask) -> None:
@@ -140,23 +149,23 @@ def test_a_refusal_is_not_repeated(ask: Ask) -> None:
             assert script.times() == 1
 
 
-def test_another_host_is_asked_where_one_fails(ask: Ask) -> None:
+def test_another_host_is_asked_where_one_fails(ask: Ask, closed: str) -> None:
     with misbehaving([]) as script:
-        assert ask([_closed_port(), script.url], timeout_s=5.0).status == "ready"
+        assert ask([closed, script.url], timeout_s=60.0).status == "ready"
 
 
-def test_a_fallback_answers_what_the_service_does_not(ask: Ask) -> None:
+def test_a_fallback_answers_what_the_service_does_not(ask: Ask, closed: str) -> None:
     asked: list[Call[Any]] = []
 
     def fallback(call: Call[Any]) -> Any:
         asked.append(call)
         return {"status": "from elsewhere"} if len(asked) == 1 else None
 
-    down = {"timeout_s": 2.0, "retries": 0, "fallback": fallback}
-    assert ask(_closed_port(), **down).status == "from elsewhere"
+    down = {"timeout_s": 60.0, "retries": 0, "fallback": fallback}
+    assert ask(closed, **down).status == "from elsewhere"
     assert asked[0].path == "/v2/health/ready"
     with pytest.raises(UnreachableError):
-        ask(_closed_port(), **down)
+        ask(closed, **down)
     with misbehaving([say(422, PROBLEM)]) as script, pytest.raises(RefusedError):
         ask(script.url, **down)
     assert len(asked) == 2
@@ -168,11 +177,9 @@ def test_a_key_and_news_of_later_versions_do_no_harm(ask: Ask) -> None:
         assert script.requests[0].headers["Authorization"] == "Bearer pmk_x"
 
 
-@pytest.mark.parametrize(
-    "act", [say(503), drop, say(200, b"?"), say(422, PROBLEM), lambda handler: time.sleep(1)]
-)
+@pytest.mark.parametrize("act", [say(503), drop, say(200, b"?"), say(422, PROBLEM)])
 def test_fail_open_returns_the_default(act: Act, caplog: pytest.LogCaptureFixture) -> None:
-    with misbehaving([act]) as script, Client(script.url, timeout_s=0.3, retries=0) as client:
+    with misbehaving([act]) as script, Client(script.url, timeout_s=60.0, retries=0) as client:
         assert fail_open(client.health, None) is None
         assert "without an answer" in caplog.text
         found = fail_open(client.health, None)
@@ -180,9 +187,21 @@ def test_fail_open_returns_the_default(act: Act, caplog: pytest.LogCaptureFixtur
         assert found.status == "ready"
 
 
-def test_fail_open_of_a_coroutine() -> None:
+def test_fail_open_returns_the_default_when_the_time_is_up() -> None:
+    with (
+        misbehaving([lambda handler: time.sleep(1)]) as script,
+        Client(script.url, timeout_s=0.3, retries=0) as hasty,
+        Client(script.url, timeout_s=60.0, retries=0) as patient,
+    ):
+        assert fail_open(hasty.health, None) is None
+        found = fail_open(patient.health, None)
+        assert found is not None
+        assert found.status == "ready"
+
+
+def test_fail_open_of_a_coroutine(closed: str) -> None:
     async def ask() -> list[Any]:
-        async with AsyncClient(_closed_port(), timeout_s=2.0, retries=0) as client:
+        async with AsyncClient(closed, timeout_s=60.0, retries=0) as client:
             return [await fail_open_async(client.health(), "default")]
 
     assert asyncio.run(ask()) == ["default"]
@@ -190,15 +209,18 @@ def test_fail_open_of_a_coroutine() -> None:
 
 def test_a_silent_service_is_left_alone_for_a_while() -> None:
     with (
-        misbehaving([drop]) as script,
-        Client(script.url, retries=0, rest_s=0.3, timeout_s=2.0) as client,
+        misbehaving([drop, drop]) as script,
+        Client(script.url, retries=0, rest_s=3600.0, timeout_s=60.0) as client,
+        Client(script.url, retries=0, rest_s=0.3, timeout_s=60.0) as sooner,
     ):
         for _ in range(3):
             with pytest.raises(UnreachableError):
                 client.health()
         assert script.times() == 1
+        with pytest.raises(UnreachableError):
+            sooner.health()
         time.sleep(0.35)
-        assert client.health().status == "ready"
+        assert sooner.health().status == "ready"
 
 
 def test_a_connection_is_used_again_and_replaced_when_it_was_closed() -> None:

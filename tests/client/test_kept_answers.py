@@ -34,7 +34,7 @@ class Noting:
 
 def test_an_answer_that_has_not_changed_is_not_sent_again(url: str) -> None:
     wire = Noting()
-    with Client(url, transport=wire, timeout_s=30.0) as service:
+    with Client(url, transport=wire, timeout_s=300.0) as service:
         first = service.curve(JOB, "T4", most=16)
         assert service.curve(JOB, "T4", most=16) == first
         assert [one.status for one in wire.replies] == [200, 304]
@@ -53,7 +53,7 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(url: str) -> None:
 
 def test_long_bodies_go_out_compressed_and_long_answers_come_so(url: str) -> None:
     wire = Noting()
-    with Client(url, transport=wire, timeout_s=30.0, compress_above_bytes=5_000) as service:
+    with Client(url, transport=wire, timeout_s=300.0, compress_above_bytes=5_000) as service:
         jobs = [{**JOB, "batch_size": 1 + n} for n in range(100)]
         found = service.matrix(jobs, ["T4", "L4"])
     body = wire.requests[0].body

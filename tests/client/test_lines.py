@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from certificates import own_certificate
 from guarded_service import Guarded, guarded_service
 from misbehaving import misbehaving
 from running import running
@@ -28,19 +27,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a certificate for the loopback that signs itself."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl, which makes the certificate, is not installed")
-    folder = tmp_path_factory.mktemp("tls")
-    make = [
-        openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-nodes", "-days", "2", "-subj", "/CN=perfmodel", "-addext",
-        "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "tls.key"),
-        "-out", str(folder / "tls.crt"),
-    ]  # fmt: skip
-    subprocess.run(make, check=True, capture_output=True)
-    return folder / "tls.crt"
+    return own_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_a_key_opens_what_its_scope_allows(guarded: Guarded) -> None:
