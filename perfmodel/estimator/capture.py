@@ -87,7 +87,9 @@ class CaptureChild:
         if "error" in answer:
             raise _revived(answer)
         return CapturedStep(
-            graph=from_json(canonical), tokens_per_sample=answer["tokens_per_sample"]
+            graph=from_json(canonical),
+            tokens_per_sample=answer["tokens_per_sample"],
+            canonical=canonical,
         )
 
     def close(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
+from types import MappingProxyType
 
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator.step import CapturedStep, job_key
@@ -14,12 +16,21 @@ from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.store.database import Database, Registration
-from perfmodel.types import Mode
+from perfmodel.types import Compiler, Mode, Precision
 
 Capture = Callable[[Job], CapturedStep]
 
 #: Libraries whose version changes what a capture returns.
 _CAPTURED_BY = ("perfmodel", "torch", "timm", "transformers")
+
+#: Precisions whose program is that of another: they change how units of a device compute. What
+#: int8 cannot do, training, is refused by the capture, and so left to it.
+_SAME_PROGRAM: Mapping[Precision, Precision] = MappingProxyType(
+    {Precision.TF32: Precision.FP32, Precision.FP8: Precision.BF16}
+)
+_SAME_INFERENCE: Mapping[Precision, Precision] = MappingProxyType(
+    {**_SAME_PROGRAM, Precision.INT8: Precision.BF16}
+)
 
 
 class GraphLibrary:
@@ -51,12 +62,14 @@ class GraphLibrary:
         """
         if job.graph is not None:
             return self._registered(job, job.graph)
+        job = captured_view(job)
         key = _capture_key(job)
         with self._lock_of(key):
             kept = self._kept(key)
             if kept is None:
-                kept = self._capture(job)
-                self._keep(key, kept)
+                captured = self._capture(job)
+                self._keep(key, captured)
+                kept = replace(captured, canonical=None)
         return kept
 
     def register(
@@ -132,7 +145,8 @@ class GraphLibrary:
         if self.database is None:
             return
         try:
-            self.database.put_graph(step.graph.content_hash, to_json(step.graph))
+            canonical = step.canonical or to_json(step.graph)
+            self.database.put_graph(step.graph.content_hash, canonical)
             self.database.put_capture(key, step.graph.content_hash, step.tokens_per_sample)
         except StoreError:
             return  # as in _kept
@@ -142,6 +156,34 @@ class GraphLibrary:
             if len(self._locks) > 10_000:
                 self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}
             return self._locks.setdefault(key, Lock())
+
+
+def captured_view(job: Job) -> Job:
+    """Return the job that is captured for a job: the same program, and the same for all alike.
+
+    Compiler, versions of software and selective checkpointing are no part of a program, optimizer
+    and checkpointing none of inference, and some precisions have the program of another one.
+
+    Parameters
+    ----------
+    job : Job
+        With a model.
+
+    Examples
+    --------
+    >>> captured_view(Job(model="zoo/one", precision=Precision.TF32)) == Job(model="zoo/one")
+    True
+    """
+    trains = job.mode is Mode.TRAINING
+    same = _SAME_PROGRAM if trains else _SAME_INFERENCE
+    view = replace(
+        job,
+        precision=same.get(job.precision, job.precision),
+        compiler=Compiler.EAGER,
+        software=MappingProxyType({}),
+        selective_checkpointing=False,
+    )
+    return view if trains else replace(view, optimizer="sgd", activation_checkpointing=False)
 
 
 def _check_agreement(job: Job, registration: Registration) -> None:

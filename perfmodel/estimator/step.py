@@ -37,11 +37,15 @@ class CapturedStep:
         Where a sample is a sequence.
     warnings : tuple of str
         What the capture left out.
+    canonical : bytes or None
+        The graph as canonical JSON, where whoever captured it had it at hand; for whoever keeps
+        it, and not remembered beyond that.
     """
 
     graph: Graph
     tokens_per_sample: int | None = None
     warnings: tuple[str, ...] = ()
+    canonical: bytes | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def profile(self) -> StepProfile:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -29,7 +28,10 @@ MAX_ELEMENTS = 1 << 60
 MAX_ATTR_DEPTH = 8
 
 _NONFINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-_LONG_NUMBER = re.compile(rb"[0-9]{400}")
+#: Digits in a row that no number that is read has; told by looking for as many zeros where every
+#: digit is put to zero, which takes a tenth of the time of a regular expression.
+_LONG_NUMBER = b"0" * 400
+_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 
 
 def to_json(graph: Graph) -> bytes:
@@ -46,10 +48,19 @@ def to_json(graph: Graph) -> bytes:
     """
     document = {
         "format": FORMAT_VERSION,
-        "nodes": [_node_row(node) for node in graph.nodes],
+        "nodes": [(n.op, n.phase, n.inputs, n.outputs, dict(n.attrs), n.name) for n in graph.nodes],
         "source": dict(graph.source),
-        "tensors": [[list(t.shape), t.dtype, t.role.value, t.storage] for t in graph.tensors],
+        "tensors": [(t.shape, t.dtype, t.role, t.storage) for t in graph.tensors],
     }
+    try:
+        return _written(document)
+    except ValueError:
+        # JSON has no word for infinity; few graphs have one, so that only those are gone through.
+        document["nodes"] = [_node_row(node) for node in graph.nodes]
+        return _written(document)
+
+
+def _written(document: dict[str, Any]) -> bytes:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 
@@ -127,7 +138,7 @@ def _parsed(text: bytes | str) -> Any:
     except UnicodeEncodeError as error:
         raise InvalidGraphError(f"A graph must be UTF-8 text: {error}.") from error
     tokens = sum(raw.count(mark) for mark in (b",", b"[", b"{"))
-    if len(raw) > MAX_BYTES or tokens > MAX_TOKENS or _LONG_NUMBER.search(raw):
+    if len(raw) > MAX_BYTES or tokens > MAX_TOKENS or _LONG_NUMBER in raw.translate(_TO_ZERO):
         raise InvalidGraphError(
             f"The graph is too large: {len(raw)} bytes with {tokens} values; at most {MAX_BYTES} "
             f"bytes, {MAX_TOKENS} values and numbers of fewer than 400 digits are read."
@@ -150,6 +161,31 @@ def _list_of(document: dict[str, Any], key: str, limit: int) -> list[Any]:
 
 
 def _node(row: Any, position: int) -> Node:
+    # Nearly every row is as it should be; where one is wrong is worked out for those alone.
+    if type(row) is list and len(row) == 6:
+        op, phase, inputs, outputs, attrs, name = row
+        if (
+            type(op) is str
+            and 0 < len(op) <= 200
+            and type(phase) is str
+            and phase in _PHASES
+            and type(attrs) is dict
+            and type(name) is str
+            and _are_indices(inputs)
+            and _are_indices(outputs)
+        ):
+            return Node(
+                op=op,
+                phase=_PHASES[phase],
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                attrs=_attrs(attrs, position) if attrs else attrs,
+                name=name,
+            )
+    return _checked_node(row, position)
+
+
+def _checked_node(row: Any, position: int) -> Node:
     here = f"/nodes/{position}"
     if not isinstance(row, list) or len(row) != 6:
         raise _wrong(here, "[op, phase, inputs, outputs, attrs, name]")
@@ -163,9 +199,22 @@ def _node(row: Any, position: int) -> Node:
         phase=_PHASES[phase],
         inputs=_indices(inputs, f"{here}/2"),
         outputs=_indices(outputs, f"{here}/3"),
-        attrs={key: _decoded(value, f"{here}/4/{key}", 0) for key, value in attrs.items()},
+        attrs=_attrs(attrs, position),
         name=name,
     )
+
+
+def _attrs(attrs: dict[str, Any], position: int) -> dict[str, AttrValue]:
+    decoded: dict[str, AttrValue] = {}
+    for key, value in attrs.items():
+        kind = type(value)
+        if kind is int or kind is bool or kind is str:
+            decoded[key] = value
+        elif kind is list and all([type(item) is int for item in value]):
+            decoded[key] = tuple(value)
+        else:
+            decoded[key] = _decoded(value, f"/nodes/{position}/4/{key}", 0)
+    return decoded
 
 
 def _tensor(row: Any, position: int) -> Tensor:
@@ -180,7 +229,8 @@ def _tensor(row: Any, position: int) -> Tensor:
             and type(dtype) is str
             and type(role) is str
             and role in _ROLES
-            and _is_index(storage)
+            and type(storage) is int
+            and 0 <= storage <= MAX_ELEMENTS
         ):
             return Tensor(shape=tuple(shape), dtype=dtype, role=_ROLES[role], storage=storage)
     return _checked_tensor(row, position)
@@ -208,6 +258,12 @@ def _indices(value: Any, here: str) -> tuple[int, ...]:
     if not isinstance(value, list) or not all([_is_index(item) for item in value]):
         raise _wrong(here, "an array of integers from 0 to 2^60")
     return tuple(value)
+
+
+def _are_indices(value: Any) -> bool:
+    return type(value) is list and all(
+        [type(item) is int and 0 <= item <= MAX_ELEMENTS for item in value]
+    )
 
 
 def _is_index(value: Any) -> bool:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.types import Phase
 
 _SIZE = 16
+_PHASES = {phase: phase.value for phase in Phase}
 
 
 def merkle_digest(graph: Graph) -> bytes:
@@ -41,6 +43,18 @@ def merkle_digest(graph: Graph) -> bytes:
 
 def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=_SIZE).digest()
+
+
+_OF_NOTHING = _digest(b"")
+#: Memory of a result: that of the first operand, or of none.
+_FIRST, _NONE = (slot.to_bytes(4, "big", signed=True) for slot in (0, -1))
+
+
+def _digest_of_all(digests: list[bytes]) -> bytes:
+    """Digest some digests whatever their order."""
+    if not digests:
+        return _OF_NOTHING
+    return _digest(digests[0] if len(digests) == 1 else b"".join(sorted(digests)))
 
 
 def _tensor_labels(graph: Graph) -> list[bytes]:
@@ -75,13 +89,17 @@ def _up_digests(graph: Graph, labels: list[bytes]) -> list[bytes]:
 
 def _operator(node: Node) -> bytes:
     attrs = sorted(node.attrs.items()) if node.attrs else ()
-    return f"{node.op}\0{node.phase.value}\0{attrs!r}\0{len(node.inputs)}".encode(
+    return f"{node.op}\0{_PHASES[node.phase]}\0{attrs!r}\0{len(node.inputs)}".encode(
         "utf-8", "surrogatepass"
     )
 
 
 def _results(node: Node, tensors: tuple[Tensor, ...], labels: list[bytes]) -> bytes:
     """Describe each output, and which input it shares its memory with."""
+    if len(node.inputs) == 1 == len(node.outputs):
+        index = node.outputs[0]
+        shared = tensors[index].storage == tensors[node.inputs[0]].storage
+        return labels[index] + (_FIRST if shared else _NONE)
     memory: dict[int, int] = {}
     for slot, index in enumerate(node.inputs):
         memory.setdefault(tensors[index].storage, slot)
@@ -99,14 +117,14 @@ def _down_digests(graph: Graph, up: list[bytes]) -> tuple[list[bytes], list[byte
         node = graph.nodes[position]
         parts = [up[position]]
         for index in node.outputs:
-            of_tensor[index] = _digest(b"".join(sorted(readers[index])))
+            of_tensor[index] = _digest_of_all(readers[index])
             parts.append(of_tensor[index])
         digest = down[position] = _digest(b"|".join(parts))
         for slot, index in enumerate(node.inputs):
             readers[index].append(digest + slot.to_bytes(4, "big"))
     for index, digests in enumerate(readers):
         if not of_tensor[index]:
-            of_tensor[index] = _digest(b"".join(sorted(digests)))
+            of_tensor[index] = _digest_of_all(digests)
     return down, of_tensor
 
 

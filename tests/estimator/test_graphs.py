@@ -4,16 +4,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator import CapturedStep
+from perfmodel.estimator.capture import capture_in_process
 from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.store.database import Database
-from perfmodel.types import Mode
+from perfmodel.types import Compiler, Mode, Precision
 
 Product = Callable[[int], Graph]
 
@@ -44,6 +47,44 @@ def test_a_capture_outlives_the_process(tmp_path: Path, capture: Counter) -> Non
     assert capture.count == 1
     assert again.graph.content_hash == first.graph.content_hash
     assert again.tokens_per_sample == 7
+
+
+def test_what_is_no_part_of_the_program_asks_for_no_capture(capture: Counter) -> None:
+    library = GraphLibrary(capture=capture, database=Database("sqlite://"))
+    asked: list[dict[str, Any]] = [
+        {}, {"precision": Precision.TF32}, {"compiler": Compiler.INDUCTOR},
+        {"software": {"torch": "2.1"}}, {"optimizer": "adamw"}, {"activation_checkpointing": True},
+    ]  # fmt: skip
+    steps = [library.step(Job(model="zoo/one", batch_size=4, **more)) for more in asked]
+    assert capture.count == 1
+    assert len({step.graph.content_hash for step in steps}) == 1
+    for more in ({"mode": Mode.TRAINING}, {"precision": Precision.AMP_FP16}, {"batch_size": 8}):
+        library.step(Job(model="zoo/one", **{"batch_size": 4, **more}))
+    library.step(Job(model="zoo/one", batch_size=4, mode=Mode.TRAINING, optimizer="adamw"))
+    assert capture.count == 5
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_jobs_of_one_view_have_one_graph(mode: Mode) -> None:
+    for precisions in ((Precision.FP32, Precision.TF32), (Precision.BF16, Precision.FP8)):
+        jobs = [
+            Job(model="zoo/mlp", mode=mode, batch_size=4, precision=precision,
+                compiler=compiler, software=software)
+            for precision, compiler, software in zip(
+                precisions, (Compiler.EAGER, Compiler.INDUCTOR), ({}, {"torch": "2.1"}), strict=True
+            )
+        ]  # fmt: skip
+        graphs = [capture_in_process(job).graph for job in jobs]
+        assert to_json(graphs[0]) == to_json(graphs[1])
+
+
+def test_json_that_comes_with_a_capture_is_what_is_kept(tmp_path: Path, product: Product) -> None:
+    graph = product(4)
+    step = CapturedStep(graph=graph, canonical=to_json(graph))
+    database = Database(f"sqlite:///{tmp_path}/graphs.db")
+    kept = GraphLibrary(capture=lambda _: step, database=database).step(Job(model="zoo/one"))
+    assert kept.canonical is None
+    assert database.graph(graph.content_hash) == step.canonical
 
 
 def test_equal_jobs_at_the_same_time_are_captured_once(capture: Counter) -> None:
