@@ -23,7 +23,7 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job, parse_query
-from service.answering.known import KnownParts, point_at_text
+from service.answering.known import Key, KnownParts, point_at_text
 from service.answering.matrix_question import AskedMatrix
 from service.answering.remembered import InMemory, Remembered
 from service.job_references import resolve_job_reference
@@ -49,7 +49,7 @@ class Clerk:
     """
 
     def __init__(
-        self, estimator: Estimator, state: Remembered, jobs: LruCache[bytes, PreparedJob]
+        self, estimator: Estimator, state: Remembered, jobs: LruCache[Key, PreparedJob]
     ) -> None:
         self.estimator = estimator
         self.known = KnownParts(estimator, jobs)

@@ -14,6 +14,7 @@ from perfmodel.estimator.ranking import Ranking
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.clerk import Clerk
+from service.answering.known import Key
 from service.answering.matrix_question import AskedMatrix
 from service.answering.remembered import InMemory, Remembered
 from service.answering.rows import join_rows, ready_rows
@@ -35,7 +36,7 @@ class Fallback:
     """
 
     def __init__(
-        self, estimator: Estimator, state: Remembered, jobs: LruCache[bytes, PreparedJob]
+        self, estimator: Estimator, state: Remembered, jobs: LruCache[Key, PreparedJob]
     ) -> None:
         in_memory = InMemory(state, of_types_alone=True)
         self._clerk = Clerk(estimator.at_hand(predicting=True), in_memory, jobs)

@@ -12,6 +12,9 @@ from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.placement.topology.parse import parse_placement
 
+#: What tells a part of a question from others: a text is its own, of all else it is the JSON.
+Key = str | bytes
+
 
 class KnownParts:
     """Recognises parts of questions, whatever the order of their fields, and reads new ones.
@@ -24,7 +27,7 @@ class KnownParts:
         Jobs by their bytes.
     """
 
-    def __init__(self, estimator: Estimator, jobs: LruCache[bytes, PreparedJob]) -> None:
+    def __init__(self, estimator: Estimator, jobs: LruCache[Key, PreparedJob]) -> None:
         self._estimator = estimator
         self._jobs = jobs
         self._forget_placements()
@@ -35,7 +38,7 @@ class KnownParts:
 
     def keep_job(self, written: Any, prepared: PreparedJob) -> None:
         """Recognise a job from now on."""
-        self._jobs.put(_key(written), prepared)
+        self._jobs.put(_kept(_key(written)), prepared)
 
     def placement(self, written: Any) -> ResolvedPlacement:
         """Return a placement.
@@ -51,7 +54,7 @@ class KnownParts:
         known = self._placements.get(key)
         if known is None:
             known = self._read(written)
-            self._placements.put(key, known)
+            self._placements.put(_kept(key), known)
         return known
 
     def _read(self, written: Any) -> ResolvedPlacement:
@@ -63,7 +66,7 @@ class KnownParts:
 
     def _forget_placements(self) -> None:
         self._catalog = self._estimator.accelerators
-        self._placements: LruCache[bytes, ResolvedPlacement] = LruCache(16_384)
+        self._placements: LruCache[Key, ResolvedPlacement] = LruCache(16_384)
 
 
 def point_at_text(error: InvalidInputError, written: Any) -> None:
@@ -72,5 +75,10 @@ def point_at_text(error: InvalidInputError, written: Any) -> None:
         error.pointer = "/placement"
 
 
-def _key(part: Any) -> bytes:
-    return orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+def _key(part: Any) -> Key:
+    return part if type(part) is str else orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+
+
+def _kept(key: Key) -> Key:
+    """Return a key that takes no more room than it needs: what was just written has 4 kB."""
+    return key if isinstance(key, str) else bytes(memoryview(key))

@@ -16,6 +16,7 @@ from perfmodel.estimator.loading import LoadedModel, load_model, load_version, v
 from perfmodel.estimator.lru import LruCache
 from service.answering.clerk import Clerk
 from service.answering.fallback import Fallback
+from service.answering.known import Key
 from service.answering.remembered import Remembered
 from service.answering.terms import ANALYTICAL
 from service.errors import PinnedModelError, UnknownModelVersionError
@@ -87,7 +88,7 @@ class ModelShelf:
         self._state = state
         self._folder = folder
         self._on_swap = on_swap
-        self._jobs: LruCache[bytes, PreparedJob] = LruCache(4_096)
+        self._jobs: LruCache[Key, PreparedJob] = LruCache(4_096)
         self._kept: LruCache[str, _Kept] = LruCache(most)
         self._exchanging = Lock()
         self.serving = Clerk(estimator, state, self._jobs)
