@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import MissingExtraError, StoreError
+from perfmodel.errors import StoreError
+from perfmodel.importers.parquet import read_columns
 
 #: A field is None where the table is empty.
 Row = Mapping[str, Any]
@@ -105,13 +106,7 @@ def _read_csv(file: Path) -> tuple[list[tuple[int, Row]], list[str]]:
 
 
 def _read_parquet(file: Path) -> tuple[list[tuple[int, Row]], list[str]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("Reading Parquet tables", extra="train") from error
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{file} is no Parquet table: {error}") from error
-    return list(enumerate(table.to_pylist(), start=1)), table.column_names
+    columns = read_columns(file)
+    values = zip(*columns.values(), strict=True)
+    rows: list[Row] = [dict(zip(columns, row, strict=True)) for row in values]
+    return list(enumerate(rows, start=1)), list(columns)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError, UnknownAcceleratorError
 from perfmodel.importers.base import Origin, RejectedRow
+from perfmodel.importers.parquet import read_columns
 
 Row = Mapping[str, Any]
 Made = TypeVar("Made")
@@ -71,20 +72,15 @@ def table_rows(file: Path, required: Sequence[str], optional: Sequence[str] = ()
     StoreError
         The file cannot be read or lacks a column.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        present = set(pq.read_schema(file).names)
+    def wanted(present: list[str]) -> list[str]:
         missing = [name for name in required if name not in present]
         if missing:
             raise StoreError(f"{file} has no column {', '.join(missing)}; is it another table?")
-        wanted = [*required, *(name for name in optional if name in present)]
-        table = pq.read_table(file, columns=wanted)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise StoreError(f"{file} cannot be read as Parquet: {error}.") from error
-    columns = {name: table[name].to_pylist() for name in wanted}
-    absent = {name: None for name in optional if name not in present}
+        return [*required, *(name for name in optional if name in present)]
+
+    columns = read_columns(file, wanted)
+    absent = {name: None for name in optional if name not in columns}
     for values in zip(*columns.values(), strict=True):
         yield {**absent, **dict(zip(columns, values, strict=True))}
 
