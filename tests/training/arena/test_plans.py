@@ -6,71 +6,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up_plan_records import on_the_equations, plan_record, rows_of
 
 from perfmodel.errors import TrainingError
-from perfmodel.graph.job import Job
-from perfmodel.importers.base import Origin, PublishedPlacement
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.importers.base import PublishedPlacement
+from perfmodel.placement.plans.plan_constants import PlanConstants
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.training.arena.plans import METHODS, evaluate_plans
-from perfmodel.training.placement.plan_rows import PlanRows, plan_rows
-from perfmodel.types import Mode, Precision
 
 DATA = os.environ.get("PERFMODEL_DATA")
-
-
-def _record(
-    layers: int, width: int, plan: Plan, micro_batch: int, time_s: float = 1.0
-) -> PublishedPlacement:
-    job = Job(
-        model="zoo/megatron-gpt",
-        model_kwargs={"num_layers": layers, "hidden_size": width, "num_heads": 8},
-        mode=Mode.TRAINING,
-        batch_size=micro_batch,
-        accumulation_steps=4,
-        precision=Precision.FP16,
-        sequence_length=512,
-        activation_checkpointing=True,
-    )
-    count = (plan.data or 1) * plan.tensor * plan.pipeline
-    return PublishedPlacement(
-        job=job,
-        job_type="gpt",
-        batch_size=micro_batch,
-        placement=Placement(nodes=(Node(accelerator="A100-SXM4-80GB", count=count),), plan=plan),
-        step_time_s=time_s,
-        origin=Origin(source="made up", licence="none"),
-    )
 
 
 def _made_up() -> list[PublishedPlacement]:
     """Return steps that follow the equations, in an order that mixes the groups."""
     plans = [Plan(data=d, tensor=t, pipeline=p) for d in (1, 2) for t in (1, 2) for p in (1, 2)]
     records = [
-        _record(layers, width, plan, micro_batch)
+        plan_record(layers, width, plan, micro_batch)
         for micro_batch in (1, 4)
         for plan in plans
         for width in (512, 1024)
         for layers in (4, 8, 12)
     ]
-    rows = _rows(records)
-    truth = PlanConstants(weight_efficiency=0.5, gradient_overlap=0.0)
-    times = plan_step(rows.cells, truth, rows.between).step_time_s
-    return [
-        replace(record, step_time_s=float(time))
-        for record, time in zip(records, times, strict=True)
-    ]
-
-
-def _rows(records: list[PublishedPlacement]) -> PlanRows:
-    rows = plan_rows(records, Stack.MEGATRON)
-    assert rows is not None
-    return rows
+    return on_the_equations(records, PlanConstants(weight_efficiency=0.5, gradient_overlap=0.0))
 
 
 def test_a_record_becomes_a_row() -> None:
-    rows = _rows([_record(4, 64, Plan(data=1, tensor=2), 3, time_s=0.25)])
+    rows = rows_of([plan_record(4, 64, Plan(data=1, tensor=2), 3, time_s=0.25)])
     cells = rows.cells
     assert (cells.shape.layers[0], cells.shape.hidden_size[0]) == (4, 64)
     assert (cells.plan.tensor[0], cells.plan.micro_batch[0]) == (2, 3)
@@ -130,7 +91,7 @@ def test_other_records_are_passed_over() -> None:
 
 def test_one_group_cannot_be_left_out() -> None:
     with pytest.raises(TrainingError, match="two model sizes"):
-        evaluate_plans([_record(4, 64, Plan(data=1), 1)] * 3)
+        evaluate_plans([plan_record(4, 64, Plan(data=1), 1)] * 3)
     with pytest.raises(TrainingError, match="9 folds"):
         evaluate_plans(_made_up(), folds=9)
 
