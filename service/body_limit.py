@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,13 +37,20 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = self._limits_bytes.get(scope["path"], self._limit_bytes)
-        stated = Headers(scope=scope).get("content-length", "")
+        stated = _stated(scope)
         if stated.isdigit() and int(stated) > limit:
             response = problem_response(body_too_large(limit), {"Connection": "close"})
             await response(scope, receive, send)
             return
         # A stated length is what the server hands on; only an unstated one has to be counted.
         await self._app(scope, receive if stated else _counted(receive, limit), send)
+
+
+def _stated(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return bytes(value)
+    return b""
 
 
 def _counted(receive: Receive, limit: int) -> Receive:

@@ -9,7 +9,7 @@ import orjson
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.resolve import ResolvedPlacement, resolve_placement
 from perfmodel.placement.topology.parse import parse_placement
 
 #: What tells a part of a question from others: a text is its own, of all else it is the JSON.
@@ -57,9 +57,16 @@ class KnownParts:
             self._placements.put(_kept(key), known)
         return known
 
+    def recent_accelerators(self, most: int) -> list[str]:
+        """Return the names of the accelerators of some placements, those asked about last first."""
+        asked = [placement for _, placement in self._placements.items()[-most:]]
+        names = (one.name for placement in reversed(asked) for one in placement.accelerators)
+        return list(dict.fromkeys(names))
+
     def _read(self, written: Any) -> ResolvedPlacement:
         try:
-            return self._estimator.resolve(parse_placement(written))
+            # Not by way of the estimator, which would remember it a second time.
+            return resolve_placement(parse_placement(written), self._catalog)
         except InvalidInputError as error:
             point_at_text(error, written)
             raise
