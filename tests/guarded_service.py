@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from made_up_products import product_step
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.analytical import AnalyticalModel
 from perfmodel.estimator.graphs import GraphLibrary
-from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.store.database import Database
-from perfmodel.types import Phase, Role
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
 from service.app import create_app
@@ -28,14 +27,7 @@ CREATED = "2026-01-01T00:00:00+00:00"
 
 def one_product(job: Job) -> CapturedStep:
     """Capture every model as one matrix product."""
-    shapes = ((job.batch_size, 64), (64, 10), (job.batch_size, 10))
-    roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
-    tensors = tuple(
-        Tensor(shape=shape, dtype="float32", role=role, storage=position)
-        for position, (shape, role) in enumerate(zip(shapes, roles, strict=True))
-    )
-    node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
-    return CapturedStep(graph=Graph(nodes=(node,), tensors=tensors))
+    return product_step(job.batch_size, 64, 10)
 
 
 @dataclass(frozen=True)

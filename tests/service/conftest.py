@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from made_up_products import product_step
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownModelError
 from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.analytical import AnalyticalModel
 from perfmodel.estimator.graphs import GraphLibrary
-from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.ir import Node
 from perfmodel.graph.job import Job
 from perfmodel.store.database import Database
-from perfmodel.types import Phase, Role
+from perfmodel.types import Phase
 from service.app import create_app
 from service.settings import Settings
 
@@ -30,17 +31,8 @@ def hand_capture(job: Job) -> CapturedStep:
     if job.model not in KNOWN:
         raise UnknownModelError(job.label, known=KNOWN, pointer="/job/model")
     width = 512 if job.model == "timm/resnet18" else 2048
-    shapes = ((job.batch_size, width), (width, 1000), (job.batch_size, 1000))
-    roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
-    tensors = tuple(
-        Tensor(shape=shape, dtype="float32", role=role, storage=position)
-        for position, (shape, role) in enumerate(zip(shapes, roles, strict=True))
-    )
-    nodes = (
-        Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,)),
-        Node(op="mylib::fused", phase=Phase.FORWARD, inputs=(2,), outputs=()),
-    )
-    return CapturedStep(graph=Graph(nodes=nodes, tensors=tensors))
+    fused = Node(op="mylib::fused", phase=Phase.FORWARD, inputs=(2,), outputs=())
+    return product_step(job.batch_size, width, 1000, fused)
 
 
 @pytest.fixture
