@@ -15,6 +15,7 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.clerk import Clerk
 from service.answering.fallback import Fallback
+from service.answering.foresight import Foresight
 from service.answering.json_body import read_json
 from service.answering.matrix_question import AskedMatrix, read_matrix
 from service.answering.patience import Patience
@@ -72,6 +73,13 @@ class Desk:
             on_swap=lambda new: self.metrics.serve_model(new.model_version, new.models),
         )
         self.watch = ModelWatch(self.models, folder, self.loads, poll_s=settings.models_poll_s)
+        self.foresight = Foresight(
+            lambda: self.models.serving,
+            (self.threads, self._background),
+            self.metrics,
+            self.state.prices.all,
+        )
+        self.models.jobs.on_new = self.foresight.add
 
     @property
     def estimator(self) -> Estimator:
@@ -200,6 +208,7 @@ class Desk:
 
     def close(self) -> None:
         """Let the threads end."""
+        self.foresight.close()
         for threads in (self.threads, self._background, self._hurried, self.loads):
             threads.close()
         self.state.close()

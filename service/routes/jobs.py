@@ -112,11 +112,13 @@ def _register(desk: Desk, state: State, body: Any) -> tuple[StoredJob, bool]:
     if fields.get("job") is None:
         raise InvalidInputError("A request needs the field 'job'.", pointer="/job")
     job = parse_job(resolve_job_reference(fields["job"], state.references))
-    if job.job_type is None:
-        # A job that nothing can be said of is not kept; of all others the graph is known now.
-        desk.models.serving.prepare(job, fields["job"])
+    clerk = desk.models.serving
+    # A job that nothing can be said of is not kept; of all others the graph is known now.
+    prepared = clerk.prepare(job, fields["job"]) if job.job_type is None else None
     stored, created = state.jobs.register(stored_job(job))
     state.references.keep(stored.ref, stored.content)
+    if prepared is not None:
+        clerk.prepare(job, stored.ref)
     return stored, created
 
 

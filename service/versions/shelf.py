@@ -10,13 +10,13 @@ from threading import Lock
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, PerfModelError
-from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator import Estimator
 from perfmodel.estimator.analytical import ASKED_FOR_WARNING, AnalyticalModel
 from perfmodel.estimator.loading import LoadedModel, load_model, load_version, version_names
 from perfmodel.estimator.lru import LruCache
 from service.answering.clerk import Clerk
 from service.answering.fallback import Fallback
-from service.answering.known import Key
+from service.answering.jobs_by_bytes import JobsByBytes
 from service.answering.remembered import Remembered
 from service.answering.terms import ANALYTICAL
 from service.errors import PinnedModelError, UnknownModelVersionError
@@ -88,12 +88,17 @@ class ModelShelf:
         self._state = state
         self._folder = folder
         self._on_swap = on_swap
-        self._jobs: LruCache[Key, PreparedJob] = LruCache(4_096)
+        self._jobs = JobsByBytes(4_096)
         self._kept: LruCache[str, _Kept] = LruCache(most)
         self._exchanging = Lock()
         self.serving = Clerk(estimator, state, self._jobs)
         self._analytical = self._keep(LoadedModel(model=AnalyticalModel(ASKED_FOR_WARNING)))
         self._fallback = Fallback(self._analytical.clerk.estimator, state, self._jobs)
+
+    @property
+    def jobs(self) -> JobsByBytes:
+        """The jobs that were asked about, which all versions share."""
+        return self._jobs
 
     @property
     def analytical(self) -> Clerk:
