@@ -133,4 +133,4 @@ class TensorTable:
 
 
 def _geometry(tensor: torch.Tensor) -> Geometry:
-    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+    return (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)

@@ -59,7 +59,8 @@ def test_what_is_no_part_of_the_program_asks_for_no_capture(capture: Counter) ->
     assert capture.count == 1
     assert len({step.graph.content_hash for step in steps}) == 1
     for more in ({"mode": Mode.TRAINING}, {"precision": Precision.AMP_FP16}, {"batch_size": 8}):
-        library.step(Job(model="zoo/one", **{"batch_size": 4, **more}))
+        stated: dict[str, Any] = {"batch_size": 4, **more}
+        library.step(Job(model="zoo/one", **stated))
     library.step(Job(model="zoo/one", batch_size=4, mode=Mode.TRAINING, optimizer="adamw"))
     assert capture.count == 5
 
