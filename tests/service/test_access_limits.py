@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 from guarded_service import CREATED, Guarded, guarded_service, make_app
 
 from perfmodel.errors import InvalidInputError, StoreError
+from service.access import install
 from service.access.audit import AuditLog
 from service.access.binding import check_binding
 from service.access.key_file import KeyFile
@@ -66,7 +68,10 @@ def test_the_callers_that_are_remembered_are_bounded() -> None:
     assert len(limiter._buckets) == MAX_CALLERS
 
 
-def test_a_key_that_asks_too_often_is_told_when_to_come_back(guarded: Guarded) -> None:
+def test_a_key_that_asks_too_often_is_told_when_to_come_back(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "RateLimiter", partial(RateLimiter, clock=Clock()))
     keys = KeyFile(guarded.folder / "keys.json")
     token, key = new_key("slow", ["predict"], created_at=CREATED, rate_per_s=0.5)
     keys.add(key)

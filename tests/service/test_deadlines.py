@@ -199,11 +199,11 @@ def test_an_overload_is_no_reason_to_refuse_what_is_known(tmp_path: Path) -> Non
         assert service.metrics()[depth] == 2
         try:
             service.ask("predict", 503, job=JOB, placement="A10")
-            question: dict[str, Any] = {"job": JOB, "placement": "A10", "deadline_ms": 5_000}
+            question: dict[str, Any] = {"job": JOB, "placement": "A10", "deadline_ms": 60_000}
             answer = service.ask("predict", **question)
             assert answer["basis"] == "analytical" and "Too many" in answer["warnings"][0]
             for route, rest in _ROUTES.items():
-                assert service.ask(route, **rest, deadline_ms=5_000)
+                assert service.ask(route, **rest, deadline_ms=60_000)
             service.ask("predict", 503, **question, allow_fallback=False)
             service.ask("predict", 503, **{**question, "job": NEW})
             counted = service.metrics()
@@ -241,7 +241,7 @@ def test_every_route_falls_back_and_catches_up(
     assert f"deadline_ms={deadline_ms}" in answer["warnings"][0]
     held.finish()
     # Long enough for a machine that is busy; what was asked for is in memory by now.
-    full = held.ask(route, **_ROUTES[route], deadline_ms=10_000)
+    full = held.ask(route, **_ROUTES[route], deadline_ms=60_000)
     assert _versions(route, full) == {"held/1"}
 
 
@@ -290,7 +290,7 @@ def test_rows_with_stored_observations_stay_calibrated(service: HeldService) -> 
     service.ask("observations", observations=[seen])
     question: dict[str, Any] = {"jobs": [JOB], "placements": ["A10"]}
     for _ in range(50):
-        full = service.ask("matrix", **question, deadline_ms=10_000)
+        full = service.ask("matrix", **question, deadline_ms=60_000)
         hasty = service.ask("matrix", **question, deadline_ms=AT_ONCE_MS)
         assert full["basis"] == [["calibrated"]]
         if hasty["basis"] == full["basis"]:

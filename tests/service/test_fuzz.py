@@ -6,12 +6,14 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import make_app
 from jsonschema import Draft202012Validator
+from least_time import least_s
 from schema_bodies import Bodies
 
 #: Of each route: some as described, twice as many spoilt.
@@ -104,15 +106,21 @@ def test_no_body_is_answered_with_a_defect(client: TestClient, method: str, path
     plausible = {**_PLAUSIBLE, "placement": []} if path == "/v1/rank" else _PLAUSIBLE
     bodies = Bodies(described["schema"], document["components"]["schemas"], chance, plausible)
     address = path.format(model="perfmodel", accelerator="T4", name="Fuzz-1")
+
+    def answered_after_s(body: Any) -> float:
+        began = time.monotonic()
+        # Escaped, so that halves of characters can be sent too.
+        content = json.dumps(body).encode()
+        response = client.request(method, address, content=content, headers=_HEADERS)
+        taken_s = time.monotonic() - began
+        _check(document, operation, response, body)
+        return taken_s
+
     for _ in range(_ROUNDS):
         made = bodies.described()
         for body in (made, bodies.spoilt(made), bodies.spoilt(chance.choice(examples))):
-            began = time.monotonic()
-            # Escaped, so that halves of characters can be sent too.
-            content = json.dumps(body).encode()
-            response = client.request(method, address, content=content, headers=_HEADERS)
-            assert time.monotonic() - began < _LONGEST_S, body
-            _check(document, operation, response, body)
+            asking = partial(answered_after_s, body)
+            assert least_s(asking, within_s=_LONGEST_S) < _LONGEST_S, body
 
 
 def _check(document: Any, operation: Any, response: Any, body: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import guarded_service
-from held_service import HeldModel, HeldService, held_service
+from held_service import PATIENCE_S, HeldModel, HeldService, held_service
 from trained_version import trained_version
 
 from perfmodel.estimator.loading import LoadedModel
@@ -199,11 +199,10 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
 
 
 def _until(condition: Any) -> None:
-    for _ in range(2_000):
-        if condition():
-            return
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, "it did not come about"
         time.sleep(0.005)
-    raise AssertionError("it did not come about")
 
 
 def test_every_process_follows_the_folder_by_itself(tmp_path: Path, trained: Path) -> None:

@@ -28,6 +28,9 @@ JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size
 MATRIX: dict[str, Any] = {"jobs": [JOB], "placements": ["A100-SXM4-80GB", "T4"]}
 LATER = {"Prefer": "respond-async"}
 
+#: Longer than any operation here takes, however busy the machine is.
+_PATIENCE_S = 120.0
+
 
 @pytest.fixture
 def settings(migrated_url: str, tmp_path: Path) -> Settings:
@@ -41,7 +44,7 @@ def settings(migrated_url: str, tmp_path: Path) -> Settings:
 
 
 def _ended(client: TestClient, place: str) -> dict[str, Any]:
-    until = time.monotonic() + 20
+    until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         found: dict[str, Any] = client.get(place).json()
         if found["state"] in ("done", "failed"):
@@ -88,7 +91,7 @@ def test_query_and_encoded_body_are_kept_with_a_request(client: TestClient) -> N
 
 
 def test_what_is_quick_is_answered_at_once_if_the_caller_waits(client: TestClient) -> None:
-    answer = client.post("/v1/matrix", json=MATRIX, headers={"Prefer": "respond-async, wait=20"})
+    answer = client.post("/v1/matrix", json=MATRIX, headers={"Prefer": "respond-async, wait=60"})
     assert answer.status_code == 200
     assert answer.content == client.post("/v1/matrix", json=MATRIX).content
 
@@ -184,7 +187,7 @@ def test_a_service_that_ends_hands_its_work_on(app: FastAPI, monkeypatch: Any) -
     monkeypatch.setattr(app.state.desk, "matrix", endless)
     with TestClient(app) as client:
         name = client.post("/v1/matrix", json=MATRIX, headers=LATER).json()["id"]
-        assert begun.wait(20)
+        assert begun.wait(_PATIENCE_S)
         assert client.get(f"/v1/operations/{name}").json()["state"] == "running"
         pending = client.get(f"/v1/operations/{name}/result")
         assert (pending.status_code, pending.headers["retry-after"]) == (202, "1")
@@ -214,7 +217,7 @@ def test_what_there_is_no_room_for_is_tried_again(
 def test_the_queue_is_shown(client: TestClient) -> None:
     _ended(client, client.post("/v1/matrix", json=MATRIX, headers=LATER).headers["location"])
     line = 'perfmodel_queue_depth{queue="operations"}'
-    until = time.monotonic() + 10
+    until = time.monotonic() + _PATIENCE_S
     while f"{line} 0.0" not in client.get("/metrics").text and time.monotonic() < until:
         time.sleep(0.05)
     assert f"{line} 0.0" in client.get("/metrics").text

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from made_up_products import product_step
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownModelError
 from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.analytical import AnalyticalModel
 from perfmodel.estimator.graphs import GraphLibrary
-from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.store.database import Database
-from perfmodel.types import Phase, Role
 from service.app import create_app
 from service.settings import Settings
 
@@ -38,16 +37,8 @@ class Captures:
         if job.model not in WIDTHS:
             raise UnknownModelError(job.label, known=sorted(WIDTHS), pointer="/job/model")
         if job.model == "timm/slow":
-            assert self.go_on.wait(timeout=20)
-        width, outputs = WIDTHS[job.model], 5000
-        shapes = ((job.batch_size, width), (width, outputs), (job.batch_size, outputs))
-        roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
-        tensors = tuple(
-            Tensor(shape=shape, dtype="float32", role=role, storage=position)
-            for position, (shape, role) in enumerate(zip(shapes, roles, strict=True))
-        )
-        node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
-        return CapturedStep(graph=Graph(nodes=(node,), tensors=tensors))
+            assert self.go_on.wait(timeout=120)
+        return product_step(job.batch_size, WIDTHS[job.model], 5000)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +52,8 @@ def app(captures: Captures, tmp_path_factory: pytest.TempPathFactory) -> FastAPI
     settings = Settings(
         models=folder / "models",
         database=f"sqlite:///{folder}/graphs.db",
-        kubernetes_wait_s=10.0,
-        kubernetes_admission_wait_s=10.0,
+        kubernetes_wait_s=60.0,
+        kubernetes_admission_wait_s=60.0,
     )
     graphs = GraphLibrary(capture=captures, database=Database(settings.database))
     estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)

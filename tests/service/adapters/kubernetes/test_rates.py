@@ -45,9 +45,9 @@ def asked(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_each_device_is_asked_about_once(app: FastAPI, asked: list[int]) -> None:
     async def ask() -> None:
         book = RateBook(app.state.desk)
-        first = dict(await book.cells(NAME, [T4], wait_s=10))
-        both = await book.cells(NAME, [T4, H100], wait_s=10)
-        await book.cells(NAME, [H100], wait_s=10)
+        first = dict(await book.cells(NAME, [T4], wait_s=60))
+        both = await book.cells(NAME, [T4, H100], wait_s=60)
+        await book.cells(NAME, [H100], wait_s=60)
         assert both[T4] == first[T4]
         cell = both[H100]
         assert isinstance(cell, Cell)
@@ -60,7 +60,7 @@ def test_each_device_is_asked_about_once(app: FastAPI, asked: list[int]) -> None
 def test_callers_at_the_same_time_share_one_prediction(app: FastAPI, asked: list[int]) -> None:
     async def ask() -> None:
         book = RateBook(app.state.desk)
-        await asyncio.gather(*(book.cells(NAME, [T4], wait_s=10) for _ in range(20)))
+        await asyncio.gather(*(book.cells(NAME, [T4], wait_s=60) for _ in range(20)))
 
     asyncio.run(ask())
     assert asked == [1]
@@ -72,7 +72,7 @@ def test_what_stays_the_same_is_not_made_again(app: FastAPI, asked: list[int]) -
     async def ask() -> None:
         book = RateBook(app.state.desk, clock=lambda: now[0])
         for _ in range(3):
-            await book.cells(NAME, [T4, H100], wait_s=10)
+            await book.cells(NAME, [T4, H100], wait_s=60)
             now[0] += 3600
 
     asyncio.run(ask())
@@ -92,7 +92,7 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
     now = [100.0]
     book = RateBook(app.state.desk, clock=lambda: now[0])
 
-    async def rate(wait_s: float = 10.0) -> float:
+    async def rate(wait_s: float = 60.0) -> float:
         cell = (await book.cells(NAME, [T4], wait_s=wait_s))[T4]
         assert cell is not None
         return cell.samples_per_second
@@ -107,7 +107,7 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
             await asyncio.sleep(0.01)
         return await rate()
 
-    after = asyncio.run(asyncio.wait_for(busy(), timeout=20))
+    after = asyncio.run(asyncio.wait_for(busy(), timeout=120))
     assert after < 0.8 * before
     # Asked about after a while: whoever asks waits for the new answer.
     _observe(app, 4 * 5 / before, "2")
@@ -122,7 +122,7 @@ def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[
     name = JobName(text=job_text("timm/resnet50", batch_size=7))
 
     async def ask() -> None:
-        await book.cells(name, [T4], wait_s=10)
+        await book.cells(name, [T4], wait_s=60)
 
     asyncio.run(ask())
     other = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
@@ -143,7 +143,7 @@ def test_another_catalogue_is_another_answer(app: FastAPI) -> None:
     ours = Device(name="Ours", count=1)
 
     async def cell() -> Cell | None:
-        return (await book.cells(NAME, [T4, ours], wait_s=10))[ours]
+        return (await book.cells(NAME, [T4, ours], wait_s=60))[ours]
 
     assert asyncio.run(cell()) is None
     app.state.own_catalog.put("Ours", EXAMPLE)
@@ -159,7 +159,7 @@ def test_a_job_that_is_registered_later_is_known_after_a_second(app: FastAPI) ->
     name = JobName(ref="r")
 
     async def cell() -> Cell | None:
-        return (await book.cells(name, [T4], wait_s=10)).get(T4)
+        return (await book.cells(name, [T4], wait_s=60)).get(T4)
 
     assert asyncio.run(cell()) is None
     registered["r"] = json.loads(NAME.text or "")
@@ -171,7 +171,7 @@ def test_a_job_that_is_registered_later_is_known_after_a_second(app: FastAPI) ->
 def test_one_bad_device_costs_its_own_cell_only(app: FastAPI) -> None:
     async def ask() -> None:
         book = RateBook(app.state.desk)
-        cells = await book.cells(NAME, [T4, Device(name="T5", count=1)], wait_s=10)
+        cells = await book.cells(NAME, [T4, Device(name="T5", count=1)], wait_s=60)
         assert cells[T4] is not None
         assert cells[Device(name="T5", count=1)] is None
 
