@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from service import newest_observations
 from service.newest_observations import EVERY_S
 from service.state import State
 
@@ -97,7 +98,11 @@ def test_a_job_is_not_held_up_by_what_is_known_of_others(
     assert again is not None and again.step_time_s == first["step_time_s"]
 
 
-def test_what_is_added_is_seen_within_two_seconds(client: TestClient, state: State) -> None:
+def test_what_is_added_is_seen_within_two_seconds(
+    client: TestClient, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(newest_observations, "time", SimpleNamespace(monotonic=lambda: now[0]))
     before = _step_s(client, JOB, ASKED)
     assert state.known_observations_of_all() == ()
     seen = _observed(client)
@@ -105,8 +110,10 @@ def test_what_is_added_is_seen_within_two_seconds(client: TestClient, state: Sta
     assert len(state.observations_of_all()) == 1
     _store(client, seen)
     # Of many a second the first is seen at once, the others together.
+    assert EVERY_S < 2
+    now[0] += 0.99 * EVERY_S
     assert len(state.known_observations_of_all() or ()) == 1
-    time.sleep(EVERY_S)
+    now[0] += 0.02 * EVERY_S
     assert state.known_observations_of_all() is None
     assert len(state.observations_of_all()) == len(PLACES)
     assert _step_s(client, JOB, ASKED) != before
