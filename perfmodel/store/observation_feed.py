@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from perfmodel.errors import StoreError
 from perfmodel.store.observations import ObservationStore, StoredObservation
+from perfmodel.store.polling import poll_until
 
 logger = logging.getLogger(__name__)
 
@@ -159,12 +160,9 @@ class ObservationFeed(Generic[Seen]):
                 self._thread.start()
 
     def _watch(self) -> None:
-        lost = False
-        while not self._ended.wait(self._poll_s):
-            try:
-                self.poll()
-                lost = False
-            except StoreError as error:
-                if not lost:
-                    logger.warning("new observations cannot be seen: %s", error)
-                lost = True
+        poll_until(
+            self._ended,
+            self.poll,
+            every_s=self._poll_s,
+            complaint="new observations cannot be seen",
+        )

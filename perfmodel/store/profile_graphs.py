@@ -31,9 +31,9 @@ def find_graph(
 ) -> str | None:
     """Return a graph of a file, or None where the file does not hold it or is damaged."""
     try:
-        changed_ns = path.stat().st_mtime_ns
-        group = _index(path, changed_ns).get(graph_hash)
-        return None if group is None else _group(path, group, changed_ns)[graph_hash]
+        version = _version(path)
+        group = _index(path, version).get(graph_hash)
+        return None if group is None else _group(path, group, version)[graph_hash]
     except _DAMAGE as error:
         on_damaged(_damaged(path, error))
         return None
@@ -44,9 +44,9 @@ def all_graphs(
 ) -> Iterator[tuple[str, str]]:
     """Yield every graph of a file with its hash, as far as the file can be read."""
     try:
-        changed_ns = path.stat().st_mtime_ns
-        for group in sorted(set(_index(path, changed_ns).values())):
-            yield from _group(path, group, changed_ns).items()
+        version = _version(path)
+        for group in sorted(set(_index(path, version).values())):
+            yield from _group(path, group, version).items()
     except _DAMAGE as error:
         on_damaged(_damaged(path, error))
 
@@ -54,13 +54,19 @@ def all_graphs(
 def known_graphs(path: Path) -> set[str]:
     """Return the hashes of a file's graphs; none for a damaged file."""
     try:
-        return set(_index(path, path.stat().st_mtime_ns))
+        return set(_index(path, _version(path)))
     except _DAMAGE:
         return set()
 
 
+def _version(path: Path) -> tuple[int, ...]:
+    """Return what tells a file from the one that was there before: clocks of file systems tick."""
+    facts = path.stat()
+    return facts.st_ino, facts.st_mtime_ns, facts.st_size
+
+
 @lru_cache(maxsize=64)
-def _index(path: Path, _changed_ns: int) -> dict[str, int]:
+def _index(path: Path, _version: tuple[int, ...]) -> dict[str, int]:
     """Return for each graph of a file the row group that holds it."""
     index: dict[str, int] = {}
     file = pq.ParquetFile(path, page_checksum_verification=True)
@@ -71,7 +77,7 @@ def _index(path: Path, _changed_ns: int) -> dict[str, int]:
 
 
 @lru_cache(maxsize=4)
-def _group(path: Path, group: int, _changed_ns: int) -> dict[str, str]:
+def _group(path: Path, group: int, _version: tuple[int, ...]) -> dict[str, str]:
     table = pq.ParquetFile(path, page_checksum_verification=True).read_row_group(group)
     columns = [table.column(name).to_pylist() for name in GRAPH_SCHEMA.names]
     return dict(zip(*columns, strict=True))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
-from perfmodel.errors import StoreError
 from perfmodel.store.connections import Connections
+from perfmodel.store.polling import poll_until
 from perfmodel.store.revisions import read_revisions
-
-logger = logging.getLogger(__name__)
 
 
 class RevisionWatch:
@@ -78,15 +75,9 @@ class RevisionWatch:
             self._thread.join()
 
     def _watch(self) -> None:
-        lost = False
-        while not self._ended.wait(self._poll_s):
-            try:
-                self.poll()
-                lost = False
-            except StoreError as error:
-                if not lost:
-                    logger.warning("changes by others cannot be seen: %s", error)
-                lost = True
-            except Exception:
-                # One that cannot follow must not keep the others from following.
-                logger.exception("a change could not be followed")
+        poll_until(
+            self._ended,
+            self.poll,
+            every_s=self._poll_s,
+            complaint="changes by others cannot be seen",
+        )
