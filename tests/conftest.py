@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,11 +54,17 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a database with empty tables, once of each kind."""
+def new_migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Return what makes databases with empty tables, once of each kind, one after the other."""
     if request.param == "sqlite":
-        path = tmp_path / "state.db"
-        shutil.copy(request.getfixturevalue("migrated_file"), path)
-        return f"sqlite:///{path}"
+        migrated: Path = request.getfixturevalue("migrated_file")
+        names = (f"state-{number}.db" for number in itertools.count())
+        return lambda: f"sqlite:///{shutil.copy(migrated, tmp_path / next(names))}"
     server: PostgresqlServer = request.getfixturevalue("postgresql")
-    return server.migrated_database()
+    return server.migrated_database
+
+
+@pytest.fixture
+def migrated_url(new_migrated_url: Callable[[], str]) -> str:
+    """Return the URL of a database with empty tables, once of each kind."""
+    return new_migrated_url()

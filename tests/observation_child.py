@@ -1,6 +1,6 @@
 """A process of its own that stores observations, and says of each when it is on disk.
 
-python observation_child.py URL COUNT
+python observation_child.py URL COUNT [FIRST]
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from perfmodel.store.observation_writer import ObservationWriter
 from perfmodel.store.observations import ObservationStore, Outcome
 
 
-def main(url: str, count: int) -> None:
-    """Store observations with the keys 0, 1, ..., some in each transaction."""
+def main(url: str, count: int, first: int = 0) -> None:
+    """Store observations whose keys count on from a first one, some in each transaction."""
     database = Database(url)
     writer = ObservationWriter(ObservationStore(database.connections))
-    for begin in range(0, count, 3):
-        keys = [f"{i}" for i in range(begin, min(begin + 3, count))]
+    for begin in range(first, first + count, 3):
+        keys = [f"{i}" for i in range(begin, min(begin + 3, first + count))]
         futures = [writer.submit([stored_observation(key)]) for key in keys]
         for key, future in zip(keys, futures, strict=True):
             assert future.result() == [Outcome.ADDED]
@@ -29,4 +29,4 @@ def main(url: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

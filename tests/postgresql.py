@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import signal
+import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from sqlalchemy.engine import make_url
 from perfmodel.store.connections import Connections
 from perfmodel.store.migrate import migrate
 from perfmodel.store.tables import METADATA
+
+#: Longer than a server takes for anything here, however busy the machine is.
+_PATIENCE_S = 120.0
 
 
 class PostgresqlServer:
@@ -54,16 +59,18 @@ class PostgresqlServer:
     def hanging(self) -> Iterator[None]:
         """Let the server answer nothing, as one does whose disk is stuck."""
         parent = psutil.Process(self._server.get_pid())
-        stopped = [parent]
         parent.suspend()
+        stopped = parent.children(recursive=True)
         try:
-            for child in parent.children(recursive=True):
-                child.suspend()
-                stopped.append(child)
+            for child in stopped:
+                # One that was ending may be gone by now.
+                with suppress(psutil.NoSuchProcess):
+                    child.suspend()
             yield
         finally:
-            for process in stopped:
-                process.resume()
+            for process in (*stopped, parent):
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def _empty(self, url: str) -> None:
         import psycopg
@@ -71,6 +78,21 @@ class PostgresqlServer:
         tables = ", ".join(METADATA.tables)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f"TRUNCATE {tables} RESTART IDENTITY")
+
+
+def wait_until_alone(url: str) -> None:
+    """Wait until a server has ended what it still did for others in a database."""
+    import psycopg
+
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    until = time.monotonic() + _PATIENCE_S
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(others).fetchone() != (0,):
+            assert time.monotonic() < until, "others do not leave"
+            time.sleep(0.01)
 
 
 @contextmanager
@@ -85,7 +107,7 @@ def running_postgresql() -> Iterator[PostgresqlServer]:
         )
     # Not below tmp_path: its parents are closed to the user that the server runs as under root.
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
-    server = package.get_server(folder, cleanup_mode="delete")
+    server = _started(package, folder)
     try:
         _hurry(server)
         yield PostgresqlServer(server)
@@ -93,8 +115,20 @@ def running_postgresql() -> Iterator[PostgresqlServer]:
         # At once: nothing that it wrote is needed any more.
         process = psutil.Process(server.get_pid())
         process.send_signal(signal.SIGQUIT)
-        process.wait(20)
+        process.wait(_PATIENCE_S)
         server.cleanup()
+
+
+def _started(package: Any, folder: Path) -> Any:
+    """Return a server that is ready; the package waits ten seconds for one, and then is unsure."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return package.get_server(folder, cleanup_mode="delete")
+        except (subprocess.TimeoutExpired, AssertionError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)
 
 
 def _hurry(server: Any) -> None:

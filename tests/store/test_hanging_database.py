@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from contextlib import closing
 
 import pytest
+from least_time import least_s, least_wall_s
 from postgresql import PostgresqlServer
 from sqlalchemy import text
 
@@ -17,35 +19,53 @@ from perfmodel.store.database import Database
 from perfmodel.store.watchdog import Watchdog
 
 
+def _refused_after_s(database: Database, words: str) -> float:
+    """Return how long a question took that was refused; forever if in other words."""
+    began = time.monotonic()
+    with pytest.raises(StoreError) as caught:
+        database.graph("ab")
+    return time.monotonic() - began if words in str(caught.value) else math.inf
+
+
 def test_a_server_that_hangs_is_left_alone_until_it_answers(postgresql: PostgresqlServer) -> None:
     database = Database(postgresql.migrated_database())
     assert database.graph("ab") is None
     with postgresql.hanging():
-        began = time.monotonic()
-        with pytest.raises(StoreError, match="cannot be used"):
-            database.graph("ab")
         # Two seconds for the connection that was open, two for a new one.
-        assert time.monotonic() - began < 8
-        began = time.monotonic()
-        with pytest.raises(StoreError, match="did not answer lately"):
-            database.graph("ab")
-        assert time.monotonic() - began < 0.5
-    time.sleep(1.1)
-    assert database.graph("ab") is None
+        assert _refused_after_s(database, "cannot be used") < 8
+
+        def at_once_s() -> float:
+            return _refused_after_s(database, "did not answer lately")
+
+        # Where this thread rested for longer than it is left alone, it was tried again.
+        assert least_s(at_once_s, within_s=0.5) < 0.5
+    until = time.monotonic() + 60
+    while not _answers(database):
+        assert time.monotonic() < until
+        time.sleep(0.1)
     database.close()
 
 
+def _answers(database: Database) -> bool:
+    try:
+        assert database.graph("ab") is None
+    except StoreError:
+        return False
+    return True
+
+
 def test_a_server_that_hangs_within_a_transaction_is_cut_off(postgresql: PostgresqlServer) -> None:
-    connections = Connections(postgresql.migrated_database())
-    began = time.monotonic()
-    with (
-        pytest.raises(StoreError),
-        connections.reading() as connection,
-        postgresql.hanging(),
-    ):
-        connection.execute(text("SELECT 1"))
-    assert time.monotonic() - began < 8
-    connections.close()
+    url = postgresql.migrated_database()
+
+    def cut_off() -> None:
+        connections = Connections(url)
+        with pytest.raises(StoreError), connections.reading() as connection:
+            assert connection.execute(text("SELECT 1")).scalar_one() == 1
+            with postgresql.hanging():
+                connection.execute(text("SELECT 1"))
+        connections.close()
+
+    assert least_wall_s(cut_off, within_s=8.0) < 8.0
 
 
 def test_the_server_ends_what_takes_too_long_by_itself(postgresql: PostgresqlServer) -> None:
