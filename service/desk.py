@@ -17,6 +17,7 @@ from service.answering.clerk import Clerk
 from service.answering.fallback import Fallback
 from service.answering.foresight import Foresight
 from service.answering.json_body import read_json
+from service.answering.later import Together
 from service.answering.matrix_question import AskedMatrix, read_matrix
 from service.answering.patience import Patience
 from service.answering.rows import predict_rows
@@ -125,7 +126,8 @@ class Desk:
                 return self.models.fallback.predict(question, why)
 
             key = (Clerk.predict, clerk, body)
-            answer = await self._in_time(terms, key, full, instead, route)
+            together = Together(clerk.predict_steps, question)
+            answer = await self._in_time(terms, key, full, instead, route, together)
         self.metrics.answer(route, answer.basis)
         return answer
 
@@ -220,6 +222,7 @@ class Desk:
         full: Callable[[], T],
         instead: Callable[[str], Awaitable[T]],
         route: str,
+        together: Together | None = None,
     ) -> T:
         """Return the full answer, or another where that does not come and another will do.
 
@@ -231,7 +234,7 @@ class Desk:
             As many questions as may wait already do, and nothing is known of the job.
         """
         try:
-            return await self.patience.wait(terms, key, full)
+            return await self.patience.wait(terms, key, full, together)
         except (NotInTimeError, OverloadedError) as error:
             if terms.until_s is None or not terms.may_fall_back:
                 raise

@@ -23,7 +23,6 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.database import Database
 from perfmodel.types import Basis
-from service.answering.patience import _AFTER_S
 from service.app import create_app
 from service.desk import Desk
 from service.settings import Settings
@@ -119,8 +118,6 @@ class HeldService:
         """Open every gate and wait until nothing is under way."""
         self.model.gate.open()
         self.capture.gate.open()
-        # Work on what could not wait begins a moment after its answer: no earlier look counts.
-        time.sleep(2 * _AFTER_S)
         until = time.monotonic() + PATIENCE_S
         while any(self._depths()) or self.desk.patience.under_way:
             assert time.monotonic() < until, "something is still under way"

@@ -32,6 +32,9 @@ from service.questions import AskedPlans, read_curve, read_rank
 
 T = TypeVar("T")
 
+#: Steps that are predicted together: more would keep others from the interpreter for too long.
+_AT_ONCE = 64
+
 
 class Clerk:
     """Answers questions with one version of the model; every answer rests on it alone.
@@ -71,6 +74,37 @@ class Clerk:
         placement = self.known.placement(question["placement"])
         in_memory, observed = self.observed_jobs.known(prepared)
         return self.estimator.known_answer(prepared, placement, observed) if in_memory else None
+
+    def from_model(self, question: Any) -> Estimate | None:
+        """Answer a question whose job and placement are known, observed or not; else None.
+
+        It asks the model, and is for one that answers at once.
+        """
+        if type(question) is not dict or question.keys() != {"job", "placement"}:
+            return None
+        prepared = self.known.job(question["job"])
+        if prepared is None:
+            return None
+        return self.estimator.answer(prepared, self.known.placement(question["placement"]))
+
+    def predict_steps(self, questions: Sequence[Any]) -> None:
+        """Predict the steps that some questions are about together, as far as jobs are known.
+
+        Raises
+        ------
+        PerfModelError
+            What is wrong with one of them.
+        """
+        pairs = []
+        for question in questions:
+            if type(question) is not dict or not question.keys() >= {"job", "placement"}:
+                continue
+            prepared = self.known.job(question["job"])
+            if prepared is not None:
+                placement = self.known.placement(question["placement"])
+                pairs += [(prepared, accelerator) for accelerator in placement.accelerators]
+        for start in range(0, len(pairs), _AT_ONCE):
+            self.estimator.predictions(pairs[start : start + _AT_ONCE])
 
     def predict(self, question: Any) -> Estimate:
         """Answer one question.

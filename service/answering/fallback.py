@@ -56,7 +56,7 @@ class Fallback:
             The step of the job is not captured yet.
         """
         plain = self._unobserved(question)
-        answer = self._clerk.from_memory(plain) or self._clerk.predict(plain)
+        answer = self._clerk.from_model(plain) or self._clerk.predict(plain)
         return replace(answer, warnings=(why, *answer.warnings))
 
     def curve(self, question: Any, why: str) -> Curve:

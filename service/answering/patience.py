@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from perfmodel.errors import NotInTimeError
+from service.answering.later import Later, Together
 from service.answering.terms import Terms
 from service.answering.threads import AnswerThreads, note_failure
-from service.errors import OverloadedError
 
 T = TypeVar("T")
 
@@ -19,8 +18,6 @@ T = TypeVar("T")
 _RESERVE_S = 0.0015
 #: No question that needs a thread is answered in less; whoever waits no longer is not kept waiting.
 _LEAST_S = 0.010
-#: When the work on such a question starts: after its answer is on its way.
-_AFTER_S = 0.002
 
 
 class Patience:
@@ -31,12 +28,12 @@ class Patience:
     threads : AnswerThreads
         Where it runs.
     background : AnswerThreads
-        Where it runs if nobody waits for it from the start.
+        Where it runs, with others, if nobody waits for it from the start.
     """
 
     def __init__(self, threads: AnswerThreads, background: AnswerThreads) -> None:
         self._threads = threads
-        self._background = background
+        self._later = Later(background)
         self._under_way: dict[Hashable, Future[Any]] = {}
 
     @property
@@ -44,7 +41,13 @@ class Patience:
         """Questions with a deadline that are worked on."""
         return len(self._under_way)
 
-    async def wait(self, terms: Terms, key: Hashable, full: Callable[[], T]) -> T:
+    async def wait(
+        self,
+        terms: Terms,
+        key: Hashable,
+        full: Callable[[], T],
+        together: Together | None = None,
+    ) -> T:
         """Return the full answer.
 
         Parameters
@@ -54,6 +57,8 @@ class Patience:
             What is asked; the same question is not worked on twice at a time.
         full : callable
             Answers it.
+        together : Together or None
+            What makes it cheaper beside others that nobody waits for either.
 
         Raises
         ------
@@ -68,9 +73,9 @@ class Patience:
             return await self._threads.run(full)
         left_s = terms.left_s - _RESERVE_S
         if left_s < _LEAST_S:
-            asyncio.get_running_loop().call_later(_AFTER_S, self._go_on, key, full)
+            self._go_on(key, full, together)
             raise _too_late(terms)
-        answer = asyncio.wrap_future(self._start(self._threads, key, full))
+        answer = asyncio.wrap_future(self._start(key, full))
         # Nobody asks after what fails once the caller has gone.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         done, _ = await asyncio.wait({answer}, timeout=left_s)
@@ -78,24 +83,30 @@ class Patience:
             raise _too_late(terms)
         return answer.result()
 
-    def _go_on(self, key: Hashable, full: Callable[[], Any]) -> None:
+    def _go_on(self, key: Hashable, full: Callable[[], Any], together: Together | None) -> None:
         # Where there is no room for it, the next one who asks brings it up again.
-        with suppress(OverloadedError):
-            self._start(self._background, key, full)
+        if key not in self._under_way:
+            future = self._later.add(key, full, together)
+            if future is not None:
+                self._note(key, future)
 
-    def _start(self, threads: AnswerThreads, key: Hashable, full: Callable[[], T]) -> Future[T]:
+    def _start(self, key: Hashable, full: Callable[[], T]) -> Future[T]:
         known = self._under_way.get(key)
-        if known is not None:
+        if known is not None and not self._later.forget(key):
             return known
-        future = threads.submit(full)
+        future = self._threads.submit(full)
+        self._note(key, future)
+        return future
+
+    def _note(self, key: Hashable, future: Future[Any]) -> None:
         self._under_way[key] = future
 
-        def leave(done: Future[T]) -> None:
-            self._under_way.pop(key, None)
+        def leave(done: Future[Any]) -> None:
+            if self._under_way.get(key) is done:
+                del self._under_way[key]
             note_failure(done)
 
         future.add_done_callback(leave)
-        return future
 
 
 def _too_late(terms: Terms) -> NotInTimeError:
