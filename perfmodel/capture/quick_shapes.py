@@ -77,12 +77,35 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     An extent of 1 leaves that open, unless it is the first and lies outside of all others.
     """
     shape = tensor.shape
-    if not shape or 1 in shape[1:] or 0 in shape or not tensor.is_floating_point():
+    if not _has_order(shape) or not tensor.is_floating_point():
         return False
     if shape[0] == 1 and tensor.stride(0) != tensor.numel():
         return False
     return tensor.is_contiguous() or (
         len(shape) == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def _has_order(shape: torch.Size) -> bool:
+    return bool(shape) and 1 not in shape[1:] and 0 not in shape
+
+
+def _is_plain_made_contiguous(tensor: torch.Tensor) -> bool:
+    """Tell what :func:`_is_plain` says of a tensor after ``contiguous()``."""
+    if tensor.is_contiguous():
+        return _is_plain(tensor)
+    return _has_order(tensor.shape) and tensor.is_floating_point()
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Tell an image that is laid out channels last, and not channels first as well.
+
+    With one channel, or one pixel, both layouts hold at once: then neither is asked for.
+    """
+    return (
+        tensor.dim() == 4
+        and not tensor.is_contiguous()
+        and tensor.is_contiguous(memory_format=torch.channels_last)
     )
 
 
@@ -160,7 +183,9 @@ def _batch_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
 def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     x, normalized, weight, bias = args[:4]
     shape, inner = x.shape, tuple(normalized)
-    if len(inner) >= len(shape) or tuple(shape[-len(inner) :]) != inner or not _is_plain(x):
+    if len(inner) >= len(shape) or tuple(shape[-len(inner) :]) != inner:
+        return None
+    if not _is_plain_made_contiguous(x):
         return None
     for tensor in (weight, bias):
         if tensor is not None and (tuple(tensor.shape) != inner or not tensor.is_contiguous()):
@@ -172,13 +197,40 @@ def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 def _layer_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     grad, x, normalized, _, _, weight, bias, mask = args
     inner = tuple(normalized)
-    if len(inner) >= x.dim() or not _is_plain(x) or grad.shape != x.shape:
+    if len(inner) >= x.dim() or grad.shape != x.shape:
+        return None
+    if not all(_is_plain(tensor) and tensor.is_contiguous() for tensor in (x, grad)):
         return None
     learned = [
         _contiguous(inner, tensor.dtype) if wanted and tensor is not None else None
         for tensor, wanted in zip((weight, bias), mask[1:], strict=True)
     ]
     return (False, (_contiguous(x.shape, x.dtype) if mask[0] else None, *learned))
+
+
+def _convolution(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Answer convolutions of images, laid out channels last where either operand is."""
+    if len(args) != 9 or args[6]:
+        return None
+    x, weight, _, steps, paddings, dilations, _, _, groups = args
+    if x.dim() != 4 or weight.dim() != 4 or x.shape[1] != weight.shape[1] * groups:
+        return None
+    if not len(steps) == len(paddings) == len(dilations) == 2 or 0 in x.shape:
+        return None
+    rows, columns = (
+        (x.shape[2 + i] + 2 * paddings[i] - dilations[i] * (weight.shape[2 + i] - 1) - 1)
+        // steps[i]
+        + 1
+        for i in (0, 1)
+    )
+    if rows < 1 or columns < 1:
+        return None
+    shape = (x.shape[0], weight.shape[0], rows, columns)
+    if not (is_channels_last(x) or is_channels_last(weight)):
+        return (True, (_contiguous(shape, x.dtype),))
+    width = shape[1]
+    strides = (rows * columns * width, 1, columns * width, width)
+    return (True, ((shape, strides, x.dtype),))
 
 
 def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -225,6 +277,7 @@ _RULES: Mapping[Any, _Rule] = MappingProxyType(
         _overload("native_layer_norm", "default"): _layer_norm,
         _overload("native_layer_norm_backward", "default"): _layer_norm_backward,
         _overload("addmm", "default"): _addmm,
+        _overload("convolution", "default"): _convolution,
     }
 )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from perfmodel.capture.quick_shapes import Recipe, quick_recipes
+from perfmodel.capture.quick_shapes import Recipe, is_channels_last, quick_recipes
 from perfmodel.graph.ir import AttrValue
 
 _META = torch.device("meta")
@@ -155,18 +155,9 @@ def _convolution_backward(
 
 def _laid_out_like(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Lay a result out channels last when either operand is, as real convolutions do."""
-    if out.dim() != 4 or not (_is_channels_last(x) or _is_channels_last(weight)):
+    if out.dim() != 4 or not (is_channels_last(x) or is_channels_last(weight)):
         return out
     return torch.empty(out.shape, dtype=out.dtype, device=_META, memory_format=torch.channels_last)
-
-
-def _is_channels_last(tensor: torch.Tensor) -> bool:
-    # With one channel, or one pixel, both layouts hold at once: then neither is asked for.
-    return (
-        tensor.dim() == 4
-        and not tensor.is_contiguous()
-        and tensor.is_contiguous(memory_format=torch.channels_last)
-    )
 
 
 def _heads_last(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -104,7 +104,10 @@ def _sort(
     attrs: dict[str, AttrValue],
 ) -> None:
     """Put the value of one argument where it belongs."""
-    if isinstance(value, torch.Tensor):
+    kind = type(value)
+    if kind is int or kind is bool:
+        attrs[argument.name] = value
+    elif isinstance(value, torch.Tensor):
         read.append(value)
         if argument.is_written:
             written.append(value)

@@ -49,9 +49,10 @@ def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Gra
     try:
         program = on_meta(program)
         _warm_up_optimizer(program)
-        _enter_known_tensors(recorder, program)
+        parameters = list(program.module.parameters())
+        _enter_known_tensors(recorder, program, parameters)
         _record(recorder, program)
-        _mark_gradients(recorder, program)
+        _mark_gradients(recorder, program, parameters)
     except PerfModelError:
         raise
     except Exception as error:
@@ -132,10 +133,12 @@ def _warm_up_optimizer(program: Program) -> None:
     _drop_gradients(program)
 
 
-def _enter_known_tensors(recorder: Recorder, program: Program) -> None:
+def _enter_known_tensors(
+    recorder: Recorder, program: Program, parameters: list[nn.Parameter]
+) -> None:
     table = recorder.table
-    for parameter in program.module.parameters():
-        table.read(parameter.detach(), Role.PARAMETER)
+    for parameter in parameters:
+        table.read(parameter, Role.PARAMETER)
     for buffer in program.module.buffers():
         table.read(buffer, Role.BUFFER)
     for tensor in tensors_in((program.args, program.kwargs)):
@@ -145,14 +148,12 @@ def _enter_known_tensors(recorder: Recorder, program: Program) -> None:
             table.read(tensor, Role.OPTIMIZER_STATE)
 
 
-def _mark_gradients(recorder: Recorder, program: Program) -> None:
+def _mark_gradients(recorder: Recorder, program: Program, parameters: list[nn.Parameter]) -> None:
     """Tell the gradients of parameters, which persist, from those that flow through."""
     if program.mode is not Mode.TRAINING:
         return
     table = recorder.table
-    gradients = {
-        table.storage_number(p.grad) for p in program.module.parameters() if p.grad is not None
-    }
+    gradients = {table.storage_number(p.grad) for p in parameters if p.grad is not None}
     for index, storage in enumerate(table.storages):
         if storage in gradients and table.roles[index] is Role.ACTIVATION:
             table.roles[index] = Role.GRADIENT

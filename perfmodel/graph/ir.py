@@ -192,7 +192,7 @@ def _check(graph: Graph) -> None:
                 f"{', '.join(DTYPE_BYTES)}.",
                 pointer=f"/tensors/{index}",
             )
-        if any(extent < 0 for extent in tensor.shape):
+        if tensor.shape and min(tensor.shape) < 0:
             raise InvalidGraphError(
                 f"Tensor {index} has the shape {tensor.shape}; every extent must be >= 0.",
                 pointer=f"/tensors/{index}",

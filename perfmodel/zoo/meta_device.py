@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._device import DeviceContext
+from torch.utils._device import _device_constructors
+
+_META = torch.device("meta")
 
 #: In-place fills of a parameter. Their result is a number, which a meta tensor does not hold.
 _FILLS = frozenset(
@@ -36,8 +38,7 @@ class MetaDevice(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        # Bound once: torch leaves the method without annotations.
-        self._on_meta: Callable[..., Any] = DeviceContext(torch.device("meta")).__torch_function__
+        self._makes: Collection[Callable[..., Any]] = _device_constructors()
 
     def __torch_function__(
         self,
@@ -46,9 +47,12 @@ class MetaDevice(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Leave out a fill of a meta tensor; hand everything else to the device context."""
+        """Leave out a fill of a meta tensor; make every other tensor on the meta device."""
         if func in _FILLS:
             filled = args[0] if args else (kwargs or {}).get("tensor")
             if isinstance(filled, torch.Tensor) and filled.device.type == "meta":
                 return filled
-        return self._on_meta(func, types, args, kwargs)
+        kwargs = kwargs or {}
+        if func in self._makes and kwargs.get("device") is None:
+            kwargs = {**kwargs, "device": _META}
+        return func(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -269,6 +270,7 @@ def _may_match(prefix: str, group: str) -> bool:
     return group.startswith(prefix) or prefix.startswith(group)
 
 
+@cache
 def _version(library: str) -> str | None:
     try:
         return version(library)

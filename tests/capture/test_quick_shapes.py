@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from perfmodel.capture.quick_shapes import keeps_geometry, quick_recipes
+from perfmodel.capture.shapes import LAYOUT_RULES
 
 ATEN = torch.ops.aten
 HALF, FULL = torch.float16, torch.float32
@@ -42,7 +43,7 @@ def agrees(func: Any, *args: Any, **kwargs: Any) -> bool:
     if said is None:
         return False
     single, recipes = said
-    answer = func(*args, **kwargs)
+    answer = LAYOUT_RULES.get(func, func)(*args, **kwargs)
     results = (answer,) if single else answer
     assert isinstance(answer, torch.Tensor) is single
     found = [None if r is None else (tuple(r.shape), r.stride(), r.dtype) for r in results]
@@ -135,9 +136,27 @@ def test_layer_norm_both_ways(dtype: torch.dtype, learned: torch.dtype) -> None:
             moment = meta((*x.shape[:axis], *([1] * len(inner))))
             for w, b in ((weight, weight), (None, None)):
                 ruled += agrees(forward, x, inner, w, b, 1e-5)
-                agrees(backward, torch.empty_like(x), x, inner, moment, moment, w, b,
+                grad = torch.empty_like(x) if w is None else meta(tuple(x.shape), dtype)
+                agrees(backward, grad, x, inner, moment, moment, w, b,
                        [True, w is not None, b is not None])  # fmt: skip
     assert ruled >= 15
+
+
+def test_convolutions() -> None:
+    ruled = 0
+    for image in (meta((4, 8, 9, 7)), meta((4, 8, 9, 7), last=True), meta((1, 8, 1, 1)),
+                  meta((4, 8, 9, 7))[:, :, ::2], meta((4, 1, 9, 7), HALF), meta((8, 9, 7)),
+                  meta((0, 8, 9, 7))):  # fmt: skip
+        for kernel in (meta((6, 8, 3, 3)), meta((6, 8, 1, 1)), meta((8, 1, 3, 2), last=True),
+                       meta((6, 1, 5, 5), HALF), meta((6, 4, 3, 3))):  # fmt: skip
+            for groups in (1, 2, 8):
+                for steps, around, apart in ((1, 0, 1), (2, 1, 1), (3, 2, 2)):
+                    given = ([steps] * 2, [around] * 2, [apart] * 2, False, [0, 0], groups)
+                    ruled += agrees(ATEN.convolution.default, image, kernel, None, *given)
+    assert ruled >= 40
+    transposed = ([2, 2], [0, 0], [1, 1], True, [0, 0], 1)
+    args = (meta((4, 8, 9, 7)), meta((8, 6, 3, 3)), None, *transposed)
+    assert quick_recipes(ATEN.convolution.default, args, {}) is None
 
 
 def test_products_with_a_bias() -> None:
