@@ -67,13 +67,18 @@ def _installed() -> str:
         "--no-install-recommends", "chromium",
     ]  # fmt: skip
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    said = ""
     for command in (install, ["apt-get", "update", "-q"], install):
-        run = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=300
-        )
+        try:
+            run = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False, timeout=300
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"Chromium cannot be installed here in time: {' '.join(command)}")
         if found := shutil.which("chromium"):
             return found
-    pytest.skip(f"Chromium cannot be installed here: {run.stderr.strip()[-200:]}")
+        said = run.stderr.strip()[-200:]
+    pytest.skip(f"Chromium cannot be installed here: {said}")
 
 
 @dataclass(kw_only=True)

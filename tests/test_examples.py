@@ -21,7 +21,7 @@ def _run(name: str, *args: str) -> str:
         text=True,
         check=False,
         cwd=ROOT,
-        timeout=120,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout
@@ -39,7 +39,7 @@ def service(tmp_path: Path) -> Iterator[str]:
         assert found is not None
         yield found.group()
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 def test_the_list_of_examples_is_complete() -> None:

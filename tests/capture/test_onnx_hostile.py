@@ -6,12 +6,12 @@ import random
 import subprocess
 import sys
 import textwrap
-import time
 
 import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from least_time import least_cpu_s, least_s
 from onnx import TensorProto, helper
 from onnx_files import numbers, one_node, onnx_file, tensor_info, weight
 
@@ -24,11 +24,15 @@ X, Y = tensor_info("x", [2, 4]), tensor_info("y", None)
 
 
 def refused(data, pattern, **options):
-    start = time.process_time()
-    with pytest.raises(UnsupportedOnnxError, match=pattern) as caught:
-        capture_onnx(data, **options)
-    assert time.process_time() - start < 2.0
-    return caught.value
+    caught = []
+
+    def attempt():
+        with pytest.raises(UnsupportedOnnxError, match=pattern) as refusal:
+            capture_onnx(data, **options)
+        caught.append(refusal.value)
+
+    assert least_cpu_s(attempt, within_s=2.0) < 2.0
+    return caught[0]
 
 
 def small_network():
@@ -376,9 +380,12 @@ def test_the_heaviest_file_stays_within_two_seconds_and_half_a_gigabyte():
         status = Path("/proc/self/status").read_text()
         print(seconds, status.partition("VmHWM:")[2].split()[0])
     """)
-    out = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    ).stdout.split()
-    seconds, kilobytes = float(out[0]), int(out[1])
-    assert seconds < 2.0
-    assert kilobytes < 512 * 1024
+
+    def attempt_s():
+        out = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
+        ).stdout.split()
+        assert int(out[1]) < 512 * 1024
+        return float(out[0])
+
+    assert least_s(attempt_s, within_s=2.0) < 2.0

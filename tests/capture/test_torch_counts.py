@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
+from least_time import least_cpu_s
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -128,9 +127,8 @@ def test_convnext_training_is_92_gflop_an_image() -> None:
     ["vit_base_patch16_224", "efficientnet_b0", "swin_tiny_patch4_window7_224", "convnext_tiny"],
 )
 def test_models_are_priced_in_full_and_captured_fast(name: str) -> None:
-    start = time.process_time()
-    graph = named(name, Mode.TRAINING, 8)
-    elapsed = time.process_time() - start
-    assert unpriced(graph) == {}
+    def attempt() -> None:
+        assert unpriced(named(name, Mode.TRAINING, 8)) == {}
+
     # The aim is 0.5 s for the capture alone on an idle core; this includes building the model.
-    assert elapsed < 2
+    assert least_cpu_s(attempt, within_s=2.0) < 2.0
