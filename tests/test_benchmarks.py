@@ -1,0 +1,87 @@
+"""Benchmarks start as their first lines say; those that can be made small run through."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "benchmarks"
+FILES = sorted(FOLDER.glob("[a-z]*.py"))
+#: Have no options, and would begin to measure.
+WITHOUT_OPTIONS = ("cli_help.py", "placements.py", "plan_search.py")
+
+#: One process for all: they load the same libraries.
+_HELP = """
+import runpy, sys
+sys.path.insert(0, sys.argv[1])
+for file in sys.argv[2:]:
+    sys.argv = [file, "--help"]
+    try:
+        runpy.run_path(file, run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, file
+        continue
+    raise AssertionError(f"{file} shows no help")
+"""
+
+
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_says_what_it_takes() -> None:
+    files = [str(path) for path in FILES if path.name not in WITHOUT_OPTIONS]
+    assert len(files) > 10
+    run = subprocess.run(
+        [sys.executable, "-c", _HELP, str(FOLDER), *files],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("usage: ") == len(files)
+
+
+def test_each_is_listed() -> None:
+    listed = (FOLDER / "README.md").read_text()
+    assert [path.name for path in FILES if f"| `{path.name}` |" not in listed] == []
+
+
+def test_placements_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    module = _module("placements")
+    module.JOBS, module.PLACEMENTS, module.COUNTS = 2, 3, 4
+    module.main()
+    matrix, curve = capsys.readouterr().out.splitlines()
+    assert matrix.startswith("matrix 2 x 3: ") and curve.startswith("curve 1 to 4: ")
+
+
+def test_a_search_of_plans_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    module = _module("plan_search")
+    module.QUESTIONS = module.QUESTIONS[:1]
+    module.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "mpt-7b on 8xA100-SXM4-80GB:"
+    assert "micro-batches of" in lines[2]
+
+
+def test_help_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    module = _module("cli_help")
+    # How long it takes is not asked here.
+    module.RUNS, module.LIMIT_S = 1, math.inf
+    module.main()
+    assert "perfmodel devices --help" in capsys.readouterr().out
