@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import socket
 import sys
@@ -23,6 +22,7 @@ from service.access.binding import check_binding
 from service.access.install import is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
 from service.app import create_app
+from service.quick_start import import_xgboost_alone, loading
 from service.settings import Settings
 
 #: How long a thread may keep the others from running, seconds.
@@ -57,13 +57,9 @@ def app_of_worker() -> FastAPI:
     """
     settings = Settings()
     logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
-    app = app_from_settings(settings)
-    # A full collection walks through everything that was ever loaded and stops all answers for
-    # 0.1 s; large bodies bring it about every few requests. What is there now stays, and what
-    # requests make dies with them by its reference counts.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    with loading():
+        import_xgboost_alone()
+        app = app_from_settings(settings)
     # Threads that predict give way to the loop that answers within this; the default of 5 ms is
     # longer than some callers wait.
     sys.setswitchinterval(_SWITCH_S)
