@@ -32,7 +32,10 @@ MOST_WAITING = 256
 _AT_ONCE = 8
 #: Placements that are looked at for the accelerators that were asked about last.
 _LOOKED_AT = 512
-_POLL_S = 0.005
+#: How often it is looked whether somebody waits for an answer, and how often nobody may have:
+#: whoever registers a job asks about it next, and would work the same out at the same time.
+_POLL_S = 0.02
+_QUIET_LOOKS = 3
 #: A process that is busy for so long leaves a job to its questions.
 _PATIENCE_S = 30.0
 
@@ -125,9 +128,12 @@ class Foresight:
     def _is_quiet(self) -> bool:
         """Wait until nobody waits for an answer; False if that does not come about."""
         until_s = time.monotonic() + _PATIENCE_S
-        while any(threads.count for threads in self._busy) and not self._is_closed:
-            if time.monotonic() > until_s:
+        quiet = 0
+        while quiet < _QUIET_LOOKS:
+            if self._is_closed or time.monotonic() > until_s:
                 return False
+            busy = any(threads.count for threads in self._busy)
+            quiet = 0 if busy else quiet + 1
             time.sleep(_POLL_S)
         return not self._is_closed
 
