@@ -2,8 +2,8 @@
 
 A network times the operators of a graph once for each accelerator: some twenty milliseconds that
 all accelerators of one call share, and two to five for each. A scheduler that brings a new job asks
-about it on the accelerators that it has, so that these are predicted right after the job became
-known to this process: by its registration, or by its first question.
+about it on the accelerators that it has, so that these are predicted within its registration, or
+soon after the job became known to this process where others wait, or by its first question.
 """
 
 from __future__ import annotations
@@ -88,6 +88,19 @@ class Foresight:
         except (OverloadedError, RuntimeError):  # the latter once it is closed
             self._waiting.discard(prepared.key)
 
+    def work_out_at_once(self, prepared: PreparedJob) -> None:
+        """Work a job out before its registration is answered, unless others wait for answers.
+
+        For the thread of the registration, which is the one that is busy then.
+        """
+        if sum(threads.count for threads in self._busy) > 1:
+            return
+        try:
+            for accelerators in _parts(self.accelerators()):
+                self._predict_on(prepared, accelerators)
+        except (PerfModelError, ArithmeticError) as error:
+            logger.debug("%s was not worked out at once: %s", prepared.job.label, error)
+
     def close(self) -> None:
         """Work nothing more out."""
         self._is_closed = True
@@ -122,8 +135,10 @@ class Foresight:
         for accelerators in _parts(self.accelerators()):
             if not self._is_quiet():
                 return
-            estimator = self._serving().estimator
-            estimator.predictions([(prepared, one) for one in accelerators])
+            self._predict_on(prepared, accelerators)
+
+    def _predict_on(self, prepared: PreparedJob, accelerators: list[AcceleratorSpec]) -> None:
+        self._serving().estimator.predictions([(prepared, one) for one in accelerators])
 
     def _is_quiet(self) -> bool:
         """Wait until nobody waits for an answer; False if that does not come about."""

@@ -119,6 +119,7 @@ def _register(desk: Desk, state: State, body: Any) -> tuple[StoredJob, bool]:
     state.references.keep(stored.ref, stored.content)
     if prepared is not None:
         clerk.prepare(job, stored.ref)
+        desk.foresight.work_out_at_once(prepared)
     return stored, created
 
 

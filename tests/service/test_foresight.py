@@ -45,7 +45,6 @@ def register(service: HeldService, job: dict[str, Any]) -> str:
 def test_the_first_question_about_a_registered_job_runs_no_network(service: HeldService) -> None:
     ask_about_old(service)
     ref = register(service, NEW)
-    service.finish()
     assert service.model.calls == len(ASKED) + 1  # all that is asked about, in one call
     for placement in ("A10", "A100-SXM4-80GB", "4xA100-SXM4-80GB", "H100-SXM5-80GB"):
         for job in (NEW, ref, {"ref": ref}):
