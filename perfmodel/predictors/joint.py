@@ -314,10 +314,11 @@ class JointPredictor:
         weight = of_regime(self.mix_, regimes(table))
         # Trees know devices, not facts of devices: only the network answers for a new one.
         weight[[name not in self.devices_ for name in table.devices]] = 1.0
-        mixed = []
-        for member, (net, _) in zip(members, networks, strict=True):
-            boost = member.boost.log_times(rows, log_reference(reference))
-            mixed.append(weight * net + (1.0 - weight) * boost)
+        mixed = [net for net, _ in networks]
+        if np.any(weight < 1.0):
+            logs = log_reference(reference)
+            boosts = [member.boost.log_times(rows, logs) for member in members]
+            mixed = [weight * n + (1.0 - weight) * b for n, b in zip(mixed, boosts, strict=True)]
         return _Raw(
             network=np.stack([net for net, _ in networks]),
             mixed=np.stack(mixed),
