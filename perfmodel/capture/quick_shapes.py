@@ -166,6 +166,8 @@ def _batch_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         return None
     if (mean is None) != (variance is None) or (args[5] and x.numel() == x.shape[1]):
         return None
+    if any(t is not None and t.shape != x.shape[1:2] for t in args[1:5]):
+        return None
     moment = ((x.shape[1],), (1,), _exact(x.dtype))
     return (False, (_like(x), moment, moment))
 
@@ -212,8 +214,13 @@ def _convolution(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Answer convolutions of images, laid out channels last where either operand is."""
     if len(args) != 9 or args[6]:
         return None
-    x, weight, _, steps, paddings, dilations, _, _, groups = args
+    x, weight, bias, steps, paddings, dilations, _, _, groups = args
     if x.dim() != 4 or weight.dim() != 4 or x.shape[1] != weight.shape[1] * groups:
+        return None
+    # What PyTorch refuses is left to it.
+    if weight.dtype is not x.dtype or weight.shape[0] % groups:
+        return None
+    if bias is not None and (bias.dtype is not x.dtype or bias.shape != weight.shape[:1]):
         return None
     if not len(steps) == len(paddings) == len(dilations) == 2 or 0 in x.shape:
         return None

@@ -182,3 +182,21 @@ def test_what_is_written_in_place_keeps_its_geometry() -> None:
     assert not keeps_geometry(ATEN.add_.Tensor, (half, whole))
     assert not keeps_geometry(ATEN.add_.Tensor, (whole, meta((8,))))
     assert not keeps_geometry(ATEN.div_.Tensor, (torch.ones(2, dtype=torch.int64), 2))
+
+
+def test_what_pytorch_refuses_has_no_rule() -> None:
+    image, kernel, channel = meta((4, 8, 9, 7)), meta((6, 8, 3, 3)), meta((8,))
+    settings = ([1, 1], [0, 0], [1, 1], False, [0, 0])
+    convolution = ATEN.convolution.default
+    assert agrees(convolution, image, kernel, meta((6,)), *settings, 1)
+    for weight, bias, groups in (
+        (meta((6, 8, 3, 3), HALF), None, 1),
+        (kernel, meta((5,)), 1),
+        (kernel, meta((6,), HALF), 1),
+        (meta((7, 4, 3, 3)), None, 2),
+    ):
+        assert quick_recipes(convolution, (image, weight, bias, *settings, groups), {}) is None
+    norm = ATEN.native_batch_norm.default
+    assert agrees(norm, image, channel, channel, channel, channel, True, 0.1, 1e-5)
+    given = (image, channel, meta((9,)), channel, channel, True, 0.1, 1e-5)
+    assert quick_recipes(norm, given, {}) is None
