@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from least_time import least_s, least_wall_s
+from bounded_time import bounded_s, bounded_wall_s
 from misbehaving import (
     READY,
     Act,
@@ -101,7 +101,7 @@ def test_retry_after_is_kept_to(ask: Ask) -> None:
             assert failure.value.retry_after_s == 60.0
 
     # It cannot be ready in time, so nothing is waited for.
-    assert least_wall_s(refused, within_s=2.0) < 2.0
+    assert bounded_wall_s(refused, within_s=2.0) < 2.0
 
 
 @pytest.mark.parametrize("act", [lambda handler: time.sleep(1.5), drip], ids=["slow", "drips"])
@@ -113,7 +113,7 @@ def test_no_slowness_gets_past_the_time(ask: Ask, act: Act) -> None:
                 ask(script.url, timeout_s=0.3)
             return time.monotonic() - began
 
-    assert least_s(attempt_s, within_s=1.2) < 1.2
+    assert bounded_s(attempt_s, within_s=1.2) < 1.2
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from bounded_time import bounded_s
 from fastapi.testclient import TestClient
 from guarded_service import make_app
 from jsonschema import Draft202012Validator
-from least_time import least_s
 from schema_bodies import Bodies
 
 #: Of each route: some as described, twice as many spoilt.
@@ -120,7 +120,7 @@ def test_no_body_is_answered_with_a_defect(client: TestClient, method: str, path
         made = bodies.described()
         for body in (made, bodies.spoilt(made), bodies.spoilt(chance.choice(examples))):
             asking = partial(answered_after_s, body)
-            assert least_s(asking, within_s=_LONGEST_S) < _LONGEST_S, body
+            assert bounded_s(asking, within_s=_LONGEST_S) < _LONGEST_S, body
 
 
 def _check(document: Any, operation: Any, response: Any, body: Any) -> None:

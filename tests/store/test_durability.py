@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from least_time import least_s
+from bounded_time import bounded_s
 from made_up_observations import stored_observation
 from postgresql import wait_until_alone
 
@@ -97,7 +97,7 @@ def test_what_one_process_stores_reaches_another_within_two_seconds(migrated_url
         return taken_s
 
     assert feed.of("a") == ()
-    assert least_s(reaches_another_after_s, within_s=2.0) < 2.0
+    assert bounded_s(reaches_another_after_s, within_s=2.0) < 2.0
     feed.close()
     database.close()
 

@@ -8,7 +8,7 @@ import time
 from contextlib import closing
 
 import pytest
-from least_time import least_s, least_wall_s
+from bounded_time import bounded_s, bounded_wall_s
 from postgresql import PostgresqlServer
 from sqlalchemy import text
 
@@ -38,7 +38,7 @@ def test_a_server_that_hangs_is_left_alone_until_it_answers(postgresql: Postgres
             return _refused_after_s(database, "did not answer lately")
 
         # Where this thread rested for longer than it is left alone, it was tried again.
-        assert least_s(at_once_s, within_s=0.5) < 0.5
+        assert bounded_s(at_once_s, within_s=0.5) < 0.5
     until = time.monotonic() + 60
     while not _answers(database):
         assert time.monotonic() < until
@@ -65,7 +65,7 @@ def test_a_server_that_hangs_within_a_transaction_is_cut_off(postgresql: Postgre
                 connection.execute(text("SELECT 1"))
         connections.close()
 
-    assert least_wall_s(cut_off, within_s=8.0) < 8.0
+    assert bounded_wall_s(cut_off, within_s=8.0) < 8.0
 
 
 def test_the_server_ends_what_takes_too_long_by_itself(postgresql: PostgresqlServer) -> None:
