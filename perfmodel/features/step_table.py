@@ -21,6 +21,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
 from perfmodel.features.row_sorts import row_sorts
 from perfmodel.features.sketch import NEIGHBOUR_COLUMNS, StepSketch
+from perfmodel.features.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
 from perfmodel.features.step import Step
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
@@ -76,10 +77,14 @@ class StepTable:
         Positions in ``OP_CLASSES`` and in :data:`~perfmodel.features.row_sorts.ROW_SORTS`.
     matrix, wide : ndarray of bool, shape (rows,)
         Rows for the matrix units; rows on operands of 4 bytes or more.
+    slow_work : ndarray, shape (rows, len(SLOW_PATHS))
+        Work on slow paths, see :mod:`~perfmodel.features.slow_paths`.
     sketch_of : ndarray of int64, shape (steps,)
     peaks : ndarray, shape (steps, 7)
         FLOP/s of narrow and wide matrix work and of vector work, bytes/s, cache bytes, cores,
         Hz.
+    slow_rates : ndarray, shape (steps, len(SLOW_PATHS))
+        Seconds that a unit of that work costs.
     settings : ndarray of float32, shape (steps, len(SETTING_COLUMNS))
     facts : ndarray of float32, shape (steps, len(DEVICE_FACTS))
     devices : tuple of str
@@ -100,8 +105,10 @@ class StepTable:
     sort: IntArray
     matrix: npt.NDArray[np.bool_]
     wide: npt.NDArray[np.bool_]
+    slow_work: FloatArray
     sketch_of: IntArray
     peaks: FloatArray
+    slow_rates: FloatArray
     settings: npt.NDArray[np.float32]
     facts: npt.NDArray[np.float32]
     devices: tuple[str, ...]
@@ -148,8 +155,10 @@ def step_table(steps: Sequence[Step]) -> StepTable:
         sort=_gathered(sketches, row_sorts).astype(np.int64),
         matrix=_gathered(sketches, lambda s: s.matrix).astype(np.bool_),
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
+        slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
         sketch_of=sketch_of,
         peaks=np.array([step_peaks(step) for step in steps]).reshape(-1, 7),
+        slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
         ),
@@ -206,6 +215,15 @@ def step_peaks(step: Step) -> list[float]:
         (spec.core_count or 1) * share,
         spec.clock_hz or 1.5e9,
     ]
+
+
+def _slow_rates(step: Step) -> list[float]:
+    return slow_path_rates(
+        gpu=step.accelerator.kind == "gpu",
+        fused=step.compiler in FUSING,
+        torch_version=torch_version(step.software),
+        bandwidth_bytes_per_s=step.accelerator.bandwidth_bytes_per_s,
+    )
 
 
 def _device_share(step: Step) -> float:

@@ -74,16 +74,16 @@ def whole_rows(table: StepTable) -> tuple[npt.NDArray[np.float32], FloatArray]:
     Returns
     -------
     rows : ndarray of float32, shape (steps, len(WHOLE_COLUMNS))
-    reference_s : ndarray, shape (steps, 3)
+    reference_s : ndarray, shape (steps, 4)
         Roofline time of the contractions and of all other work, and the time of the calls: what
-        trees learn a ratio to.
+        trees learn a ratio to; last the time of slow paths, which is added.
     """
     blocks = [
         _block(table, np.arange(begin, min(begin + _BLOCK, len(table.devices))))
         for begin in range(0, len(table.devices), _BLOCK)
     ]
     if not blocks:
-        return np.zeros((0, len(WHOLE_COLUMNS)), dtype=np.float32), np.zeros((0, 3))
+        return np.zeros((0, len(WHOLE_COLUMNS)), dtype=np.float32), np.zeros((0, 4))
     return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
 
 
@@ -133,6 +133,7 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
         total(np.where(matrix, 0.0, time)),
         # Never zero in all: a graph of nothing but views has a logarithm too.
         np.maximum(_LAUNCH_S * total(calls), _TICK_S),
+        total((table.slow_work[row] * table.slow_rates[steps][step]).sum(axis=1) * count),
     ]
     return np.stack(columns, axis=1).astype(np.float32), np.stack(reference, axis=1)
 

@@ -37,7 +37,7 @@ from perfmodel.predictors.checks import SHORTEST_STEP_S
 from perfmodel.predictors.device_beliefs import DeviceBeliefs, features
 from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint_intervals import GroupQuantiles, Rung
-from perfmodel.predictors.joint_members import ALL, FitTask, Member, fit_members, log_reference
+from perfmodel.predictors.joint_members import ALL, FitTask, Member, fit_members
 from perfmodel.predictors.joint_regimes import (
     balanced,
     even_folds,
@@ -246,7 +246,7 @@ class JointPredictor:
         for k, member in enumerate(self.members_[: self.folds]):
             own = np.flatnonzero(fold == k)
             net[own], _ = member.net.log_times(table, own)
-            boost[own] = member.boost.log_times(rows[own], log_reference(reference[own]))
+            boost[own] = member.boost.log_times(rows[own], reference[own])
         return net, boost
 
     def _learn_devices(self, table: StepTable) -> None:
@@ -316,8 +316,7 @@ class JointPredictor:
         weight[[name not in self.devices_ for name in table.devices]] = 1.0
         mixed = [net for net, _ in networks]
         if np.any(weight < 1.0):
-            logs = log_reference(reference)
-            boosts = [member.boost.log_times(rows, logs) for member in members]
+            boosts = [member.boost.log_times(rows, reference) for member in members]
             mixed = [weight * n + (1.0 - weight) * b for n, b in zip(mixed, boosts, strict=True)]
         return _Raw(
             network=np.stack([net for net, _ in networks]),

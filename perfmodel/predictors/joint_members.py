@@ -51,9 +51,8 @@ class FitTask:
         seed = self.seed * 101 + (k if k != ALL else 100)
         settings = NodeNetSettings(seed=seed, epochs=self.epochs)
         net = ModeNets.fit(settings, self.table, self.log_times, self.weights, steps)
-        reference = log_reference(self.reference_s)
         boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
-            self.rows[steps], reference[steps], self.log_times[steps], self.weights[steps]
+            self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
         )
         return Member(net=net, boost=boost)
 
@@ -82,8 +81,3 @@ def _one_thread() -> None:
 
 def _member(k: int) -> Member:
     return _TASK[0].member(k)
-
-
-def log_reference(reference_s: FloatArray) -> FloatArray:
-    """Return the logarithm of the reference time of each step, all its parts together."""
-    return np.asarray(np.log(reference_s.sum(axis=1)))

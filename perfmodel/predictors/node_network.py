@@ -2,11 +2,12 @@ r"""The network under the joint predictor: one efficiency per row, added up to a
 
 For row i of a step s on device d, with k(i) the kind of work of the row::
 
-    t_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)} + v_s S_{j(i)}) + l_i exp(o_i + u_{d,launch}))
+    t_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)} + v_s S_{j(i)}) + l_i exp(o_i + u_{d,launch}) + x_i)
     (e_i, o_i) = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
 
 ``c_i`` counts equal nodes, ``r_i`` is the roofline time of the row and ``l_i`` the calls it needs
-(a part of one inside a fused kernel), each of ``LAUNCH_S``. ``u_d`` are the effects of a device:
+(a part of one inside a fused kernel), each of ``LAUNCH_S``. ``x_i`` is what a slow path costs
+(:mod:`perfmodel.features.slow_paths`). ``u_d`` are the effects of a device:
 learned for a device with records, regressed on the facts of the device for all others. ``v_s``
 are the settings with some of their products, and S what they do to rows of the sort j. The
 neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
@@ -75,6 +76,8 @@ class TableTensors:
     kind: torch.Tensor
     matrix: torch.Tensor
     wide: torch.Tensor
+    slow_work: torch.Tensor
+    slow_rates: torch.Tensor
     peaks: torch.Tensor
     settings: torch.Tensor
     facts: torch.Tensor
@@ -102,6 +105,8 @@ class TableTensors:
             kind=torch.from_numpy(np.where(table.matrix, 0, 1).astype(np.int64)),
             matrix=torch.from_numpy(table.matrix),
             wide=torch.from_numpy(table.wide),
+            slow_work=torch.from_numpy(table.slow_work.astype(f32)),
+            slow_rates=torch.from_numpy(table.slow_rates.astype(f32)),
             peaks=torch.from_numpy(table.peaks.astype(f32)),
             settings=torch.from_numpy(table.settings),
             facts=torch.from_numpy(table.facts),
@@ -266,6 +271,7 @@ class NodeNetwork(nn.Module):
         kind = t.kind[row]
         of_sort = (_with_products(settings) @ self.by_sort)[step, t.sort[row]]
         work = roofline * torch.exp((answer[:, 0] + effects[step, kind] + of_sort).clamp(-4.0, 7.0))
+        work = work + (t.slow_work[row] * t.slow_rates[chosen][step]).sum(dim=1)
         launch = LAUNCH_S * torch.exp((answer[:, 1] + effects[step, 2]).clamp(-4.0, 6.0))
         count = t.count[row]
         return RowTimes(

@@ -14,8 +14,15 @@ from perfmodel.predictors.boosting import Booster, BoosterSettings
 FloatArray = npt.NDArray[np.float64]
 
 
+#: Part of a step that no slow path is believed to take, whatever its price says.
+_LEAST_USUAL = 0.25
+
+
 class WholeBoost:
-    """Learns ``log(time / reference time)`` from the columns of whole steps.
+    r"""Learns a ratio to the reference time from the columns of whole steps.
+
+    With the reference ``R`` of contractions, other work and calls and the time ``X`` of slow
+    paths, a step takes ``t = R exp(f(row)) + X``.
 
     Parameters
     ----------
@@ -33,11 +40,19 @@ class WholeBoost:
     def fit(
         self,
         rows: npt.NDArray[np.float32],
-        reference_log_s: FloatArray,
+        reference_s: FloatArray,
         log_times: FloatArray,
         weights: FloatArray,
     ) -> Self:
-        """Learn from the columns of :func:`~perfmodel.features.whole_step.whole_rows`."""
+        """Learn from what :func:`~perfmodel.features.whole_step.whole_rows` returns.
+
+        Parameters
+        ----------
+        rows : ndarray of float32, shape (steps, len(WHOLE_COLUMNS))
+        reference_s : ndarray, shape (steps, 4)
+        log_times, weights : ndarray, shape (steps,)
+            Logarithm of measured seconds; relative weight.
+        """
         settings = BoosterSettings(
             rounds=self.rounds,
             depth=self.depth,
@@ -50,13 +65,19 @@ class WholeBoost:
             tolerance=0.1,
         )
         self.booster_ = Booster.train(
-            rows, log_times - reference_log_s, weights, WHOLE_COLUMNS, settings
+            rows,
+            _without_slow_paths(log_times, reference_s) - _log_reference(reference_s),
+            weights,
+            WHOLE_COLUMNS,
+            settings,
         )
         return self
 
-    def log_times(self, rows: npt.NDArray[np.float32], reference_log_s: FloatArray) -> FloatArray:
+    def log_times(self, rows: npt.NDArray[np.float32], reference_s: FloatArray) -> FloatArray:
         """Return the logarithm of the time of each step."""
-        return np.asarray(reference_log_s + self.booster_.predict(rows), dtype=np.float64)
+        usual = _log_reference(reference_s) + self.booster_.predict(rows)
+        slow = reference_s[:, -1]
+        return np.where(slow > 0, np.log(np.exp(usual) + slow), usual).astype(np.float64)
 
     def save(self, folder: Path, stem: str) -> None:
         """Write the trees as JSON, with golden rows."""
@@ -74,3 +95,13 @@ class WholeBoost:
         model = cls()
         model.booster_ = Booster.load(folder, stem, WHOLE_COLUMNS)
         return model
+
+
+def _log_reference(reference_s: FloatArray) -> FloatArray:
+    return np.asarray(np.log(reference_s[:, :-1].sum(axis=1)))
+
+
+def _without_slow_paths(log_times: FloatArray, reference_s: FloatArray) -> FloatArray:
+    """Return log times less that of slow paths."""
+    part = np.minimum(reference_s[:, -1] * np.exp(-log_times), 1.0 - _LEAST_USUAL)
+    return np.asarray(log_times + np.log1p(-part))

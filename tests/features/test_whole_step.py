@@ -28,7 +28,7 @@ def test_every_row_is_finite_and_every_column_named_once() -> None:
     twice = [name for name in set(WHOLE_COLUMNS) if WHOLE_COLUMNS.count(name) > 1]
     assert set(twice) <= {"cpu"}
     assert ROWS.shape == (len(STEPS), len(WHOLE_COLUMNS)) and np.isfinite(ROWS).all()
-    assert REFERENCE.shape == (len(STEPS), 3)
+    assert REFERENCE.shape == (len(STEPS), 4)
     assert np.isfinite(REFERENCE).all() and np.all(REFERENCE >= 0)
     assert np.all(REFERENCE.sum(axis=1) > 0)
 
@@ -82,4 +82,4 @@ def test_shape_columns_name_nothing_of_the_device() -> None:
 
 def test_no_steps_have_no_rows() -> None:
     rows, reference = whole_rows(step_table([]))
-    assert rows.shape == (0, len(WHOLE_COLUMNS)) and reference.shape == (0, 3)
+    assert rows.shape == (0, len(WHOLE_COLUMNS)) and reference.shape == (0, 4)

@@ -13,8 +13,12 @@ from perfmodel.features.whole_step import whole_rows
 from perfmodel.predictors.whole_boost import WholeBoost
 
 TABLE, LOGS, WEIGHTS = world.table_of(world.samples())
-ROWS, REFERENCE_S = whole_rows(TABLE)
-REFERENCE = np.log(REFERENCE_S.sum(axis=1))
+ROWS, REFERENCE = whole_rows(TABLE)
+
+
+def _seconds(steps: int, slow_s: float = 0.0) -> np.ndarray:
+    """A reference of one second for each step, and a slow path beside it."""
+    return np.tile([1.0, 0.0, 0.0, slow_s], (steps, 1))
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +28,14 @@ def boost() -> WholeBoost:
 
 def test_learns_better_than_the_reference_and_its_best_factor(boost: WholeBoost) -> None:
     found = boost.log_times(ROWS, REFERENCE)
-    factor = np.median(LOGS - REFERENCE)
-    assert np.mean(np.abs(found - LOGS)) < 0.3 * np.mean(np.abs(REFERENCE + factor - LOGS))
+    plain = np.log(REFERENCE.sum(axis=1))
+    factor = np.median(LOGS - plain)
+    assert np.mean(np.abs(found - LOGS)) < 0.3 * np.mean(np.abs(plain + factor - LOGS))
 
 
 def test_an_answer_moves_with_its_reference(boost: WholeBoost) -> None:
     # Same columns, a reference ten times as long: ten times the time.
-    longer = boost.log_times(ROWS, REFERENCE + np.log(10.0))
+    longer = boost.log_times(ROWS, 10.0 * REFERENCE)
     assert longer == pytest.approx(boost.log_times(ROWS, REFERENCE) + np.log(10.0))
 
 
@@ -40,8 +45,29 @@ def test_heavy_samples_are_heard_more() -> None:
     logs = np.tile([0.0, 1.0], 20)
     for heavy in (0, 1):
         weights = np.where(logs == heavy, 9.0, 1.0)
-        found = WholeBoost(rounds=60).fit(rows, np.zeros(40), logs, weights)
-        assert abs(float(found.log_times(rows[:1], np.zeros(1))[0]) - heavy) < 0.2
+        found = WholeBoost(rounds=60).fit(rows, _seconds(40), logs, weights)
+        assert abs(float(found.log_times(rows[:1], _seconds(1))[0]) - heavy) < 0.2
+
+
+def test_a_slow_path_is_added_and_not_multiplied() -> None:
+    # Half of the steps take 3 s beside a reference of 1 s, the others 5 s more on a slow path.
+    rows = np.repeat(ROWS[:1], 40, axis=0)
+    reference = np.concatenate([_seconds(20), _seconds(20, 5.0)])
+    logs = np.log(np.repeat([3.0, 8.0], 20))
+    found = WholeBoost(rounds=80).fit(rows, reference, logs, np.ones(40))
+    for slow_s, time_s in ((0.0, 3.0), (5.0, 8.0), (50.0, 53.0)):
+        answer = np.exp(found.log_times(rows[:1], _seconds(1, slow_s)))[0]
+        assert answer == pytest.approx(time_s, rel=0.05)
+
+
+def test_a_slow_path_never_takes_a_whole_step() -> None:
+    # Said to take 5 s in a step of 2 s: a quarter of the step is left to the rest.
+    rows = np.repeat(ROWS[:1], 20, axis=0)
+    found = WholeBoost(rounds=80).fit(
+        rows, _seconds(20, 5.0), np.log(np.full(20, 2.0)), np.ones(20)
+    )
+    usual = np.exp(found.log_times(rows[:1], _seconds(1)))[0]
+    assert usual == pytest.approx(0.5, rel=0.05)
 
 
 def test_the_same_seed_grows_the_same_trees(boost: WholeBoost) -> None:

@@ -1,0 +1,112 @@
+"""Slow paths: which operators take them, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from perfmodel.features.sketch import StepSketch, step_sketch
+from perfmodel.features.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
+from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
+from perfmodel.types import Phase, Role
+
+SCORES, TURNS = (SLOW_PATHS.index(name) for name in ("scores", "turns"))
+NOTHING: Mapping[str, AttrValue] = MappingProxyType({})
+
+
+def _graph(*calls: tuple[str, list[int], tuple[int, ...]], given: list[tuple[int, ...]]) -> Graph:
+    """Operators one after the other; operands by number: what is given first, then results."""
+    shapes = [*given, *(shape for _, _, shape in calls)]
+    storages = list(range(len(given)))
+    for i, (op, inputs, _) in enumerate(calls):
+        storages.append(storages[inputs[0]] if op == "view" else len(given) + i)
+    tensors = tuple(
+        Tensor(
+            shape=shape,
+            dtype="float16",
+            role=Role.INPUT if i < len(given) else Role.ACTIVATION,
+            storage=storages[i],
+        )
+        for i, shape in enumerate(shapes)
+    )
+    nodes = tuple(
+        Node(
+            op=op, phase=Phase.FORWARD, inputs=tuple(inputs), outputs=(len(given) + i,),
+            attrs=NOTHING,
+        )
+        for i, (op, inputs, _) in enumerate(calls)
+    )  # fmt: skip
+    return Graph(nodes=nodes, tensors=tensors)
+
+
+def _work(sketch: StepSketch, op: str) -> np.ndarray:
+    (row,) = (slow_path_work(sketch)[i] for i, name in enumerate(sketch.ops) if name == op)
+    return np.asarray(row)
+
+
+def _attention(shape: tuple[int, ...]) -> np.ndarray:
+    graph = _graph(("scaled_dot_product_attention", [0, 1, 2], shape), given=[shape] * 3)
+    return _work(step_sketch(graph), "scaled_dot_product_attention")
+
+
+def test_attention_on_five_axes_writes_its_scores() -> None:
+    # 2 samples x 4 windows x 3 heads, 49 queries and 49 keys each.
+    work = _attention((2, 4, 3, 49, 32))
+    assert work[SCORES] == pytest.approx(2 * 4 * 3 * 49 * 49, rel=1e-4)
+    assert work[TURNS] == 0
+
+
+def test_attention_on_four_axes_takes_a_fused_kernel() -> None:
+    assert not _attention((8, 3, 49, 32)).any()
+
+
+@pytest.mark.parametrize("op", ["upsample_bilinear2d", "upsample_bicubic2d"])
+def test_resampling_takes_a_turn_for_each_channel_of_each_sample(op: str) -> None:
+    graph = _graph(("relu", [0], (2, 64, 7, 7)), (op, [1], (2, 64, 14, 14)), given=[(2, 64, 7, 7)])
+    work = _work(step_sketch(graph), op)
+    assert work[TURNS] == pytest.approx(2 * 64, rel=1e-4) and work[SCORES] == 0
+
+
+def test_tokens_seen_as_an_image_take_the_other_kernel() -> None:
+    graph = _graph(
+        ("mm", [0, 1], (98, 64)),
+        ("view", [2], (2, 64, 7, 7)),
+        ("upsample_bilinear2d", [3], (2, 64, 14, 14)),
+        given=[(98, 32), (32, 64)],
+    )
+    assert not _work(step_sketch(graph), "upsample_bilinear2d").any()
+
+
+def test_nearest_neighbours_and_other_operators_take_no_slow_path() -> None:
+    shape = (2, 64, 7, 7)
+    graph = _graph(
+        ("relu", [0], shape), ("upsample_nearest2d", [1], (2, 64, 14, 14)), given=[shape]
+    )
+    assert not slow_path_work(step_sketch(graph)).any()
+
+
+def _rates(**changes: object) -> list[float]:
+    plain = {"gpu": True, "fused": False, "torch_version": 2.4, "bandwidth_bytes_per_s": 1e12}
+    return slow_path_rates(**plain | changes)  # type: ignore[arg-type]
+
+
+def test_full_precision_passes_four_times_the_bytes() -> None:
+    half, full = _rates()[SCORES], _rates(torch_version=2.5)[SCORES]
+    assert half == pytest.approx(8 / 0.85e12) and full == pytest.approx(4 * half)
+
+
+def test_twice_the_bandwidth_halves_scores_and_leaves_turns() -> None:
+    slow, fast = _rates(), _rates(bandwidth_bytes_per_s=2e12)
+    assert fast[SCORES] == pytest.approx(slow[SCORES] / 2) and fast[TURNS] == slow[TURNS]
+
+
+def test_a_compiler_passes_less_and_takes_no_turns() -> None:
+    eager, fused = _rates(), _rates(fused=True)
+    assert 0 < fused[SCORES] < eager[SCORES] and fused[TURNS] == 0 < eager[TURNS]
+
+
+def test_other_processors_have_no_slow_paths() -> None:
+    assert _rates(gpu=False) == [0.0] * len(SLOW_PATHS)
