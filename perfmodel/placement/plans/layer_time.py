@@ -4,7 +4,7 @@ With r tokens of a micro-batch on a rank, t tensor ranks, peak F and memory band
 device, one forward pass of a layer takes::
 
     products   = 2 r weights / t / (e_g F) (1 + w F / watts) + 6 c
-    scores     = 4 r s a d / t / (e_a F) + n r s a / t / (cores clock)      on the chip
+    scores     = 4 r s a d / t / (e_a F_w) + n r s a / t / (cores clock)    on the chip
                = 4 r s a d / t / (e_a F) + q_a 2 r a s / t / W              where they are written
     pointwise  = q_h 2 r h x / W                            x = (1 + 1/t)/2, or 1/t with the
                                                             sequence split too
@@ -12,14 +12,17 @@ device, one forward pass of a layer takes::
                  values between context ranks last longer than the scores
 
 where c is start and tail of a product, w what a power limit holds back, n the cycles of a core for
-one score. The backward pass is twice that in arithmetic and memory traffic (scores on the chip two
-and a half times, since they are made again), once in reductions and dispatch; with full
-checkpointing a forward pass comes before it, with selective checkpointing the scores. No pass is
-faster than the host launches its kernels, a third of ``layer_launch_s`` for the forward pass and
-two for the backward pass, and again for what is recomputed.
+one score, and F_w the part of the peak that instructions of single warps reach: since Hopper about
+half, since the attention kernels that were measured use none of the instructions of warp groups.
+The backward pass is twice that in arithmetic and memory traffic (scores on the chip two and a half
+times, since they are made again), once in reductions and dispatch; with full checkpointing a
+forward pass comes before it, with selective checkpointing the scores. No pass is faster than the
+host launches its kernels, a third of ``layer_launch_s`` for the forward pass and two for the
+backward pass, and again for what is recomputed.
 
 Reference: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al., 2022 (sequence parallelism); Liu
-et al., Ring Attention, 2023 (context); Lepikhin et al., GShard, 2020 (experts).
+et al., Ring Attention, 2023 (context); Lepikhin et al., GShard, 2020 (experts); Shah et al.,
+FlashAttention-3, 2024 (an H100 gives kernels written for an A100 some 35 % of its peak).
 """
 
 from __future__ import annotations
@@ -151,11 +154,13 @@ def _scores_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, F
     """
     shape, device = cells.shape, cells.device
     squares = cells.tokens * shape.sequence_length / cells.plan.tensor
-    flops = 4 * squares * shape.attention_width / device.peak_flops
+    flops = 4 * squares * shape.attention_width
     written = constants.score_passes * cells.numbers.work * squares * shape.heads
     cycles = constants.score_cycles * squares * shape.heads / device.core_hz
-    apart = flops / constants.score_efficiency + written / device.memory_bytes_per_s
-    fused = (flops / constants.fused_score_efficiency + cycles) * _held_back(cells, constants)
+    product_rate = constants.score_efficiency * device.peak_flops
+    apart = flops / product_rate + written / device.memory_bytes_per_s
+    chip_rate = constants.fused_score_efficiency * device.score_flops
+    fused = (flops / chip_rate + cycles) * _held_back(cells, constants)
     on_chip = cells.fused_attention > 0
     return np.where(on_chip, fused, apart), np.where(on_chip, 2.5 * fused, 2 * apart)
 

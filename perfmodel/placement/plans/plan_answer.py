@@ -171,6 +171,7 @@ def _weakest(accelerators: Sequence[AcceleratorSpec], precision: Precision) -> D
     slowest = np.array([int(np.argmin(columns.peak_flops))])
     return DeviceColumns(
         peak_flops=columns.peak_flops[slowest],
+        score_flops=columns.score_flops.min(keepdims=True),
         memory_bytes_per_s=columns.memory_bytes_per_s.min(keepdims=True),
         memory_bytes=columns.memory_bytes.min(keepdims=True),
         core_hz=columns.core_hz.min(keepdims=True),

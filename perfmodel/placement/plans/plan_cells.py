@@ -185,6 +185,8 @@ class DeviceColumns(_Columns):
     ----------
     peak_flops : ndarray
         Rate of matrix work in the job's precision, FLOP/s.
+    score_flops : ndarray
+        The same where single warps issue it, as attention does whose scores stay on the chip.
     memory_bytes_per_s, memory_bytes : ndarray
     core_hz : ndarray
         Cores (multiprocessors) times clock: what work on single numbers follows.
@@ -193,6 +195,7 @@ class DeviceColumns(_Columns):
     """
 
     peak_flops: FloatArray
+    score_flops: FloatArray
     memory_bytes_per_s: FloatArray
     memory_bytes: FloatArray
     core_hz: FloatArray
@@ -205,8 +208,10 @@ class DeviceColumns(_Columns):
         """Return the columns of some devices at some precisions."""
         rates = [a.flops_per_s(p) for a, p in zip(accelerators, precisions, strict=True)]
         watts = [_watts(a) for a in accelerators]
+        by_warps = [_warp_flops(a) for a in accelerators]
         return cls(
             peak_flops=np.array(rates, dtype=np.float64),
+            score_flops=np.minimum(rates, by_warps),
             core_hz=np.array([_core_hz(a) for a in accelerators]),
             tflops_per_w=np.array(rates, dtype=np.float64) / 1e12 / np.array(watts),
             memory_bytes_per_s=np.array([a.bandwidth_bytes_per_s for a in accelerators]),
@@ -219,6 +224,17 @@ def _core_hz(accelerator: AcceleratorSpec) -> float:
         return accelerator.core_count * accelerator.clock_hz
     # A core of a GPU adds and multiplies 64 to 128 numbers in a cycle.
     return accelerator.flops_per_s(Precision.FP32, Engine.VECTOR) / 256
+
+
+def _warp_flops(accelerator: AcceleratorSpec) -> float:
+    """Return what the matrix units do at the instructions of single warps, FLOP/s.
+
+    The units of Ampere take all that they can do that way. Since Hopper groups of warps feed them
+    twice to four times as much, which products do and attention kernels before 2024 do not.
+    """
+    if accelerator.vendor != "NVIDIA":
+        return float("inf")
+    return _WARP_FLOPS_PER_CYCLE * _core_hz(accelerator)
 
 
 def _watts(accelerator: AcceleratorSpec) -> float:
@@ -275,6 +291,8 @@ class NumberBytes(_Columns):
 
 
 _USUAL_TFLOPS_PER_W = 0.78
+#: Of a multiprocessor of Ampere (GA100) in 16 bits: 1,024 products that are added up.
+_WARP_FLOPS_PER_CYCLE = 2048.0
 #: Others hold activations in 16 bits.
 _WORK_BYTES = {Precision.FP32: 4.0, Precision.TF32: 4.0}
 #: Vectors of the width of a parameter that an optimizer keeps. Adafactor's rows and columns of

@@ -58,6 +58,15 @@ def test_one_device_without_overheads_runs_the_flops_at_the_efficiency() -> None
     assert plan_step(one, FREE).step_time_s[0] == pytest.approx(expected, rel=1e-6)
 
 
+def test_scores_on_the_chip_follow_what_warps_reach_and_products_the_peak() -> None:
+    one = cells([choice(4, 8)], memory_bytes_per_s=1e18)
+    halved = replace(one, device=replace(one.device, score_flops=0.5 * one.device.score_flops))
+    # 3.5 passes of scores at half of the peak, and now at a quarter of it.
+    scores = 3.5 * 8 * 4 * 8 * 4 * 256 * 256 * 512
+    more = plan_step(halved, FREE).step_time_s[0] - plan_step(one, FREE).step_time_s[0]
+    assert more == pytest.approx(scores / 0.25e14 - scores / 0.5e14, rel=1e-6)
+
+
 def test_recomputation_is_a_fourth_pass_through_the_layers() -> None:
     written = replace(FREE, score_efficiency=0.5, score_passes=0.0)
     plain, again = (
