@@ -80,6 +80,7 @@ def _run(arguments: argparse.Namespace) -> None:
         progress=_tell,
         splits=arguments.split or SPLITS,
         workers=arguments.workers,
+        operators=data.operators,
         facts={"dropped": data.dropped, "rejected": data.rejected},
     )
     if arguments.data is not None:

@@ -10,7 +10,7 @@ import click
 from perfmodel.cli.options import members_option, models_option, output_options
 
 if TYPE_CHECKING:
-    from perfmodel.features.step import StepSample
+    from perfmodel.training.arena.data import ArenaData
 
 
 @click.command()
@@ -58,6 +58,7 @@ def command(
     from perfmodel.training.train import train
 
     found = load_samples(ProfileStore(profiles), device=device)
+    public = _public(data, profiles, workers) if data else None
     chosen = members or DEFAULT_MEMBERS
     folder = train(
         found.samples,
@@ -66,7 +67,8 @@ def command(
         members=chosen,
         seed=seed,
         progress=_tell,
-        corpus=_corpus(data, profiles, workers) if data else (),
+        corpus=public.samples if public else (),
+        operators=public.operators if public else (),
         joint_settings={"workers": workers},
     )
     if as_json:
@@ -88,7 +90,7 @@ def command(
         click.echo(f"Note: {number} ({note}).")
 
 
-def _corpus(data: Path, profiles: Path, workers: int) -> tuple[StepSample, ...]:
+def _public(data: Path, profiles: Path, workers: int) -> ArenaData:
     from perfmodel.training.arena.data import load_data
 
     found = load_data(data, profiles=profiles, workers=workers, progress=_tell)
@@ -96,7 +98,7 @@ def _corpus(data: Path, profiles: Path, workers: int) -> tuple[StepSample, ...]:
         _tell(f"{number} rows of {name} were not understood; perfmodel import {name} lists them.")
     for reason, number in found.dropped.items():
         _tell(f"Left out: {number} published steps ({reason}).")
-    return found.samples
+    return found
 
 
 def _tell(line: str) -> None:

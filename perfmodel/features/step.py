@@ -31,6 +31,8 @@ class Step:
         Versions that matter (``torch``, ``cuda``); empty where unknown.
     threads : int or None
         CPU threads used; None off the CPU.
+    alone : bool
+        One operator that is called over and over: the device never waits for the host.
     """
 
     sketch: StepSketch
@@ -42,6 +44,7 @@ class Step:
     compiler: Compiler = Compiler.EAGER
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     threads: int | None = None
+    alone: bool = False
 
     @classmethod
     def of(cls, workload: Workload) -> Step:

@@ -48,7 +48,7 @@ ROW_COLUMNS: tuple[str, ...] = (
 )
 SETTING_COLUMNS: tuple[str, ...] = (
     "training", "channels_last", "wide", "autocast", "bfloat", "int8", "fused", "onnxruntime",
-    "cpu", "torch_version", "before_torch_2",
+    "cpu", "torch_version", "before_torch_2", "alone",
 )  # fmt: skip
 #: Facts of a device, each a logarithm around a typical value.
 DEVICE_FACTS: tuple[str, ...] = (
@@ -112,6 +112,11 @@ class StepTable:
     settings: npt.NDArray[np.float32]
     facts: npt.NDArray[np.float32]
     devices: tuple[str, ...]
+
+    @property
+    def alone(self) -> npt.NDArray[np.bool_]:
+        """Records of one operator."""
+        return np.asarray(self.settings[:, SETTING_COLUMNS.index("alone")] > 0)
 
     @property
     def fused(self) -> npt.NDArray[np.bool_]:
@@ -249,6 +254,7 @@ def step_settings(step: Step) -> list[float]:
         float(step.accelerator.kind == "cpu"),
         (version - _TYPICAL_TORCH),
         float(version < 2.0),
+        float(step.alone),
     ]
 
 

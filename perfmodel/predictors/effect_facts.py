@@ -5,7 +5,7 @@ on their facts (peaks per watt, per byte, caches, ...)::
 
     u_d = a + facts_d B + e_d
 
-A device counts by how well its effects are known, ``n / (n + RECORDS)`` for n records. The
+A device counts by how well each of its effects is known, ``n / (n + RECORDS)`` for n records. The
 penalty on B is the one with the smallest error on devices left out in turn; that error is the
 variance with which a device without records is answered.
 """
@@ -54,42 +54,52 @@ def regress_effects(
     ----------
     facts : ndarray, shape (devices, facts)
     effects : ndarray, shape (devices, effects)
-    records : ndarray of int64, shape (devices,)
-        How many steps of each device were learned from.
+    records : ndarray of int64, shape (devices, effects)
+        How many records of each device tell of each effect; 0 where none does.
     """
     weight = records / (records + RECORDS)
 
     def variance(penalty: float) -> FloatArray:
-        errors = _left_out(facts, effects, weight, penalty)
-        return np.asarray(np.average(errors**2, axis=0, weights=weight))
+        return np.array(
+            [
+                np.average(_left_out(facts, own, w, penalty) ** 2, weights=w)
+                for own, w in zip(effects.T, weight.T, strict=True)
+            ]
+        )
 
     penalty = min(_PENALTIES, key=lambda p: float(variance(p).sum()))
-    typical, by_fact = _ridge(facts, effects, weight, penalty)
-    least = _LEAST_VARIANCE * (4.0 if len(facts) < _FEW_DEVICES else 1.0)
+    fitted = [_ridge(facts, own, w, penalty) for own, w in zip(effects.T, weight.T, strict=True)]
+    few = np.count_nonzero(records, axis=0) < _FEW_DEVICES
+    least = _LEAST_VARIANCE * np.where(few, 4.0, 1.0)
     return EffectFacts(
-        typical=typical, by_fact=by_fact, variance=np.maximum(variance(penalty), least)
+        typical=np.array([typical for typical, _ in fitted]),
+        by_fact=np.stack([by_fact for _, by_fact in fitted], axis=1),
+        variance=np.maximum(variance(penalty), least),
     )
 
 
 def _ridge(
-    facts: FloatArray, effects: FloatArray, weight: FloatArray, penalty: float
-) -> tuple[FloatArray, FloatArray]:
+    facts: FloatArray, effect: FloatArray, weight: FloatArray, penalty: float
+) -> tuple[float, FloatArray]:
     middle = np.average(facts, axis=0, weights=weight)
-    typical = np.asarray(np.average(effects, axis=0, weights=weight))
+    typical = float(np.average(effect, weights=weight))
     centred = (facts - middle) * weight[:, None]
     normal = centred.T @ (facts - middle) + penalty * np.eye(facts.shape[1])
-    by_fact = np.linalg.solve(normal, centred.T @ (effects - typical))
-    return np.asarray(typical - middle @ by_fact), np.asarray(by_fact)
+    by_fact = np.linalg.solve(normal, centred.T @ (effect - typical))
+    return float(typical - middle @ by_fact), np.asarray(by_fact)
 
 
 def _left_out(
-    facts: FloatArray, effects: FloatArray, weight: FloatArray, penalty: float
+    facts: FloatArray, effect: FloatArray, weight: FloatArray, penalty: float
 ) -> FloatArray:
-    if len(facts) < 3:
-        return np.asarray(effects - effects.mean(axis=0))
-    errors = np.zeros_like(effects)
-    for device in range(len(facts)):
-        rest = np.arange(len(facts)) != device
-        typical, by_fact = _ridge(facts[rest], effects[rest], weight[rest], penalty)
-        errors[device] = effects[device] - typical - facts[device] @ by_fact
+    """Return how far each device lies from what the others say of it; 0 where it has no weight."""
+    heard = np.flatnonzero(weight)
+    errors = np.zeros(len(facts))
+    if len(heard) < 3:
+        errors[heard] = effect[heard] - effect[heard].mean()
+        return errors
+    for device in heard:
+        rest = heard[heard != device]
+        typical, by_fact = _ridge(facts[rest], effect[rest], weight[rest], penalty)
+        errors[device] = effect[device] - typical - facts[device] @ by_fact
     return errors

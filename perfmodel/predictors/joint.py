@@ -90,6 +90,21 @@ class _Raw:
     least_s: FloatArray
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Steps, and all that is said of them whatever was observed on their devices.
+
+    See :meth:`JointPredictor.ask`.
+    """
+
+    steps: Sequence[Step]
+    raw: _Raw
+    groups: Sequence[tuple[str, ...]]
+    distance: FloatArray
+    factor: FloatArray
+    nearest: Sequence[str]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogStages:
     """Logarithm of the time of a step, after one thing more each.
@@ -157,8 +172,16 @@ class JointPredictor:
 
     # -- learning -----------------------------------------------------------------------------
 
-    def fit(self, samples: Sequence[StepSample]) -> Self:
-        """Learn from measured steps.
+    def fit(self, samples: Sequence[StepSample], *, operators: Sequence[StepSample] = ()) -> Self:
+        """Learn from measured steps, and from operators that were measured alone.
+
+        Parameters
+        ----------
+        samples : sequence of StepSample
+            Whole steps.
+        operators : sequence of StepSample
+            Steps of one operator (``step.alone``): the networks learn efficiencies from them and
+            what facts of devices say; they are no jobs, and no devices that are known.
 
         Raises
         ------
@@ -172,7 +195,13 @@ class JointPredictor:
         weights = balanced(samples)
         fold = even_folds([sample.family for sample in samples], self.folds)
         rows, reference = whole_rows(table)
-        self.members_ = self._fit_members(table, rows, reference, logs, weights, fold)
+        task = FitTask(
+            table=_joined(table, samples, operators), rows=rows, reference_s=reference,
+            log_times=_with(logs, np.log([one.step_time_s for one in operators])),
+            weights=_with(weights, balanced(operators)),
+            fold=fold, seed=self.seed, epochs=self.epochs, rounds=self.rounds,
+        )  # fmt: skip
+        self.members_ = self._fit_members(task)
         self._weigh_training_networks(table, logs, weights, fold)
         net, boost = self._held_out(table, rows, reference, fold)
         self.mix_ = fit_mix(regimes(table), net, boost, logs, weights)
@@ -200,19 +229,7 @@ class JointPredictor:
         self._calibrate(table, rows, residuals / scale, jobs)
         return self
 
-    def _fit_members(
-        self,
-        table: StepTable,
-        rows: npt.NDArray[np.float32],
-        reference: FloatArray,
-        logs: FloatArray,
-        weights: FloatArray,
-        fold: IntArray,
-    ) -> list[Member]:
-        task = FitTask(
-            table=table, rows=rows, reference_s=reference, log_times=logs, weights=weights,
-            fold=fold, seed=self.seed, epochs=self.epochs, rounds=self.rounds,
-        )  # fmt: skip
+    def _fit_members(self, task: FitTask) -> list[Member]:
         members = []
         for member in fit_members(task, [*range(self.folds), ALL], self.workers):
             members.append(member)
@@ -288,17 +305,25 @@ class JointPredictor:
 
     def predict(self, steps: Sequence[Step]) -> list[Prediction]:
         """Answer steps: time, interval, evidence."""
-        if not steps:
-            return []
+        return self.answer(self.ask(steps)) if steps else []
+
+    def ask(self, steps: Sequence[Step]) -> Asked:
+        """Ask all members about steps, once for every predictor that is adapted from this one."""
         table = step_table(steps)
         rows, reference = whole_rows(table)
-        raw = self._raw(table, rows, reference)
         distance, factor, nearest = self.novelty_.measure(rows)
-        group_of = groups(table)
-        return [
-            self._one(step, i, raw, group_of[i], float(factor[i]), float(distance[i]), nearest[i])
-            for i, step in enumerate(steps)
-        ]
+        return Asked(
+            steps=steps,
+            raw=self._raw(table, rows, reference),
+            groups=groups(table),
+            distance=distance,
+            factor=factor,
+            nearest=nearest,
+        )
+
+    def answer(self, asked: Asked) -> list[Prediction]:
+        """Answer steps that this predictor, or one that it was adapted from, was asked about."""
+        return [self._one(step, i, asked) for i, step in enumerate(asked.steps)]
 
     def _raw(
         self,
@@ -326,16 +351,9 @@ class JointPredictor:
             least_s=np.maximum(step_bounds_s(table), SHORTEST_STEP_S),
         )
 
-    def _one(
-        self,
-        step: Step,
-        i: int,
-        raw: _Raw,
-        group: tuple[str, ...],
-        factor: float,
-        distance: float,
-        nearest: str,
-    ) -> Prediction:
+    def _one(self, step: Step, i: int, asked: Asked) -> Prediction:
+        raw, group = asked.raw, asked.groups[i]
+        factor, distance = float(asked.factor[i]), float(asked.distance[i])
         log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
@@ -358,7 +376,7 @@ class JointPredictor:
             coverage=self.coverage,
             basis=_basis(recalled, known_device, outside, probed),
             out_of_distribution=bool(outside),
-            nearest=(nearest,),
+            nearest=(asked.nearest[i],),
             model_version="",
             warnings=(
                 *self.beliefs_.warnings(step.accelerator.name),
@@ -494,6 +512,19 @@ class JointPredictor:
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains."""
         return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
+
+
+def _joined(
+    table: StepTable, samples: Sequence[StepSample], operators: Sequence[StepSample]
+) -> StepTable:
+    """Return the table of whole steps with operators alone after them."""
+    if not operators:
+        return table
+    return step_table([sample.step for sample in (*samples, *operators)])
+
+
+def _with(values: FloatArray, more: npt.ArrayLike) -> FloatArray:
+    return np.concatenate([values, np.asarray(more, dtype=np.float64)])
 
 
 def maker_of(spec: AcceleratorSpec) -> str:

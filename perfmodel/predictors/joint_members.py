@@ -33,7 +33,11 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class FitTask:
-    """Everything that the members learn from."""
+    """Everything that the members learn from.
+
+    Tables, times and weights hold whole steps and, after them, operators alone, of which only
+    networks learn; all else is of whole steps.
+    """
 
     table: StepTable
     rows: npt.NDArray[np.float32]
@@ -48,9 +52,11 @@ class FitTask:
     def member(self, k: int) -> Member:
         """Fit the member that does not see fold k; ``ALL`` sees everything."""
         steps = np.flatnonzero(self.fold != k)
+        operators = np.arange(len(self.fold), len(self.log_times))
         seed = self.seed * 101 + (k if k != ALL else 100)
         settings = NodeNetSettings(seed=seed, epochs=self.epochs)
-        net = ModeNets.fit(settings, self.table, self.log_times, self.weights, steps)
+        heard = np.concatenate([steps, operators])
+        net = ModeNets.fit(settings, self.table, self.log_times, self.weights, heard)
         boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
             self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
         )

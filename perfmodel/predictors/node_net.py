@@ -21,6 +21,7 @@ from perfmodel.features.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTabl
 from perfmodel.predictors.effect_facts import regress_effects
 from perfmodel.predictors.node_network import (
     EFFECTS,
+    LAUNCH,
     NodeNetwork,
     RowTimes,
     TableTensors,
@@ -97,7 +98,7 @@ class NodeNet:
     Attributes
     ----------
     devices_ : tuple of str
-        Devices with effects of their own.
+        Devices with effects of their own: those of which whole steps were learned from.
     """
 
     def __init__(self, settings: NodeNetSettings | None = None) -> None:
@@ -120,7 +121,7 @@ class NodeNet:
         log_times, weights : ndarray, shape (steps of the table,)
             Logarithm of seconds; relative weight.
         steps : ndarray of int64
-            Which to learn from.
+            Which to learn from; whole steps and operators alone.
         report : callable or None
             Receives a line per pass.
         """
@@ -128,7 +129,9 @@ class NodeNet:
         torch.manual_seed(chosen.seed)
         rng = np.random.default_rng(chosen.seed)
         self._standardise(table, steps)
-        self.devices_ = tuple(sorted({table.devices[i] for i in steps}))
+        whole = {table.devices[i] for i in steps[~table.alone[steps]]}
+        others = {table.devices[i] for i in steps} - whole
+        self.devices_ = (*sorted(whole), *sorted(others))
         network = NodeNetwork(len(self.devices_), wide=chosen.wide, narrow=chosen.narrow)
         tensors = TableTensors.of(table, self.mean_, self.scale_)
         device = self._device_codes(table.devices)
@@ -154,6 +157,9 @@ class NodeNet:
                 report(f"pass {epoch + 1}: mean |log error| {np.mean(errors):.4f}")
         self.network_ = network.eval()
         self._learn_unknown(table, steps)
+        # What operators alone say of a device goes into the regression, and no further.
+        self.devices_ = self.devices_[: len(whole)]
+        self.network_.keep_devices(len(whole))
         return self
 
     @torch.no_grad()
@@ -161,7 +167,9 @@ class NodeNet:
         """Regress the effects of the devices on their facts, for devices never seen."""
         names = np.array(table.devices)[steps]
         first = [int(steps[np.flatnonzero(names == name)[0]]) for name in self.devices_]
-        records = np.array([np.count_nonzero(names == name) for name in self.devices_])
+        tells = np.ones((len(steps), EFFECTS), dtype=np.bool_)
+        tells[:, LAUNCH] = ~table.alone[steps]
+        records = np.array([tells[names == name].sum(axis=0) for name in self.devices_])
         effects = self.network_.effect[:-1].numpy().astype(np.float64)
         fitted = regress_effects(table.facts[first].astype(np.float64), effects, records)
         self.network_.typical_effect.copy_(torch.from_numpy(fitted.typical))

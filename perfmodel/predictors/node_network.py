@@ -8,7 +8,8 @@ For row i of a step s on device d, with k(i) the kind of work of the row::
 ``c_i`` counts equal nodes, ``r_i`` is the roofline time of the row and ``l_i`` the calls it needs
 (a part of one inside a fused kernel), each of ``LAUNCH_S``. ``x_i`` is what a slow path costs
 (:mod:`perfmodel.features.slow_paths`). ``u_d`` are the effects of a device:
-learned for a device with records, regressed on the facts of the device for all others. ``v_s``
+learned for a device with records, regressed on the facts of the device for all others; records
+of operators alone teach those of contraction and traffic, not that of launches. ``v_s``
 are the settings with some of their products, and S what they do to rows of the sort j. The
 neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
 passing with fixed weights; whole-step times train row efficiencies through the sum.
@@ -38,6 +39,7 @@ IntArray = npt.NDArray[np.int64]
 #: What one call costs where nothing is learned yet, seconds.
 LAUNCH_S = 1e-6
 EFFECTS = 3  # contraction, traffic, launch
+LAUNCH = 2
 RATE_COLUMNS = 8
 
 _TICK_S = 1e-9
@@ -52,6 +54,8 @@ _PRODUCTS = tuple(
         ("fused", "torch_version"),
     )
 )
+_ALONE = SETTING_COLUMNS.index("alone")
+_OF_LAUNCH = torch.eye(EFFECTS)[LAUNCH]
 #: Which columns of _rates tell devices apart, and how much of the blur each takes.
 _BLURRED = torch.tensor([0.2, 0.2, 0.2, 0.5, 1.0, 0.0, 0.5, 0.5])
 _LIMIT = 8.0  # of standardised inputs
@@ -267,16 +271,24 @@ class NodeNetwork(nn.Module):
         answer = self.output(torch.relu(self.hidden(hidden)))
         unknown = (device >= self.devices)[:, None]
         typical = self.typical_effect + t.facts[chosen] @ self.by_fact
-        effects = torch.where(unknown, typical, self.effect[device]) + settings @ self.by_setting
+        own = torch.where(unknown, typical, self.effect[device])
+        # How fast the host of a device calls says nothing of an operator that is repeated.
+        own = own * (1.0 - settings[:, _ALONE, None] * _OF_LAUNCH)
+        effects = own + settings @ self.by_setting
         kind = t.kind[row]
         of_sort = (_with_products(settings) @ self.by_sort)[step, t.sort[row]]
         work = roofline * torch.exp((answer[:, 0] + effects[step, kind] + of_sort).clamp(-4.0, 7.0))
         work = work + (t.slow_work[row] * t.slow_rates[chosen][step]).sum(dim=1)
-        launch = LAUNCH_S * torch.exp((answer[:, 1] + effects[step, 2]).clamp(-4.0, 6.0))
+        launch = LAUNCH_S * torch.exp((answer[:, 1] + effects[step, LAUNCH]).clamp(-4.0, 6.0))
         count = t.count[row]
         return RowTimes(
             step=step, row=row, work_s=work * count, launch_s=launch * launches * count, kind=kind
         )
+
+    def keep_devices(self, devices: int) -> None:
+        """Forget the effects of all devices but the first ones."""
+        self.effect = nn.Parameter(torch.cat([self.effect[:devices], self.effect[-1:]]).detach())
+        self.devices = devices
 
     def forward(
         self, t: TableTensors, batch: Batch, device: torch.Tensor, *, blur: float = 0.0

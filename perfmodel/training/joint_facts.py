@@ -13,7 +13,11 @@ from perfmodel.features.step import StepSample
 from perfmodel.predictors.joint import JointPredictor
 
 
-def joint_facts(predictor: JointPredictor, samples: Sequence[StepSample]) -> dict[str, Any]:
+def joint_facts(
+    predictor: JointPredictor,
+    samples: Sequence[StepSample],
+    operators: Sequence[StepSample] = (),
+) -> dict[str, Any]:
     """Return the facts of a joint predictor that has just been fitted on samples.
 
     The scores are those of members that had not seen the family of a step; they use nothing
@@ -28,7 +32,8 @@ def joint_facts(predictor: JointPredictor, samples: Sequence[StepSample]) -> dic
             sorted(Counter(sample.step.accelerator.name for sample in samples).items())
         ),
         "families": len({sample.family for sample in samples}),
-        "data_digest": corpus_digest(samples),
+        "operators": dict(sorted(Counter(one.step.accelerator.name for one in operators).items())),
+        "data_digest": corpus_digest((*samples, *operators)),
         "settings": {
             "folds": predictor.folds,
             "epochs": predictor.epochs,

@@ -49,6 +49,7 @@ def train(
     coverage: float = 0.9,
     progress: Progress | None = None,
     corpus: Sequence[StepSample] = (),
+    operators: Sequence[StepSample] = (),
     joint_settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """Train an ensemble and write it as a new version of a model.
@@ -75,6 +76,8 @@ def train(
         Steps of any devices. The joint predictor learns from them and answers for every device
         that ``samples`` do not hold; without them such devices are answered from typical
         efficiencies.
+    operators : sequence of StepSample
+        Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
         Settings of :class:`~perfmodel.predictors.joint.JointPredictor`; its own by default.
 
@@ -92,7 +95,7 @@ def train(
     """
     check_samples(samples, least=4)
     # First: its members are fitted in forked processes, which must not inherit busy threads.
-    joint = _joint(corpus, seed, joint_settings or {}, progress) if corpus else None
+    joint = _joint(corpus, operators, seed, joint_settings or {}, progress) if corpus else None
     trained = _train_members(samples, members, seed, folds, progress)
     held_out = _held_out(
         samples, trained.answers, coverage, unseen_device_residuals(samples, folds)
@@ -101,7 +104,7 @@ def train(
     files, facts = _files(samples, trained.fitted, trained.weights, held_out, fallback, joint)
     manifest = _manifest(samples, name, seed, facts, trained.weights, trained.scores)
     if joint is not None:
-        manifest["joint"] = joint_facts(joint, corpus)
+        manifest["joint"] = joint_facts(joint, corpus, operators)
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(out / name, manifest), files, manifest)
 
@@ -249,13 +252,17 @@ def _manifest(
 
 def _joint(
     corpus: Sequence[StepSample],
+    operators: Sequence[StepSample],
     seed: int,
     settings: Mapping[str, Any],
     progress: Progress | None,
 ) -> JointPredictor:
-    predictor = JointPredictor(seed=seed, report=progress, **settings).fit(corpus)
+    predictor = JointPredictor(seed=seed, report=progress, **settings)
+    predictor.fit(corpus, operators=operators)
     if progress is not None:
-        progress(f"fitted the joint predictor on {len(corpus)} steps")
+        progress(
+            f"fitted the joint predictor on {len(corpus)} steps and {len(operators)} operators"
+        )
     return predictor
 
 

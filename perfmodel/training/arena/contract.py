@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,11 @@ BoolArray = npt.NDArray[np.bool_]
 class Learner(Protocol):
     """Learns from measured steps; answers with an interval; takes a few probes of a device."""
 
-    def fit(self, samples: Sequence[StepSample]) -> Self:
-        """Learn; everything chosen or calibrated is chosen and calibrated on these samples."""
+    def fit(self, samples: Sequence[StepSample], *, operators: Sequence[StepSample] = ()) -> Self:
+        """Learn; everything chosen or calibrated is chosen and calibrated on these samples.
+
+        ``operators`` were measured alone; a learner that has no use for them leaves them.
+        """
 
     def predict(self, steps: Sequence[Step]) -> Sequence[StepPrediction]:
         """Answer each step."""
@@ -46,6 +49,17 @@ class ProbeChooser(Protocol):
     @property
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains, > 0."""
+
+
+@runtime_checkable
+class AnswersAgain(Protocol):
+    """A learner that is asked once and answers again after each adaptation."""
+
+    def ask(self, steps: Sequence[Step]) -> Any:
+        """Ask about steps; what is returned is for :meth:`answer` alone."""
+
+    def answer(self, asked: Any) -> Sequence[StepPrediction]:
+        """Answer as :meth:`Learner.predict` would."""
 
 
 class Baseline(Protocol):

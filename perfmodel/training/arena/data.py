@@ -14,10 +14,13 @@ from perfmodel.importers.registry import import_format
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.arena.contract import Progress
 from perfmodel.training.corpus import build_corpus
+from perfmodel.training.operator_steps import operator_steps
 from perfmodel.training.profile_corpus import profile_corpus
 
 #: Formats whose steps on one accelerator are learned from.
 STEP_FORMATS = ("timm", "lambda", "deep-learning-examples")
+#: Formats whose kernels are learned from, and judged on their own.
+KERNEL_FORMATS = ("neusight", "aiconfigurator")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +36,15 @@ class ArenaData:
         Rows that were not understood, by format.
     absent : tuple of str
         Formats of which nothing lay in the folder.
+    operators : tuple of StepSample
+        Operators measured alone, to learn from beside the samples.
     """
 
     samples: tuple[StepSample, ...]
     dropped: Mapping[str, int]
     rejected: Mapping[str, int]
     absent: tuple[str, ...] = ()
+    operators: tuple[StepSample, ...] = ()
 
 
 def read_formats(data: Path, formats: Sequence[str]) -> dict[str, Imported]:
@@ -105,4 +111,10 @@ def load_data(
         dropped=dict(dropped),
         rejected={name: len(one.rejected) for name, one in imported.items() if one.rejected},
         absent=tuple(name for name in formats if name not in imported),
+        operators=_operators(data) if data is not None else (),
     )
+
+
+def _operators(data: Path) -> tuple[StepSample, ...]:
+    found = read_formats(data, KERNEL_FORMATS)
+    return operator_steps([kernel for one in found.values() for kernel in one.kernels])

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfmodel.training.arena.contract import Progress
-from perfmodel.training.arena.data import read_formats
+from perfmodel.training.arena.data import KERNEL_FORMATS, read_formats
 from perfmodel.training.arena.kernels import TARGET, KernelEvaluation, evaluate_kernels
 from perfmodel.training.arena.methods import MethodTable
-
-#: Formats whose kernels are judged.
-KERNEL_FORMATS = ("neusight", "aiconfigurator")
 
 
 def run_others(

@@ -42,7 +42,7 @@ class PlainLearner:
         self.coverage = coverage
         self.rounds = rounds
 
-    def fit(self, samples: Sequence[StepSample]) -> Self:
+    def fit(self, samples: Sequence[StepSample], *, operators: Sequence[StepSample] = ()) -> Self:
         """Grow the trees; learn the width of intervals from held-out families."""
         self.model_ = self._grown(samples)
         part = np.array([family_fold(sample.family, _PARTS) for sample in samples])

@@ -10,22 +10,24 @@ import hashlib
 import multiprocessing
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import orjson
 
 from perfmodel.errors import TrainingError
+from perfmodel.estimator.model import StepPrediction
 from perfmodel.features.step import Step, StepSample
 from perfmodel.store.durable import write_whole
 from perfmodel.training.arena.answers import AnswerTable, answer_table, concatenate
 from perfmodel.training.arena.baselines import BASELINES
 from perfmodel.training.arena.contract import (
+    AnswersAgain,
     Baseline,
     BaselineFactory,
     FloatArray,
@@ -56,6 +58,9 @@ class Arena:
     baselines : mapping of str to callable
     workers : int
         Folds that run at the same time, each in a process.
+    operators : sequence of StepSample
+        Operators measured alone, which a learner gets beside whole steps; those of a device that
+        is left out stay out with it.
     facts : mapping
         More for ``run.json``: what was left out, versions.
     """
@@ -69,6 +74,7 @@ class Arena:
     splits: Sequence[str] = SPLITS
     baselines: Mapping[str, BaselineFactory] = field(default_factory=lambda: BASELINES)
     workers: int = 1
+    operators: Sequence[StepSample] = ()
     facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -166,7 +172,7 @@ def run_fold(arena: Arena, fold: Fold) -> None:
     asked = [arena.samples[i] for i in fold.test]
     steps = [sample.step for sample in asked]
     clock = [time.perf_counter()]
-    learner = arena.make_learner(arena.seed).fit(known)
+    learner = _fitted(arena, fold, known)
     clock.append(time.perf_counter())
     answers = learner.predict(steps)
     clock.append(time.perf_counter())
@@ -189,6 +195,14 @@ def run_fold(arena: Arena, fold: Fold) -> None:
     concatenate([table, *probed]).save(path)
 
 
+def _fitted(arena: Arena, fold: Fold, known: Sequence[StepSample]) -> Learner:
+    learner = arena.make_learner(arena.seed)
+    if not arena.operators:
+        return learner.fit(known)
+    heard = [one for one in arena.operators if one.step.accelerator.name != fold.device]
+    return learner.fit(known, operators=heard)
+
+
 def _probed(
     arena: Arena, fold: Fold, learner: Learner, fitted: Mapping[str, Baseline]
 ) -> list[AnswerTable]:
@@ -197,6 +211,7 @@ def _probed(
     used = {arena.samples[i].model for positions in sets.values() for i in positions}
     asked = [arena.samples[i] for i in fold.test if arena.samples[i].model not in used]
     steps = [sample.step for sample in asked]
+    answers = _answering(learner, steps)
     tables = []
     for choice, positions in sets.items():
         for count in PROBES:
@@ -205,7 +220,7 @@ def _probed(
             tables.append(
                 answer_table(
                     asked,
-                    learner.adapt(probes).predict(steps),
+                    answers(learner.adapt(probes)),
                     split=fold.split,
                     fold=fold.name,
                     baselines=_baseline_times(adapted, steps),
@@ -214,6 +229,16 @@ def _probed(
                 )
             )
     return tables
+
+
+def _answering(
+    learner: Learner, steps: Sequence[Step]
+) -> Callable[[Learner], Sequence[StepPrediction]]:
+    """Return what asks an adapted learner about steps, with as little as possible done again."""
+    if not isinstance(learner, AnswersAgain):
+        return lambda adapted: adapted.predict(steps)
+    asked = learner.ask(steps)
+    return lambda adapted: cast(AnswersAgain, adapted).answer(asked)
 
 
 def _baseline_times(
@@ -237,7 +262,8 @@ def _prepare(arena: Arena, resume: bool) -> None:
 def _key(arena: Arena) -> str:
     """Digest of what the answers depend on, the code of the learner aside."""
     digest = hashlib.sha256(repr((arena.name, arena.seed, arena.effort)).encode())
-    for line in sorted(f"{identity(s)} {s.step_time_s!r}" for s in arena.samples):
+    everything = (*arena.samples, *arena.operators)
+    for line in sorted(f"{identity(s)} {s.step_time_s!r}" for s in everything):
         digest.update(line.encode())
     return digest.hexdigest()
 
@@ -325,5 +351,6 @@ def _facts(arena: Arena) -> dict[str, Any]:
         "families": len({sample.family for sample in samples}),
         "devices": len({sample.step.accelerator.name for sample in samples}),
         "sources": sources,
+        "operators": len(arena.operators),
         **arena.facts,
     }
