@@ -123,9 +123,17 @@ def test_what_was_measured_is_calibrated(joint: JointPredictor) -> None:
     assert np.median(_error(joint, SAMPLES)) < 0.03
 
 
-def test_cells_of_a_job_narrow_its_interval(joint: JointPredictor) -> None:
-    known, new = joint.predict([SAMPLES[0].step, _new(SAMPLES[0].step.accelerator.name)])
-    assert _width(known) < _width(new)
+def test_cells_of_a_job_narrow_its_interval() -> None:
+    # Every job has a factor of its own, the same in all its cells: exp of a normal number, 0.3.
+    rng = np.random.default_rng(3)
+    factors = {
+        model: np.exp(0.3 * rng.standard_normal()) for model in sorted({s.model for s in SAMPLES})
+    }
+    corpus = [replace(s, step_time_s=factors[s.model] * s.step_time_s) for s in SAMPLES]
+    predictor = JointPredictor(folds=3, epochs=10, rounds=40).fit(corpus)
+    known = [_width(answer) for answer in predictor.predict([s.step for s in corpus])]
+    new = [_width(answer) for answer in predictor.predict([_new(name) for name in world.KNOWN])]
+    assert np.median(known) < 0.6 * np.median(new)
 
 
 def test_a_job_that_errs_alike_everywhere_is_recalled() -> None:
@@ -337,3 +345,33 @@ def test_a_known_job_on_a_new_device_is_extrapolated(joint: JointPredictor) -> N
     known = SAMPLES[0].step
     (answer,) = joint.predict([replace(known, accelerator=world.device("Gpu-New"))])
     assert answer.basis is Basis.EXTRAPOLATED
+
+
+def test_operators_alone_are_no_jobs_and_no_known_devices() -> None:
+    operators = [
+        replace(
+            sample,
+            step=replace(sample.step, alone=True),
+            family="operator/made-up",
+            source="operators",
+        )
+        for sample in BIASED[::6]
+    ]
+    settings = {"folds": 2, "epochs": 2, "rounds": 10}
+    plain = JointPredictor(**settings).fit(SAMPLES)
+    found = JointPredictor(**settings).fit(SAMPLES, operators=operators)
+    assert found.devices_ == plain.devices_ and "Gpu-New" not in found.devices_
+    assert found.fold_of_job_ == plain.fold_of_job_
+    assert len(found.residuals_) == len(SAMPLES)
+    # The networks heard them.
+    steps = [sample.step for sample in BIASED[:5]]
+    pairs = zip(found.predict(steps), plain.predict(steps), strict=True)
+    assert all(one.time_s != other.time_s for one, other in pairs)
+
+
+def test_what_was_asked_once_is_answered_after_any_records(joint: JointPredictor) -> None:
+    steps = [sample.step for sample in BIASED[:12]]
+    asked = joint.ask(steps)
+    assert joint.answer(asked) == joint.predict(steps)
+    adapted = joint.adapt(BIASED[12:17])
+    assert adapted.answer(asked) == adapted.predict(steps) != joint.predict(steps)

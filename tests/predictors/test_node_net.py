@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 
 import joint_world as world
@@ -12,10 +13,11 @@ import pytest
 import torch
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.step import Step
-from perfmodel.features.step_table import step_table
+from perfmodel.features.sketch import StepSketch
+from perfmodel.features.step import Step, StepSample
+from perfmodel.features.step_table import StepTable, step_table
 from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
-from perfmodel.predictors.node_network import EFFECTS, batches
+from perfmodel.predictors.node_network import EFFECTS, LAUNCH, batches
 from perfmodel.types import Compiler
 
 SAMPLES = world.samples()
@@ -172,3 +174,61 @@ def test_weights_that_are_not_finite_are_refused(net: NodeNet, tmp_path: Path) -
     broken.save(tmp_path, "two")
     with pytest.raises(DamagedArtifactError, match="not finite"):
         NodeNet.load(tmp_path, "two")
+
+
+def _operators(names: Sequence[str]) -> list[StepSample]:
+    """Single operators of the made-up networks, without what a call costs."""
+    found = []
+    for sample in world.samples(names, noise=0.0)[::5]:
+        sketch = sample.step.sketch
+        graph = _first_operator(sketch)
+        step = replace(sample.step, sketch=graph, alone=True)
+        found.append(replace(sample, step=step, step_time_s=world.law_s(step)))
+    return found
+
+
+def _first_operator(sketch: StepSketch) -> StepSketch:
+    """Return a sketch of one node: the first row of another."""
+    per_row = {
+        field.name: getattr(sketch, field.name)[:1]
+        for field in fields(StepSketch)
+        if field.name not in ("content_hash", "ops", "role_bytes", "view_count", "class_of_node")
+    }
+    return replace(sketch, ops=sketch.ops[:1], **per_row | {"count": np.ones(1)})
+
+
+def _with_operators(names: Sequence[str]) -> tuple[StepTable, NodeNet]:
+    everything = [*SAMPLES, *_operators(names)]
+    table, logs, weights = world.table_of(everything)
+    steps = np.arange(len(everything))
+    return table, NodeNet(SETTINGS).fit(table, logs, weights, steps)
+
+
+def test_operators_alone_make_no_device_known() -> None:
+    table, found = _with_operators(("Gpu-S", "Gpu-New"))
+    assert set(table.devices) == {*world.KNOWN, "Gpu-New"}
+    assert found.devices_ == tuple(sorted(world.KNOWN))
+    assert found.network_.effect.shape == (len(world.KNOWN) + 1, EFFECTS)
+    # What was learned for one device is not answered for another.
+    logs, _ = found.log_times(table)
+    whole = ~table.alone
+    truth = np.array([np.log(world.law_s(s.step)) for s in SAMPLES])
+    assert np.mean(np.abs(logs[whole] - truth)) < 0.1
+
+
+def test_operators_alone_are_learned() -> None:
+    table, found = _with_operators(("Gpu-S", "Gpu-L"))
+    logs, _ = found.log_times(table)
+    alone = np.flatnonzero(table.alone)
+    truth = np.log([world.law_s(s.step) for s in _operators(("Gpu-S", "Gpu-L"))])
+    assert np.mean(np.abs(logs[alone] - truth)) < 0.15
+
+
+def test_how_fast_a_host_calls_matters_to_whole_steps_alone() -> None:
+    table, found = _with_operators(("Gpu-S",))
+    before, _ = found.log_times(table)
+    with torch.no_grad():
+        found.network_.effect[:, LAUNCH] += 1.0
+    after, _ = found.log_times(table)
+    assert np.array_equal(before[table.alone], after[table.alone])
+    assert np.all(after[~table.alone] > before[~table.alone])

@@ -24,6 +24,11 @@ NOT_BLIND: tuple[str, ...] = (
     "and RTX 4090.",
     "Sorts of rows with settings of their own (`perfmodel/features/row_sorts.py`): after a "
     "look at which families of timm were off in training; nothing was fitted on them.",
+    "What attention without a fused kernel and resampling in channels-first cost "
+    "(`perfmodel/features/slow_paths.py`): after a look at nest, hiera and efficientformerv2 on "
+    "RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code of PyTorch.",
+    "That operators alone are learned from, and not about launches: after a look at the same "
+    "three GPUs, each left out.",
     "Limits and grids of the kernel and plan predictors: on the folds that are reported.",
     "Data-parallel steps: the structure of the equations was chosen with all published rows "
     "in sight; their constants are fitted without the device that is left out. The prior of "

@@ -81,6 +81,15 @@ def _not_blind() -> Iterator[str]:
     yield ""
 
 
+def _of_operators(count: int) -> str:
+    if not count:
+        return ""
+    return (
+        f" Learned from as well: {count} operators measured alone, those of a device that is "
+        "left out aside."
+    )
+
+
 def _head(facts: Mapping[str, Any], command: str, run: Collection[str]) -> Iterator[str]:
     form = "fast form: fewer folds on fewer samples" if facts["fast"] else "full form"
     yield from ("# Accuracy", "")
@@ -91,6 +100,7 @@ def _head(facts: Mapping[str, Any], command: str, run: Collection[str]) -> Itera
         "accelerators, by source: "
         + ", ".join(f"{name} {rows}" for name, rows in sorted(facts["sources"].items()))
         + "."
+        + _of_operators(facts.get("operators", 0))
     )
     yield ""
     missing = [split for split in SPLITS if split not in run]

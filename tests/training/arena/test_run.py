@@ -117,9 +117,11 @@ class _Spy:
     """Answers one second and remembers what it was shown."""
 
     shown: list[Sequence[StepSample]] = []
+    operators: list[Sequence[StepSample]] = []
 
-    def fit(self, samples: Sequence[StepSample]) -> Self:
+    def fit(self, samples: Sequence[StepSample], *, operators: Sequence[StepSample] = ()) -> Self:
         _Spy.shown.append(samples)
+        _Spy.operators.append(operators)
         return self
 
     def predict(self, steps: Sequence[Step]) -> list[Prediction]:
@@ -145,6 +147,24 @@ def test_the_learner_sees_the_training_part_alone_and_one_failure_is_not_the_end
     folds = schedule(some, EFFORT, ["unseen-family", "unseen-device"])
     for fold, shown in zip(folds, _Spy.shown, strict=True):
         assert {id(s) for s in shown} == {id(some[i]) for i in fold.train}
+
+
+def test_operators_of_a_device_that_is_left_out_stay_out(tmp_path: Path) -> None:
+    _Spy.shown, _Spy.operators = [], []
+    some = SAMPLES[::7]
+    operators = [replace(s, step=replace(s.step, alone=True)) for s in some]
+    splits = ["unseen-family", "unseen-device"]
+    with pytest.raises(TrainingError, match="this one fails"):
+        run_arena(
+            some, lambda seed: _Spy(), folder=tmp_path, baselines={}, effort=EFFORT,
+            splits=splits, operators=operators,
+        )  # fmt: skip
+    folds = schedule(some, EFFORT, splits)
+    assert {fold.device for fold in folds} > {""}
+    for fold, heard in zip(folds, _Spy.operators, strict=True):
+        expected = [o for o in operators if o.step.accelerator.name != fold.device]
+        assert list(heard) == expected
+    assert load_facts(tmp_path)["operators"] == len(operators)
 
 
 def test_folds_in_processes_give_the_same_answers(tmp_path: Path) -> None:
