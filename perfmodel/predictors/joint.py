@@ -20,7 +20,6 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -36,7 +35,7 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import SHORTEST_STEP_S
 from perfmodel.predictors.device_beliefs import DeviceBeliefs, features
 from perfmodel.predictors.job_memory import JobMemory, Recalled, cell_of
-from perfmodel.predictors.joint_intervals import GroupQuantiles, Rung
+from perfmodel.predictors.joint_intervals import GroupQuantiles, Rung, rung_scores
 from perfmodel.predictors.joint_members import ALL, FitTask, Member, fit_members
 from perfmodel.predictors.joint_regimes import (
     balanced,
@@ -47,6 +46,7 @@ from perfmodel.predictors.joint_regimes import (
     regimes,
     spreads,
 )
+from perfmodel.predictors.joint_stages import Asked, LogStages, MemberAnswers
 from perfmodel.predictors.mode_nets import is_training
 from perfmodel.predictors.node_net import RowParts
 from perfmodel.predictors.novelty import Novelty
@@ -77,57 +77,6 @@ _POOLED = (
     "Too few measurements of this mode and compiler on this kind of device to calibrate an "
     "interval of their own; it is that of all together."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Raw:
-    """Answers of all members: logarithms of seconds, shape (members, steps)."""
-
-    network: FloatArray
-    mixed: FloatArray
-    shares: FloatArray
-    scale: FloatArray
-    least_s: FloatArray
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Steps, and all that is said of them whatever was observed on their devices.
-
-    See :meth:`JointPredictor.ask`.
-    """
-
-    steps: Sequence[Step]
-    raw: _Raw
-    groups: Sequence[tuple[str, ...]]
-    distance: FloatArray
-    factor: FloatArray
-    nearest: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogStages:
-    """Logarithm of the time of a step, after one thing more each.
-
-    Parameters
-    ----------
-    network : float
-        By the node networks alone, mixed as all members are.
-    trees : float
-        And by the trees on whole steps.
-    memory : float
-        And by what measured cells of the same job say.
-    device : float
-        And by what a few records of the device say.
-    least : float
-        And no less than what the arithmetic takes at the peaks.
-    """
-
-    network: float
-    trees: float
-    memory: float
-    device: float
-    least: float
 
 
 class JointPredictor:
@@ -196,12 +145,10 @@ class JointPredictor:
         fold = even_folds([sample.family for sample in samples], self.folds)
         rows, reference = whole_rows(table)
         task = FitTask(
-            table=_joined(table, samples, operators), rows=rows, reference_s=reference,
-            log_times=_with(logs, np.log([one.step_time_s for one in operators])),
-            weights=_with(weights, balanced(operators)),
+            table=table, rows=rows, reference_s=reference, log_times=logs, weights=weights,
             fold=fold, seed=self.seed, epochs=self.epochs, rounds=self.rounds,
         )  # fmt: skip
-        self.members_ = self._fit_members(task)
+        self.members_ = self._fit_members(task.beside(samples, operators))
         self._weigh_training_networks(table, logs, weights, fold)
         net, boost = self._held_out(table, rows, reference, fold)
         self.mix_ = fit_mix(regimes(table), net, boost, logs, weights)
@@ -226,7 +173,9 @@ class JointPredictor:
         self.residuals_, self.regimes_ = residuals, regimes(table)
         self.makers_ = tuple(sorted({maker_of(s.step.accelerator) for s in samples}))
         self._learn_devices(table)
-        self._calibrate(table, rows, residuals / scale, jobs)
+        _, factor, _ = self.novelty_.measure(rows)
+        scores = rung_scores(residuals / scale, factor, jobs, self.memory_, self.abroad_)
+        self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.coverage)
         return self
 
     def _fit_members(self, task: FitTask) -> list[Member]:
@@ -272,35 +221,6 @@ class JointPredictor:
         prior = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
         self.beliefs_ = DeviceBeliefs(prior, Counter(groups(table)))
 
-    def _calibrate(
-        self,
-        table: StepTable,
-        rows: npt.NDArray[np.float32],
-        residuals: FloatArray,
-        jobs: Sequence[str],
-    ) -> None:
-        """Measure the quantiles of standardised residuals at every rung of evidence."""
-        _, factor, _ = self.novelty_.measure(rows)
-        prior = np.sqrt(self.memory_.prior_variance_)
-        group_of = groups(table)
-        scores = {Rung.NEW_JOB: np.abs(residuals) / (prior * factor)}
-        seen: dict[str, int] = {}
-        rungs = (
-            (Rung.KNOWN_JOB, self.memory_, False),
-            (Rung.OTHER_DEVICES, self.memory_, True),
-            (Rung.NEW_DEVICE, self.abroad_, True),
-        )
-        scores |= {rung: np.full(len(jobs), np.nan) for rung, _, _ in rungs}
-        for i, job in enumerate(jobs):
-            position = seen.get(job, 0)
-            seen[job] = position + 1
-            for rung, memory, other_devices in rungs:
-                recalled = memory.left_out(job, position, device=other_devices)
-                if recalled.cells:
-                    left = abs(memory.cells_[job][1][position] - recalled.mean)
-                    scores[rung][i] = left / np.sqrt(recalled.variance)
-        self.quantiles_ = GroupQuantiles.fit(scores, group_of, self.coverage)
-
     # -- answering ----------------------------------------------------------------------------
 
     def predict(self, steps: Sequence[Step]) -> list[Prediction]:
@@ -314,7 +234,7 @@ class JointPredictor:
         distance, factor, nearest = self.novelty_.measure(rows)
         return Asked(
             steps=steps,
-            raw=self._raw(table, rows, reference),
+            members=self._raw(table, rows, reference),
             groups=groups(table),
             distance=distance,
             factor=factor,
@@ -332,7 +252,7 @@ class JointPredictor:
         reference: FloatArray,
         members: Sequence[Member] = (),
         networks: Sequence[tuple[FloatArray, FloatArray]] = (),
-    ) -> _Raw:
+    ) -> MemberAnswers:
         """Ask all members, or some; their networks only where they have not answered yet."""
         members = members or self.members_
         networks = networks or [member.net.log_times(table) for member in members]
@@ -343,7 +263,7 @@ class JointPredictor:
         if np.any(weight < 1.0):
             boosts = [member.boost.log_times(rows, reference) for member in members]
             mixed = [weight * n + (1.0 - weight) * b for n, b in zip(mixed, boosts, strict=True)]
-        return _Raw(
+        return MemberAnswers(
             network=np.stack([net for net, _ in networks]),
             mixed=np.stack(mixed),
             shares=np.mean([share for _, share in networks], axis=0),
@@ -352,7 +272,7 @@ class JointPredictor:
         )
 
     def _one(self, step: Step, i: int, asked: Asked) -> Prediction:
-        raw, group = asked.raw, asked.groups[i]
+        raw, group = asked.members, asked.groups[i]
         factor, distance = float(asked.factor[i]), float(asked.distance[i])
         log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
@@ -512,19 +432,6 @@ class JointPredictor:
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains."""
         return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
-
-
-def _joined(
-    table: StepTable, samples: Sequence[StepSample], operators: Sequence[StepSample]
-) -> StepTable:
-    """Return the table of whole steps with operators alone after them."""
-    if not operators:
-        return table
-    return step_table([sample.step for sample in (*samples, *operators)])
-
-
-def _with(values: FloatArray, more: npt.ArrayLike) -> FloatArray:
-    return np.concatenate([values, np.asarray(more, dtype=np.float64)])
 
 
 def maker_of(spec: AcceleratorSpec) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.predictors.job_memory import JobMemory
+
 FloatArray = npt.NDArray[np.float64]
 
 #: Fewest residuals from which a group gets a quantile of its own.
@@ -127,3 +129,48 @@ def conformal_quantile(scores: FloatArray, coverage: float) -> float:
         return 2.0
     rank = min(int(np.ceil((count + 1) * coverage)), count)
     return float(np.sort(scores)[rank - 1])
+
+
+def rung_scores(
+    residuals: FloatArray,
+    factor: FloatArray,
+    jobs: Sequence[str],
+    memory: JobMemory,
+    abroad: JobMemory,
+) -> dict[Rung, FloatArray]:
+    """Return standardised residuals at every rung of evidence, each cell without itself.
+
+    Parameters
+    ----------
+    residuals : ndarray, shape (steps,)
+        Of members that had not seen the family, over what is usually left.
+    factor : ndarray, shape (steps,)
+        How much wider an answer is for the distance of its graph to what is known.
+    jobs : sequence of str
+        Key of each step's job, in the order that the memories were filled in.
+    memory, abroad : JobMemory
+        Residuals by job, for known devices and for others.
+
+    Returns
+    -------
+    mapping of Rung to ndarray, shape (steps,)
+        NaN where a rung has no other cell to go by.
+    """
+    prior = np.sqrt(memory.prior_variance_)
+    scores = {Rung.NEW_JOB: np.abs(residuals) / (prior * factor)}
+    rungs = (
+        (Rung.KNOWN_JOB, memory, False),
+        (Rung.OTHER_DEVICES, memory, True),
+        (Rung.NEW_DEVICE, abroad, True),
+    )
+    scores |= {rung: np.full(len(jobs), np.nan) for rung, _, _ in rungs}
+    seen: dict[str, int] = {}
+    for i, job in enumerate(jobs):
+        position = seen.get(job, 0)
+        seen[job] = position + 1
+        for rung, of_rung, other_devices in rungs:
+            recalled = of_rung.left_out(job, position, device=other_devices)
+            if recalled.cells:
+                left = abs(of_rung.cells_[job][1][position] - recalled.mean)
+                scores[rung][i] = left / np.sqrt(recalled.variance)
+    return scores

@@ -5,13 +5,15 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from perfmodel.features.step_table import StepTable
+from perfmodel.features.step import StepSample
+from perfmodel.features.step_table import StepTable, step_table
+from perfmodel.predictors.joint_regimes import balanced
 from perfmodel.predictors.mode_nets import ModeNets
 from perfmodel.predictors.node_net import NodeNetSettings
 from perfmodel.predictors.whole_boost import WholeBoost
@@ -48,6 +50,18 @@ class FitTask:
     seed: int
     epochs: int
     rounds: int
+
+    def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
+        """Return a task whose networks learn from operators alone as well."""
+        if not operators:
+            return self
+        times = np.log([one.step_time_s for one in operators])
+        return replace(
+            self,
+            table=step_table([sample.step for sample in (*samples, *operators)]),
+            log_times=np.concatenate([self.log_times, times]),
+            weights=np.concatenate([self.weights, balanced(operators)]),
+        )
 
     def member(self, k: int) -> Member:
         """Fit the member that does not see fold k; ``ALL`` sees everything."""

@@ -30,8 +30,6 @@ _TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
 
 def balanced(samples: Sequence[StepSample]) -> FloatArray:
     """Return weights under which a device with few samples is heard beside one with thousands."""
-    if not samples:
-        return np.zeros(0)
     own = [f"{sample.source}|{sample.step.accelerator.name}" for sample in samples]
     _, place, counts = np.unique(np.array(own), return_inverse=True, return_counts=True)
     balance = np.clip((_TYPICAL_COUNT / counts[place]) ** _BALANCE, *_BALANCE_LIMITS)
