@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
@@ -21,39 +19,25 @@ from perfmodel.estimator.curve_points import draw_curve
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.matrix import MatrixEstimate, fill_matrix
 from perfmodel.estimator.model import StepModel, StepPrediction
+from perfmodel.estimator.neighbours import neighbours
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.placed import PlacedStep, place
 from perfmodel.estimator.plain import is_plain, plain_answer
+from perfmodel.estimator.predicted_steps import PredictedSteps
 from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements, search
-from perfmodel.estimator.resolve import Kind, ResolvedPlacement, resolve_placement
-from perfmodel.estimator.slowdowns import Neighbour, load_alone
-from perfmodel.estimator.splits import single_with_plan_engine
+from perfmodel.estimator.resolve import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.workload import Workload
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
-from perfmodel.placement.sharing.colocation import load_of_type
-from perfmodel.placement.topology.long_form import is_job
 from perfmodel.placement.topology.topology import Placement
 
 if TYPE_CHECKING:
     from perfmodel.estimator.explain import ExplainedStep
     from perfmodel.estimator.explanation import Explanation
     from perfmodel.estimator.loading import LoadedModel
-
-#: Step time of a neighbour known by its type alone; of its step only the share counts that it
-#: keeps the accelerator busy.
-_STEP_OF_A_TYPE_S = 0.1
-
-
-class _On(NamedTuple):
-    prepared: PreparedJob
-    accelerator: AcceleratorSpec
-    workload: Workload
 
 
 class Estimator:
@@ -95,13 +79,12 @@ class Estimator:
         problems: Sequence[str] = (),
     ) -> None:
         self.accelerators = accelerators
-        self.model = model
         self.graphs = graphs
         self.models = tuple(models)
         self.problems = tuple(problems)
         self._jobs: LruCache[str, PreparedJob] = LruCache(job_capacity)
         self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
-        self._predictions: LruCache[tuple[str, str], StepPrediction] = LruCache(prediction_capacity)
+        self._predicted = PredictedSteps(model, prediction_capacity)
         self._answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(50_000)
         self.explained_steps: LruCache[tuple[str, str], ExplainedStep] = LruCache(512)
 
@@ -144,6 +127,11 @@ class Estimator:
             models=loaded.models,
             problems=loaded.problems,
         )
+
+    @property
+    def model(self) -> StepModel:
+        """What predicts step times."""
+        return self._predicted.model
 
     @property
     def model_version(self) -> str:
@@ -195,9 +183,7 @@ class Estimator:
         same = {spec.name for spec in accelerators if before.get(spec.name) == spec}
         named = {spec.name for spec in (*before.values(), *accelerators)}
         # A device that is in neither is the machine that this runs on.
-        changed = named - same
-        known = self._predictions.items()
-        other._predictions.put_all([pair for pair in known if pair[0][1] not in changed])
+        other._predicted.take_over(self._predicted, changed=named - same)
         return other
 
     def at_hand(self, *, predicting: bool = False) -> Self:
@@ -217,12 +203,12 @@ class Estimator:
         view = copy(self)
         view.graphs = NO_CAPTURES
         if not predicting:
-            view.model = NoModel(self.model.version)
+            view._predicted = self._predicted.asking(NoModel(self.model.version))
         return view
 
     def has_predicted(self, prepared: PreparedJob, accelerator: AcceleratorSpec) -> bool:
         """Return whether the step of a job on one accelerator is in memory."""
-        return self._predictions.get((prepared.key, accelerator.name)) is not None
+        return self._predicted.known(prepared, accelerator) is not None
 
     def recently_predicted(self, most: int) -> list[tuple[PreparedJob, AcceleratorSpec]]:
         """Return the jobs and accelerators that were last asked about, as long as both are known.
@@ -233,7 +219,7 @@ class Estimator:
             Pairs at most.
         """
         pairs = []
-        for key, name in self._predictions.recent(most):
+        for key, name in self._predicted.recent(most):
             prepared = self._jobs.get(key)
             if prepared is not None and name in self.accelerators:
                 pairs.append((prepared, self.accelerators.get(name)))
@@ -496,7 +482,7 @@ class Estimator:
             return known
         if placement.placement.shared_with:
             return None
-        found = [self._predictions.get((prepared.key, a.name)) for a in placement.accelerators]
+        found = [self._predicted.known(prepared, a) for a in placement.accelerators]
         predictions = [prediction for prediction in found if prediction is not None]
         if len(predictions) < len(found):
             return None
@@ -509,7 +495,7 @@ class Estimator:
         predictions: Sequence[StepPrediction],
     ) -> PlacedStep:
         """Return the step of a job on a placement from its time on one accelerator of each kind."""
-        return place(prepared, placement, predictions, self._neighbours(placement))
+        return place(prepared, placement, predictions, neighbours(self, placement))
 
     def _compose(
         self,
@@ -537,27 +523,6 @@ class Estimator:
         """Return an answer that was given before; placements are told apart by identity."""
         return None if observed is not None else self._answers.get((prepared.key, placement))
 
-    def _neighbours(self, placement: ResolvedPlacement) -> list[list[Neighbour]]:
-        """Return the jobs that share each kind of accelerator of a placement; empty if none do."""
-        if not placement.placement.shared_with:
-            return []
-        return [
-            [
-                self._neighbour(name, kind, f"{placement.pointer}/shared_with/{position}")
-                for position, name in enumerate(placement.placement.shared_with)
-            ]
-            for kind in placement.kinds
-        ]
-
-    def _neighbour(self, name: str, kind: Kind, pointer: str) -> Neighbour:
-        if not is_job(name):
-            load = load_of_type(name, kind.accelerator.name, _STEP_OF_A_TYPE_S)
-            return Neighbour(name=name, load=load, has_step=False)
-        prepared = self.prepare(parse_job(json.loads(name), pointer=pointer))
-        (prediction,) = self.predictions([(prepared, kind.accelerator)])
-        load = load_alone(prepared, kind, prediction.time_s)
-        return Neighbour(name=prepared.job.label, load=load, has_step=True)
-
     def predictions(
         self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]
     ) -> list[StepPrediction]:
@@ -565,24 +530,7 @@ class Estimator:
 
         All that are not in memory go to the model in a single call.
         """
-        keys = [(prepared.key, accelerator.name) for prepared, accelerator in pairs]
-        found: dict[tuple[str, str], StepPrediction] = {}
-        missing: dict[tuple[str, str], _On] = {}
-        for key, (prepared, accelerator) in zip(keys, pairs, strict=True):
-            known = self._predictions.get(key)
-            if known is not None:
-                found[key] = known
-            elif key not in missing:
-                missing[key] = _On(prepared, accelerator, prepared.on(accelerator))
-        if missing:
-            answers = self.model.predict([on.workload for on in missing.values()])
-            for key, on, prediction in zip(missing, missing.values(), answers, strict=True):
-                _check(prediction)
-                if on.prepared.has_plan_engine:
-                    prediction = single_with_plan_engine(on.prepared, on.accelerator, prediction)
-                found[key] = prediction
-                self._predictions.put(key, prediction)
-        return [found[key] for key in keys]
+        return self._predicted.of(pairs)
 
 
 def _attempt(
@@ -594,12 +542,3 @@ def _attempt(
         return resolve(placement)
     except PerfModelError as error:
         return error
-
-
-def _check(prediction: StepPrediction) -> None:
-    numbers = (prediction.low_s, prediction.time_s, prediction.high_s)
-    if not (all(map(math.isfinite, numbers)) and 0 < numbers[0] <= numbers[1] <= numbers[2]):
-        raise ArithmeticError(
-            f"{prediction.model_version} predicted the interval {numbers}; it must be finite, "
-            "positive and in order."
-        )
