@@ -11,9 +11,10 @@ by Gauss and Newton's method in the space of observations (an iterated extended 
 
     z \leftarrow m + K H^T (H K H^T + R)^{-1} (y - h(z) + H (z - m)), \qquad H = dh/dz,
 
-with shorter steps where a whole one does not help. Errors are Student's: R grows with what an
-observation is off, so that an outlier hardly counts. Part of each error belongs to its cell for
-good: a cell that was observed is answered near its measurement, and repeats near their mean.
+as :mod:`.most_probable` says. Errors are Student's: R grows with what an observation is off, so
+that an outlier hardly counts, and so is what is peculiar to a job on one machine: a job unlike all
+others there says little of them. Part of each error belongs to its cell for good: a cell that was
+observed is answered near its measurement, and repeats near their mean.
 
 A pure function of the set of observations; their order does not matter, to the bit.
 
@@ -30,19 +31,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.placement.calibration.most_probable import Widths, most_probable, spread_of
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior, fitted_prior
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
 from perfmodel.placement.step_parts import StepParts
 
 FloatArray = npt.NDArray[np.float64]
-
-_ITERATIONS = 12
-#: The last iteration is one that moves no compared logarithm by more.
-_ENOUGH = 5e-3
-_SHORTEST_STEP = 0.05
-_SHORTEN = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +77,8 @@ class Calibration:
         The residual is the prior mean plus the covariance with the observed rows times these.
     trust : ndarray, shape (comparisons,)
         Factor of the precision of each comparison, small for outliers.
+    widths : Widths
+        How much farther off than expected single jobs are on single machines.
     within : ndarray or None
         Prior covariance of the observed rows, where it is at hand; no information of its own.
     """
@@ -89,11 +87,12 @@ class Calibration:
     prior: ResidualPrior
     coefficients: FloatArray
     trust: FloatArray
+    widths: Widths = Widths()
     within: FloatArray | None = field(default=None, repr=False)
 
     def residual(self, cells: StepCells) -> FloatArray:
         """Return the most probable residual of steps, shape (fields, rows)."""
-        return self._residual(cells, self.prior.covariance(cells, self.observed.cells))
+        return self._residual(cells, self._with_observed(cells))
 
     def apply(self, cells: StepCells) -> CalibratedSteps:
         """Correct predicted steps.
@@ -107,18 +106,19 @@ class Calibration:
         -------
         CalibratedSteps
         """
-        covariance = self.prior.covariance(cells, self.observed.cells)
+        covariance = self._with_observed(cells)
         residual = self._residual(cells, covariance)
         response = Response.of(cells, self.prior.mean(cells))
         comparisons, noise = self._comparisons, self.prior.noise
         own = comparisons.effects(cells, self.observed.cells, noise.cell)
         at, by_channel = response.linear(residual)
         slopes = by_channel.sum(axis=1)
-        shared = own + np.einsum(
+        shared = own.sum(axis=0) + np.einsum(
             "fi,fij,fj->ij", slopes, covariance[:, :, comparisons.rows], self._slopes
         )
         error = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
-        before = np.sum(slopes**2 * self.prior.variance(cells), axis=0) + error
+        unknown = self.widths.widen_variance(self.prior.variance(cells), cells, self.prior)
+        before = np.sum(slopes**2 * unknown, axis=0) + error
         taken = np.einsum("ij,ij->i", shared @ self._precision, shared)
         after = np.maximum(before - taken, (1 - noise.cell) * error)
         return CalibratedSteps(
@@ -134,6 +134,7 @@ class Calibration:
             "prior": self.prior.to_dict(),
             "coefficients": self.coefficients.tolist(),
             "trust": self.trust.tolist(),
+            "widths": self.widths.to_list(),
         }
 
     @classmethod
@@ -144,17 +145,21 @@ class Calibration:
             prior=ResidualPrior.from_dict(plain["prior"]),
             coefficients=np.asarray(plain["coefficients"], dtype=np.float64),
             trust=np.asarray(plain["trust"], dtype=np.float64),
+            widths=Widths.from_list(plain.get("widths", [])),
         )
 
     def _residual(self, cells: StepCells, covariance: FloatArray) -> FloatArray:
         moved = np.einsum("fij,fj->fi", covariance, self.coefficients)
         return np.asarray(self.prior.mean(cells) + moved)
 
+    def _with_observed(self, cells: StepCells) -> FloatArray:
+        """Return the prior covariance of steps with the observed rows."""
+        seen = self.observed.cells
+        return self.widths.widen(self.prior.covariance(cells, seen), cells, seen, self.prior)
+
     def _effects(self, own: FloatArray) -> FloatArray:
         """Return what cells keep of their errors: in the step alone, and in its growth."""
-        each = own * self._weights
-        growth = self._comparisons.mix[0] == 0
-        return np.stack([each[:, ~growth].sum(axis=1), each[:, growth].sum(axis=1)])
+        return np.asarray(own @ self._weights)
 
     @cached_property
     def _comparisons(self) -> Comparisons:
@@ -162,8 +167,7 @@ class Calibration:
 
     @cached_property
     def _covariance(self) -> FloatArray:
-        cells = self.observed.cells
-        return self.prior.covariance(cells, cells) if self.within is None else self.within
+        return self._with_observed(self.observed.cells) if self.within is None else self.within
 
     @cached_property
     def _at(self) -> tuple[FloatArray, FloatArray]:
@@ -181,7 +185,7 @@ class Calibration:
         rows = self._comparisons.rows
         paired = self._covariance[:, rows[:, None], rows]
         errors = self._comparisons.errors(self.trust, self.prior.noise.cell)
-        return np.asarray(np.linalg.inv(_spread(paired, self._slopes) + errors))
+        return np.asarray(np.linalg.inv(spread_of(paired, self._slopes) + errors))
 
     @cached_property
     def _weights(self) -> FloatArray:
@@ -209,96 +213,15 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
     rows = observed.ordered()
     comparisons = Comparisons.of(rows, known.noise)
     covariance = known.covariance(rows.cells, rows.cells)
-    coefficients, trust = most_probable(rows.cells, comparisons, known, covariance)
+    found = most_probable(rows.cells, comparisons, known, covariance)
     return Calibration(
-        observed=rows, prior=known, coefficients=coefficients, trust=trust, within=covariance
+        observed=rows,
+        prior=known,
+        coefficients=found.coefficients,
+        trust=found.trust,
+        widths=found.widths,
+        within=found.covariance,
     )
-
-
-def most_probable(
-    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the coefficients of the most probable residual and the trust in each comparison.
-
-    Parameters
-    ----------
-    cells : StepCells
-        Observed.
-    comparisons : Comparisons
-    prior : ResidualPrior
-    covariance : ndarray, shape (fields, rows, rows)
-        Of the residuals of the cells under the prior.
-    """
-    mean = prior.mean(cells)
-    response = Response.of(cells, mean)
-    paired = covariance[:, comparisons.rows[:, None], comparisons.rows]
-    coefficients, residual = np.zeros(mean.shape), mean
-    channels, by_channel = response.linear(residual)
-    trust = _trust(comparisons, channels, prior.noise)
-    for _ in range(_ITERATIONS):
-        errors = comparisons.errors(trust, prior.noise.cell)
-        slopes = comparisons.of_channels(by_channel)
-        missing = comparisons.values - comparisons.of_channels(channels)
-        target = missing + np.einsum("fj,fj->j", slopes, (residual - mean)[:, comparisons.rows])
-        weights = np.linalg.solve(_spread(paired, slopes) + errors, target)
-        step = _by_row(slopes * weights, comparisons, mean.shape[1]) - coefficients
-        moved = np.einsum("fij,fj->fi", covariance, step)
-        length = _length(response, comparisons, errors, (mean, residual, coefficients), step, moved)
-        coefficients, residual = coefficients + length * step, residual + length * moved
-        before = channels
-        channels, by_channel = response.linear(residual)
-        trust = _trust(comparisons, channels, prior.noise)
-        if np.abs(channels - before).max() < _ENOUGH:
-            break
-    return coefficients, trust
-
-
-def _length(
-    response: Response,
-    comparisons: Comparisons,
-    errors: FloatArray,
-    here: tuple[FloatArray, FloatArray, FloatArray],
-    step: FloatArray,
-    moved: FloatArray,
-) -> float:
-    """Return the share of a step that lowers the negative log probability."""
-    mean, residual, coefficients = here
-    diagonal = np.diag(errors)
-    is_diagonal = np.count_nonzero(errors) == len(errors)
-    inverse = None if is_diagonal else np.linalg.inv(errors)
-
-    def cost(length: float) -> float:
-        z, c = residual + length * moved, coefficients + length * step
-        off = comparisons.values - comparisons.of_channels(response.channels(z))
-        fit = off @ (off / diagonal) if inverse is None else off @ inverse @ off
-        return float(np.sum(c * (z - mean)) + fit)
-
-    now, length = cost(0.0), 1.0
-    while length > _SHORTEST_STEP and cost(length) > now:
-        length *= _SHORTEN
-    return length
-
-
-def _trust(comparisons: Comparisons, channels: FloatArray, noise: Noise) -> FloatArray:
-    """Return the weights of Student's distribution; nobody is trusted more than a Gaussian."""
-    off = comparisons.values - comparisons.of_channels(channels)
-    odd = off**2 / comparisons.variance
-    return np.asarray(np.minimum((noise.freedom + 1) / (noise.freedom + odd), 1.0))
-
-
-def _spread(paired: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Return how the prior spreads the comparisons: H K H^T."""
-    total = np.zeros(paired.shape[1:])
-    for one, slope in zip(paired, slopes, strict=True):
-        total += slope[:, None] * one * slope
-    return total
-
-
-def _by_row(values: FloatArray, comparisons: Comparisons, rows: int) -> FloatArray:
-    total = np.zeros((len(values), rows))
-    for one, value in enumerate(values):
-        total[one] = np.bincount(comparisons.rows, weights=value, minlength=rows)
-    return total
 
 
 def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:

@@ -116,15 +116,22 @@ class Comparisons:
     values : ndarray, shape (comparisons,)
     variance : ndarray, shape (comparisons,)
         Of the error that is expected.
+    misplaced : ndarray, shape (comparisons,)
+        Part of its standard deviation that belongs to the other comparison of the same step, with
+        the opposite sign; above zero for a step alone, below for what communication adds to it.
     alike : ndarray of bool, shape (comparisons, comparisons)
         Repeats of the same comparison of the same cell.
+    paired : ndarray of bool, shape (comparisons, comparisons)
+        Step alone and what communication adds to it, of the same cell.
     """
 
     rows: npt.NDArray[np.int64]
     mix: FloatArray
     values: FloatArray
     variance: FloatArray
+    misplaced: FloatArray
     alike: npt.NDArray[np.bool_]
+    paired: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, observed: ObservedSteps, noise: Noise) -> Comparisons:
@@ -137,14 +144,17 @@ class Comparisons:
         rows = np.concatenate([split, split, whole])
         kind = np.repeat([0, 1, 2], [len(split), len(split), len(whole)])
         values = np.where(kind == 1, np.log(step / alone)[rows], np.log(alone)[rows])
-        variance = np.where(kind == 1, variances[1][rows], variances[0][rows])
+        misplaced = np.choose(kind, (noise.misplaced, -noise.misplaced, 0.0))
+        variance = np.where(kind == 1, variances[1][rows], variances[0][rows]) + misplaced**2
         cell = cell_codes(observed.cells, observed.cells)[0][rows]
         return cls(
             rows=rows,
             mix=np.stack([kind != 1, kind != 0]).astype(np.float64),
             values=values,
             variance=variance,
+            misplaced=misplaced,
             alike=(cell[:, None] == cell) & (kind[:, None] == kind),
+            paired=(cell[:, None] == cell) & (kind[:, None] + kind == 1),
         )
 
     def of_channels(self, channels: FloatArray) -> FloatArray:
@@ -158,6 +168,9 @@ class Comparisons:
         spread = np.sqrt(self.variance)
         covariance = self.alike * (cell * spread[:, None] * spread)
         np.fill_diagonal(covariance, self.variance / trust)
+        if self.misplaced.any():
+            shared = np.where(self.rows[:, None] == self.rows, 1.0, cell)
+            covariance += self.paired * shared * self.misplaced[:, None] * self.misplaced
         return np.asarray(covariance)
 
     def effects(self, here: StepCells, observed: StepCells, cell: float) -> FloatArray:
@@ -165,11 +178,14 @@ class Comparisons:
 
         Returns
         -------
-        ndarray, shape (rows of here, comparisons)
+        ndarray, shape (2, rows of here, comparisons)
+            Errors of the step alone, and of what communication adds to it.
         """
         codes, known = cell_codes(here, observed)
-        same = codes[:, None] == known[self.rows]
-        return np.asarray(same * (cell * self.variance))
+        same = cell * (codes[:, None] == known[self.rows])
+        growth, moved = self.mix[0] == 0, -(self.misplaced**2)
+        alone = np.where(growth, moved, self.variance)
+        return np.stack([same * alone, same * np.where(growth, self.variance, moved)])
 
 
 def cell_codes(a: StepCells, b: StepCells) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -12,6 +12,7 @@ Standard deviations and means are learned from public tables; the shapes are lai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +35,8 @@ _BATCH_LENGTH = 1.0
 _PLACEMENT_LENGTH = 0.7
 #: Two hosts differ from three more than three from four: hosts count as 2 / hosts.
 _HOST_LENGTH = 0.5
+#: Logarithms of batches that differ by less are those of one batch.
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,10 @@ def _batch_curve(a: _Columns, b: _Columns) -> FloatArray:
     return _near(a.batch, b.batch, _BATCH_LENGTH)
 
 
+def _same_batch(a: _Columns, b: _Columns) -> FloatArray:
+    return np.asarray(np.abs(a.batch[:, None] - b.batch[None, :]) < _EQUAL, dtype=np.float64)
+
+
 def _same_kind_of_hosts(a: _Columns, b: _Columns) -> FloatArray:
     return _near(a.spread, b.spread, _HOST_LENGTH)
 
@@ -89,6 +96,7 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "level": lambda a, b: np.ones((len(a.batch), len(b.batch))),
         "batch_slope": lambda a, b: _product(a.batch, b.batch),
         "batch_curve": _batch_curve,
+        "batch": _same_batch,
         "alone": lambda a, b: _product(a.alone, b.alone),
         "one_host": lambda a, b: _product(a.hosts == 0, b.hosts == 0) * 1.0,
         "share_slope": lambda a, b: _product(a.share, b.share),
@@ -104,7 +112,7 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 _SCOPES = ("all", "place", "job", "own")
 
 #: Fields that belong to the machine; the others belong to the fabric.
-_OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.SPREAD, Field.FIXED})
+OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.SPREAD, Field.FIXED})
 
 
 @dataclass(frozen=True, order=True)
@@ -143,6 +151,9 @@ class Noise:
     sync, sync_share : float
         Of the factor by which communication lengthens it: a floor, and a multiple of the exposed
         share of the step.
+    misplaced : float
+        Of the share of a step that its log counts as the other part: both parts are off by it,
+        the whole step is not.
     cell : float
         Part of these variances that a cell keeps when it is measured again, in (0, 1).
     freedom : float
@@ -154,12 +165,13 @@ class Noise:
     compute: float
     sync: float
     sync_share: float
+    misplaced: float = 0.0
     cell: float = 0.75
     freedom: float = 4.0
     inflation: float = 1.0
 
     def variances(self, exposed_share: FloatArray) -> FloatArray:
-        """Return the variance of both channels, shape (2, rows)."""
+        """Return the variance of both channels but for what is misplaced, shape (2, rows)."""
         compute = np.full(exposed_share.shape, self.compute**2)
         return np.stack([compute, self.sync**2 + (self.sync_share * exposed_share) ** 2])
 
@@ -176,11 +188,15 @@ class ResidualPrior:
     sds : mapping of str to float
         Standard deviation of each term by its name.
     noise : Noise
+    freedom : float
+        Degrees of freedom of Student's distribution of a job's levels on one machine or fabric:
+        how often a job is unlike all others there; infinite for a Gaussian.
     """
 
     means: Mapping[str, float]
     sds: Mapping[str, float]
     noise: Noise
+    freedom: float = math.inf
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -196,14 +212,16 @@ class ResidualPrior:
             for name in sds:
                 Term.parse(name)
             means = {n: float(v) for n, v in plain["means"].items()}
-            return cls(means=means, sds=sds, noise=Noise(**plain["noise"]))
+            freedom = float(plain.get("freedom", math.inf))
+            return cls(means=means, sds=sds, noise=Noise(**plain["noise"]), freedom=freedom)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(f"This is no prior of residuals: {error!r}.") from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         noise = {name: getattr(self.noise, name) for name in Noise.__dataclass_fields__}
-        return {"means": dict(self.means), "sds": dict(self.sds), "noise": noise}
+        tails = {} if math.isinf(self.freedom) else {"freedom": self.freedom}
+        return {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
 
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
@@ -228,7 +246,7 @@ class ResidualPrior:
             sums[key] = sums[key] + part if key in sums else part
         total = np.zeros((len(Field), len(a), len(b)))
         for (field, scope), shape in sums.items():
-            total[field] += scopes[field in _OF_MACHINE, scope] * shape
+            total[field] += scopes[field in OF_MACHINE, scope] * shape
         return total
 
     def variance(self, cells: StepCells) -> FloatArray:
@@ -270,7 +288,7 @@ def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, Float
     scopes, shapes = _scopes_and_shapes(names, a, b)
     terms = {name: Term.parse(name) for name in names}
     return {
-        name: scopes[term.field in _OF_MACHINE, term.scope] * shapes[term.shape]
+        name: scopes[term.field in OF_MACHINE, term.scope] * shapes[term.shape]
         for name, term in terms.items()
     }
 

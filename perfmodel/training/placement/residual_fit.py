@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.calibration.calibration import calibrate, most_probable
+from perfmodel.placement.calibration.calibration import calibrate
+from perfmodel.placement.calibration.most_probable import most_probable
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, Term, basis, weighted
 from perfmodel.placement.calibration.step_response import Field, Response
@@ -107,9 +108,9 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
     """Return the slope of the log marginal likelihood by every packed number."""
     cells = sample.steps.cells
     comparisons = Comparisons.of(sample.steps, prior.noise)
-    covariance = weighted(sample.terms, prior.sds)
-    coefficients, trust = most_probable(cells, comparisons, prior, covariance)
-    moved = np.einsum("fij,fj->fi", covariance, coefficients)
+    found = most_probable(cells, comparisons, prior, weighted(sample.terms, prior.sds))
+    covariance = found.covariance
+    moved = np.einsum("fij,fj->fi", covariance, found.coefficients)
     mean = prior.mean(cells)
     at, by_field = Response.of(cells, mean).linear(mean + moved)
     slopes, rows = comparisons.of_channels(by_field), comparisons.rows
@@ -117,7 +118,7 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
         slope[:, None] * one[rows[:, None], rows] * slope
         for one, slope in zip(covariance, slopes, strict=True)
     )
-    errors = comparisons.errors(trust, prior.noise.cell)
+    errors = comparisons.errors(found.trust, prior.noise.cell)
     inverse = np.linalg.inv(spread + errors)
     missing = comparisons.values - comparisons.of_channels(at)
     alpha = inverse @ (missing + np.einsum("fj,fj->j", slopes, moved[:, rows]))
@@ -156,11 +157,13 @@ def _by_mean(
 def _by_noise(
     pull: FloatArray, comparisons: Comparisons, errors: FloatArray, prior: ResidualPrior
 ) -> list[float]:
-    each = 0.5 * np.diag(pull) * np.diag(errors)
+    each = 0.5 * np.diag(pull) * np.diag(errors) / comparisons.variance
     growth = comparisons.mix[0] == 0
-    floor = np.where(growth, prior.noise.sync**2 / comparisons.variance, 0.0)
-    shares = (2.0 * each[~growth].sum(), 2.0 * (each * floor).sum())
-    return [*map(float, shares), float(2.0 * (each * (1 - floor))[growth].sum())]
+    # What is misplaced was laid down, not learned.
+    learned = comparisons.variance - comparisons.misplaced**2
+    floor = np.where(growth, prior.noise.sync**2, 0.0)
+    shares = (learned * ~growth, floor, (learned - floor) * growth)
+    return [float(2.0 * each @ share) for share in shares]
 
 
 def _packed(prior: ResidualPrior) -> FloatArray:
@@ -176,6 +179,7 @@ def _unpacked(x: FloatArray) -> ResidualPrior:
         means=dict(zip(START.means, map(float, means), strict=True)),
         sds=dict(zip(START.sds, map(float, sds), strict=True)),
         noise=replace(START.noise, **dict(zip(_NOISES, map(float, noise), strict=True))),
+        freedom=START.freedom,
     )
 
 

@@ -29,6 +29,7 @@ START = ResidualPrior(
         "spread.alone.job": 0.05,
         "spread.alone.own": 0.05,
         "spread.share_slope_of_batch.own": 0.08,
+        "spread.batch.own": 0.05,
         "spread.host_slope.own": 0.03,
         "spread.placement_of_batch.own": 0.08,
         "fixed.level.all": 1.0,
@@ -61,5 +62,6 @@ START = ResidualPrior(
         "window.level.job": 0.2,
         "window.level.own": 0.6,
     },
-    noise=Noise(compute=0.03, sync=0.016, sync_share=0.15),
+    noise=Noise(compute=0.03, sync=0.016, sync_share=0.15, misplaced=0.05),
+    freedom=1.0,
 )  # fmt: skip

@@ -1,0 +1,254 @@
+r"""Find the most probable residual of observed steps, and how far single jobs lie off.
+
+Gauss and Newton's method in the space of observations, with shorter steps where a whole one does
+not help. Two things are Student's, not Gauss's, and are found by weighing again: errors, so that
+an outlier hardly counts, and the levels of a job on one machine or fabric. Of those some are far
+beyond what any spread foresees, a job that waits for its host twenty times as long on one cluster
+as on others, and would be read as what the machine, or the job, is like everywhere. What is
+peculiar, :math:`z` of standard deviation :math:`\sigma`, is given the wider one
+
+.. math:: \sigma \sqrt{\max(1,\ (\nu + z^2 / \sigma^2) / (\nu + 1))}
+
+and the residual is sought again. A job that was seen on one machine alone, with no other beside
+it, leaves nothing to be told apart: there the widths stay.
+
+Reference: Lange, Little and Taylor, Robust Statistical Modeling Using the t Distribution, 1989.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.placement.calibration.observed_steps import Comparisons
+from perfmodel.placement.calibration.residual_prior import OF_MACHINE, Noise, ResidualPrior
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.step_response import Field, Response
+
+FloatArray = npt.NDArray[np.float64]
+#: A field, a job, and the machine or fabric it ran on.
+Group = tuple[Field, str, str]
+
+_ITERATIONS = 12
+#: The last iteration is one that moves no compared logarithm by more.
+_ENOUGH = 5e-3
+_SHORTEST_STEP = 0.05
+_SHORTEN = 0.4
+#: Times that widths are set, and the relative change below which they stand still.
+_ROUNDS = 3
+_STILL = 0.1
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How many times as far as expected jobs lie off on single machines and fabrics.
+
+    Parameters
+    ----------
+    by_group : mapping of (Field, str, str) to float
+        Factors of standard deviations, > 1; those that are left out are 1.
+    """
+
+    by_group: Mapping[Group, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def widen(
+        self, covariance: FloatArray, a: StepCells, b: StepCells, prior: ResidualPrior
+    ) -> FloatArray:
+        """Return the covariance of the residuals of two sets of steps, shape (fields, a, b)."""
+        wide = covariance.copy() if self.by_group else covariance
+        for one in {group[0] for group in self.by_group}:
+            groups = {group: code for code, group in enumerate(self.by_group)}
+            rows = [np.array([groups.get(g, -1) for g in _groups(one, c)]) for c in (a, b)]
+            same = (rows[0][:, None] == rows[1]) & (rows[0][:, None] >= 0)
+            extra = np.array([width**2 - 1 for width in self.by_group.values()])
+            wide[one] += _own_sd(prior, one) ** 2 * same * extra[rows[1]]
+        return wide
+
+    def widen_variance(
+        self, variance: FloatArray, cells: StepCells, prior: ResidualPrior
+    ) -> FloatArray:
+        """Return the variance of the residuals of steps, shape (fields, rows)."""
+        wide = variance.copy() if self.by_group else variance
+        for one in {group[0] for group in self.by_group}:
+            width = np.array([self.by_group.get(group, 1.0) for group in _groups(one, cells)])
+            wide[one] += _own_sd(prior, one) ** 2 * (width**2 - 1)
+        return wide
+
+    def to_list(self) -> list[list[str | float]]:
+        """Return plain JSON values."""
+        return [[f.name, job, place, width] for (f, job, place), width in self.by_group.items()]
+
+    @classmethod
+    def from_list(cls, plain: list[list[str | float]]) -> Widths:
+        """Read back what :meth:`to_list` gave."""
+        return cls({(Field[str(f)], str(j), str(p)): float(width) for f, j, p, width in plain})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MostProbable:
+    """The most probable residual and what it was found with.
+
+    Parameters
+    ----------
+    coefficients : ndarray, shape (fields, rows)
+        The residual is the prior mean plus the covariance with the observed rows times these.
+    trust : ndarray, shape (comparisons,)
+        Factor of the precision of each comparison, small for outliers.
+    widths : Widths
+    covariance : ndarray, shape (fields, rows, rows)
+        Of the observed rows under these widths.
+    """
+
+    coefficients: FloatArray
+    trust: FloatArray
+    widths: Widths
+    covariance: FloatArray
+
+
+def most_probable(
+    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
+) -> MostProbable:
+    """Return the most probable residual of observed steps.
+
+    Parameters
+    ----------
+    cells : StepCells
+        Observed.
+    comparisons : Comparisons
+    prior : ResidualPrior
+    covariance : ndarray, shape (fields, rows, rows)
+        Of the residuals of the cells under the prior, nothing widened.
+
+    Returns
+    -------
+    MostProbable
+    """
+    widths, wide = Widths(), covariance
+    coefficients, trust = _under(cells, comparisons, prior, wide)
+    for _ in range(_ROUNDS if _tells_apart(cells, prior) else 0):
+        found = _widths(cells, prior, coefficients, widths)
+        if _stand_still(found, widths):
+            break
+        widths, wide = found, found.widen(covariance, cells, cells, prior)
+        coefficients, trust = _under(cells, comparisons, prior, wide)
+    return MostProbable(coefficients=coefficients, trust=trust, widths=widths, covariance=wide)
+
+
+def _tells_apart(cells: StepCells, prior: ResidualPrior) -> bool:
+    """Say whether more than one job, or one job on more than one machine, was observed."""
+    places = zip(cells.job.tolist(), cells.machine.tolist(), strict=True)
+    return not math.isinf(prior.freedom) and len(set(places)) > 1
+
+
+def _widths(
+    cells: StepCells, prior: ResidualPrior, coefficients: FloatArray, before: Widths
+) -> Widths:
+    """Return the widths under which what is peculiar is as probable as Student says."""
+    found: dict[Group, float] = {}
+    for one in Field:
+        sums: dict[Group, float] = {}
+        for group, each in zip(_groups(one, cells), coefficients[one].tolist(), strict=True):
+            sums[group] = sums.get(group, 0.0) + each
+        for group, total in sums.items():
+            off = _own_sd(prior, one) * before.by_group.get(group, 1.0) ** 2 * total
+            width = math.sqrt((prior.freedom + off**2) / (prior.freedom + 1))
+            found |= {group: width} if width > 1 else {}
+    return Widths(found)
+
+
+def _stand_still(found: Widths, before: Widths) -> bool:
+    return all(
+        abs(math.log(found.by_group.get(group, 1.0) / before.by_group.get(group, 1.0))) < _STILL
+        for group in {**found.by_group, **before.by_group}
+    )
+
+
+def _groups(one: Field, cells: StepCells) -> list[Group]:
+    places = cells.machine if one in OF_MACHINE else cells.fabric
+    pairs = zip(cells.job.tolist(), places.tolist(), strict=True)
+    return [(one, job, place) for job, place in pairs]
+
+
+def _own_sd(prior: ResidualPrior, one: Field) -> float:
+    return prior.sds.get(f"{one.name.lower()}.level.own", 0.0)
+
+
+def _under(
+    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return coefficients and trust under a covariance of the observed rows."""
+    mean = prior.mean(cells)
+    response = Response.of(cells, mean)
+    paired = covariance[:, comparisons.rows[:, None], comparisons.rows]
+    coefficients, residual = np.zeros(mean.shape), mean
+    channels, by_channel = response.linear(residual)
+    trust = _trust(comparisons, channels, prior.noise)
+    for _ in range(_ITERATIONS):
+        errors = comparisons.errors(trust, prior.noise.cell)
+        slopes = comparisons.of_channels(by_channel)
+        missing = comparisons.values - comparisons.of_channels(channels)
+        target = missing + np.einsum("fj,fj->j", slopes, (residual - mean)[:, comparisons.rows])
+        weights = np.linalg.solve(spread_of(paired, slopes) + errors, target)
+        step = _by_row(slopes * weights, comparisons, mean.shape[1]) - coefficients
+        moved = np.einsum("fij,fj->fi", covariance, step)
+        length = _length(response, comparisons, errors, (mean, residual, coefficients), step, moved)
+        coefficients, residual = coefficients + length * step, residual + length * moved
+        before = channels
+        channels, by_channel = response.linear(residual)
+        trust = _trust(comparisons, channels, prior.noise)
+        if np.abs(channels - before).max() < _ENOUGH:
+            break
+    return coefficients, trust
+
+
+def _length(
+    response: Response,
+    comparisons: Comparisons,
+    errors: FloatArray,
+    here: tuple[FloatArray, FloatArray, FloatArray],
+    step: FloatArray,
+    moved: FloatArray,
+) -> float:
+    """Return the share of a step that lowers the negative log probability."""
+    mean, residual, coefficients = here
+    diagonal = np.diag(errors)
+    is_diagonal = np.count_nonzero(errors) == len(errors)
+    inverse = None if is_diagonal else np.linalg.inv(errors)
+
+    def cost(length: float) -> float:
+        z, c = residual + length * moved, coefficients + length * step
+        off = comparisons.values - comparisons.of_channels(response.channels(z))
+        fit = off @ (off / diagonal) if inverse is None else off @ inverse @ off
+        return float(np.sum(c * (z - mean)) + fit)
+
+    now, length = cost(0.0), 1.0
+    while length > _SHORTEST_STEP and cost(length) > now:
+        length *= _SHORTEN
+    return length
+
+
+def _trust(comparisons: Comparisons, channels: FloatArray, noise: Noise) -> FloatArray:
+    """Return the weights of Student's distribution; nobody is trusted more than a Gaussian."""
+    off = comparisons.values - comparisons.of_channels(channels)
+    odd = off**2 / comparisons.variance
+    return np.asarray(np.minimum((noise.freedom + 1) / (noise.freedom + odd), 1.0))
+
+
+def spread_of(paired: FloatArray, slopes: FloatArray) -> FloatArray:
+    """Return how the prior spreads the comparisons: H K H^T."""
+    total = np.zeros(paired.shape[1:])
+    for one, slope in zip(paired, slopes, strict=True):
+        total += slope[:, None] * one * slope
+    return total
+
+
+def _by_row(values: FloatArray, comparisons: Comparisons, rows: int) -> FloatArray:
+    total = np.zeros((len(values), rows))
+    for one, value in enumerate(values):
+        total[one] = np.bincount(comparisons.rows, weights=value, minlength=rows)
+    return total
