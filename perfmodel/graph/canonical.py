@@ -11,26 +11,27 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
+import orjson
+
 from perfmodel.errors import InvalidGraphError
-from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
+from perfmodel.graph.ir import AttrValue, Graph, Node
 from perfmodel.graph.merkle import merkle_digest
-from perfmodel.types import Phase, Role
+from perfmodel.graph.rows import expect, read_nodes, read_tensors, wrong
 
 FORMAT_VERSION = 1
 
-#: Bounds on what is accepted, so that a hostile file costs little time and memory.
+#: Bounds on what is accepted, so that a hostile file costs little time and memory; those of single
+#: rows are in :mod:`perfmodel.graph.rows`.
 MAX_BYTES = 64 << 20
 MAX_TOKENS = 2_000_000
 MAX_NODES = 120_000
 MAX_TENSORS = 200_000
-MAX_RANK = 64
-MAX_ELEMENTS = 1 << 60
-MAX_ATTR_DEPTH = 8
 
-_NONFINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 #: Digits in a row that no number that is read has; told by looking for as many zeros where every
 #: digit is put to zero, which takes a tenth of the time of a regular expression.
 _LONG_NUMBER = b"0" * 400
+#: And those that no number has which is read into 64 bits.
+_WIDE_NUMBER = b"0" * 19
 _TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -46,23 +47,68 @@ def to_json(graph: Graph) -> bytes:
     bytes
         The same bytes for the same graph on every machine; read back by :func:`from_json`.
     """
+    try:
+        text = _quickly_written(graph)
+        # Two sorts of letters are written in another way by the quick writer.
+        if text.isascii() and b"\x7f" not in text:
+            return text
+    except (TypeError, ValueError):
+        pass
     document = {
         "format": FORMAT_VERSION,
-        "nodes": [(n.op, n.phase, n.inputs, n.outputs, dict(n.attrs), n.name) for n in graph.nodes],
+        "nodes": [_node_row(node) for node in graph.nodes],
         "source": dict(graph.source),
         "tensors": [(t.shape, t.dtype, t.role, t.storage) for t in graph.tensors],
     }
-    try:
-        return _written(document)
-    except ValueError:
-        # JSON has no word for infinity; few graphs have one, so that only those are gone through.
-        document["nodes"] = [_node_row(node) for node in graph.nodes]
-        return _written(document)
+    return _written(document).encode("ascii")
 
 
-def _written(document: dict[str, Any]) -> bytes:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii")
+def _quickly_written(graph: Graph) -> bytes:
+    """Write a graph with the quick writer, attributes aside: it has another form of floats.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Something in it is not for the quick writer, or for JSON at all.
+    """
+    fragments: dict[bytes, orjson.Fragment] = {}
+    rows = []
+    for node in graph.nodes:
+        attrs: Any = node.attrs
+        if attrs:
+            key = orjson.dumps(attrs)
+            attrs = fragments.get(key)
+            if attrs is None:
+                attrs = fragments[key] = _fragment(node.attrs, key)
+        rows.append((node.op, node.phase, node.inputs, node.outputs, attrs or _EMPTY, node.name))
+    document = {
+        "format": FORMAT_VERSION,
+        "nodes": rows,
+        "source": dict(sorted(graph.source.items())),
+        "tensors": [(t.shape, t.dtype, t.role, t.storage) for t in graph.tensors],
+    }
+    return orjson.dumps(document)
+
+
+_EMPTY: Mapping[str, AttrValue] = {}
+
+
+def _fragment(attrs: Mapping[str, AttrValue], key: bytes) -> orjson.Fragment:
+    """Return attributes as they are written, given what the quick writer makes of them.
+
+    Raises
+    ------
+    ValueError
+        Others may look the same to the quick writer, which has one word for nothing, infinity and
+        what is no number.
+    """
+    if b"null" in key:
+        raise ValueError("an attribute may hold a number that is not finite")
+    return orjson.Fragment(_written(attrs))
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def from_json(text: bytes | str) -> Graph:
@@ -84,21 +130,17 @@ def from_json(text: bytes | str) -> Graph:
         index out of range, or a bound of this module exceeded.
     """
     document = _parsed(text)
-    _expect(isinstance(document, dict), "", "an object")
-    _expect(document.get("format") == FORMAT_VERSION, "/format", f"the number {FORMAT_VERSION}")
+    expect(isinstance(document, dict), "", "an object")
+    expect(document.get("format") == FORMAT_VERSION, "/format", f"the number {FORMAT_VERSION}")
     unknown = sorted(set(document) - {"format", "nodes", "source", "tensors"})
     if unknown:
-        raise _wrong(f"/{unknown[0]}", "no such field")
+        raise wrong(f"/{unknown[0]}", "no such field")
     nodes = _list_of(document, "nodes", MAX_NODES)
     tensors = _list_of(document, "tensors", MAX_TENSORS)
     source = document.get("source", {})
     texts = isinstance(source, dict) and all(isinstance(v, str) for v in source.values())
-    _expect(texts, "/source", "an object of texts")
-    return Graph(
-        nodes=tuple(_node(row, position) for position, row in enumerate(nodes)),
-        tensors=tuple(_tensor(row, position) for position, row in enumerate(tensors)),
-        source=source,
-    )
+    expect(texts, "/source", "an object of texts")
+    return Graph(nodes=read_nodes(nodes), tensors=read_tensors(tensors), source=source)
 
 
 def content_hash(graph: Graph) -> str:
@@ -138,11 +180,17 @@ def _parsed(text: bytes | str) -> Any:
     except UnicodeEncodeError as error:
         raise InvalidGraphError(f"A graph must be UTF-8 text: {error}.") from error
     tokens = sum(raw.count(mark) for mark in (b",", b"[", b"{"))
-    if len(raw) > MAX_BYTES or tokens > MAX_TOKENS or _LONG_NUMBER in raw.translate(_TO_ZERO):
+    digits = raw.translate(_TO_ZERO)
+    if len(raw) > MAX_BYTES or tokens > MAX_TOKENS or _LONG_NUMBER in digits:
         raise InvalidGraphError(
             f"The graph is too large: {len(raw)} bytes with {tokens} values; at most {MAX_BYTES} "
             f"bytes, {MAX_TOKENS} values and numbers of fewer than 400 digits are read."
         )
+    if _WIDE_NUMBER not in digits:
+        try:
+            return orjson.loads(raw)
+        except ValueError:
+            pass  # the other reader takes a little more, and says what is wrong
     try:
         return json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -156,142 +204,5 @@ def _refuse_constant(name: str) -> None:
 def _list_of(document: dict[str, Any], key: str, limit: int) -> list[Any]:
     rows = document.get(key)
     if not isinstance(rows, list) or len(rows) > limit:
-        raise _wrong(f"/{key}", f"an array of at most {limit} items")
+        raise wrong(f"/{key}", f"an array of at most {limit} items")
     return rows
-
-
-def _node(row: Any, position: int) -> Node:
-    # Nearly every row is as it should be; where one is wrong is worked out for those alone.
-    if type(row) is list and len(row) == 6:
-        op, phase, inputs, outputs, attrs, name = row
-        if (
-            type(op) is str
-            and 0 < len(op) <= 200
-            and type(phase) is str
-            and phase in _PHASES
-            and type(attrs) is dict
-            and type(name) is str
-            and _are_indices(inputs)
-            and _are_indices(outputs)
-        ):
-            return Node(
-                op=op,
-                phase=_PHASES[phase],
-                inputs=tuple(inputs),
-                outputs=tuple(outputs),
-                attrs=_attrs(attrs, position) if attrs else attrs,
-                name=name,
-            )
-    return _checked_node(row, position)
-
-
-def _checked_node(row: Any, position: int) -> Node:
-    here = f"/nodes/{position}"
-    if not isinstance(row, list) or len(row) != 6:
-        raise _wrong(here, "[op, phase, inputs, outputs, attrs, name]")
-    op, phase, inputs, outputs, attrs, name = row
-    _expect(isinstance(op, str) and 0 < len(op) <= 200, f"{here}/0", "a text of 1 to 200 letters")
-    _expect(isinstance(phase, str) and phase in _PHASES, f"{here}/1", f"one of {list(_PHASES)}")
-    _expect(isinstance(attrs, dict), f"{here}/4", "an object")
-    _expect(isinstance(name, str), f"{here}/5", "a text")
-    return Node(
-        op=op,
-        phase=_PHASES[phase],
-        inputs=_indices(inputs, f"{here}/2"),
-        outputs=_indices(outputs, f"{here}/3"),
-        attrs=_attrs(attrs, position),
-        name=name,
-    )
-
-
-def _attrs(attrs: dict[str, Any], position: int) -> dict[str, AttrValue]:
-    decoded: dict[str, AttrValue] = {}
-    for key, value in attrs.items():
-        kind = type(value)
-        if kind is int or kind is bool or kind is str:
-            decoded[key] = value
-        elif kind is list and all([type(item) is int for item in value]):
-            decoded[key] = tuple(value)
-        else:
-            decoded[key] = _decoded(value, f"/nodes/{position}/4/{key}", 0)
-    return decoded
-
-
-def _tensor(row: Any, position: int) -> Tensor:
-    # Nearly every row is as it should be; where one is wrong is worked out for those alone.
-    if type(row) is list and len(row) == 4:
-        shape, dtype, role, storage = row
-        if (
-            type(shape) is list
-            and len(shape) <= MAX_RANK
-            and all([type(extent) is int and 0 <= extent <= MAX_ELEMENTS for extent in shape])
-            and math.prod(shape) <= MAX_ELEMENTS
-            and type(dtype) is str
-            and type(role) is str
-            and role in _ROLES
-            and type(storage) is int
-            and 0 <= storage <= MAX_ELEMENTS
-        ):
-            return Tensor(shape=tuple(shape), dtype=dtype, role=_ROLES[role], storage=storage)
-    return _checked_tensor(row, position)
-
-
-def _checked_tensor(row: Any, position: int) -> Tensor:
-    here = f"/tensors/{position}"
-    if not isinstance(row, list) or len(row) != 4:
-        raise _wrong(here, "[shape, dtype, role, storage]")
-    shape, dtype, role, storage = row
-    extents = _indices(shape, f"{here}/0")
-    _expect(len(extents) <= MAX_RANK, f"{here}/0", f"at most {MAX_RANK} extents")
-    _expect(math.prod(extents) <= MAX_ELEMENTS, f"{here}/0", f"at most {MAX_ELEMENTS} elements")
-    _expect(isinstance(dtype, str), f"{here}/1", "a text")
-    _expect(isinstance(role, str) and role in _ROLES, f"{here}/2", f"one of {list(_ROLES)}")
-    _expect(_is_index(storage), f"{here}/3", "an integer from 0 to 2^60")
-    return Tensor(shape=extents, dtype=dtype, role=_ROLES[role], storage=storage)
-
-
-_PHASES: Mapping[str, Phase] = {phase.value: phase for phase in Phase}
-_ROLES: Mapping[str, Role] = {role.value: role for role in Role}
-
-
-def _indices(value: Any, here: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all([_is_index(item) for item in value]):
-        raise _wrong(here, "an array of integers from 0 to 2^60")
-    return tuple(value)
-
-
-def _are_indices(value: Any) -> bool:
-    return type(value) is list and all(
-        [type(item) is int and 0 <= item <= MAX_ELEMENTS for item in value]
-    )
-
-
-def _is_index(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= MAX_ELEMENTS
-
-
-def _decoded(value: Any, here: str, depth: int) -> AttrValue:
-    if isinstance(value, list) and depth < MAX_ATTR_DEPTH:
-        return tuple(_decoded(item, here, depth + 1) for item in value)
-    if isinstance(value, dict) and list(value) == ["float"]:
-        text = value["float"]
-        if isinstance(text, str) and text in _NONFINITE:
-            return _NONFINITE[text]
-    elif isinstance(value, float):
-        _expect(math.isfinite(value), here, "a finite number")
-        return value
-    elif value is None or isinstance(value, (bool, int, str)):
-        return value
-    raise _wrong(here, f"a number, text, null or arrays of them, {MAX_ATTR_DEPTH} deep at most")
-
-
-def _expect(holds: bool, pointer: str, wanted: str) -> None:
-    if not holds:
-        raise _wrong(pointer, wanted)
-
-
-def _wrong(pointer: str, wanted: str) -> InvalidGraphError:
-    return InvalidGraphError(
-        f"The graph is not canonical at {pointer or 'its top'}: expected {wanted}.",
-        pointer=pointer,
-    )

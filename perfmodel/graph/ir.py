@@ -14,6 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from perfmodel.errors import InvalidGraphError
+from perfmodel.graph.kinds import Kinds, kinds_of
 from perfmodel.types import Phase, Role
 
 #: Bytes of one element of each dtype a tensor may have (PyTorch names).
@@ -95,6 +96,50 @@ class Node:
     name: str = ""
 
 
+# A frozen dataclass asks for each field whether it may be set, twice as long as setting it takes.
+# Captures and files bring thousands of tensors and nodes, which these two make.
+_set_shape = Tensor.__dict__["shape"].__set__
+_set_dtype = Tensor.__dict__["dtype"].__set__
+_set_role = Tensor.__dict__["role"].__set__
+_set_storage = Tensor.__dict__["storage"].__set__
+_set_op = Node.__dict__["op"].__set__
+_set_phase = Node.__dict__["phase"].__set__
+_set_inputs = Node.__dict__["inputs"].__set__
+_set_outputs = Node.__dict__["outputs"].__set__
+_set_attrs = Node.__dict__["attrs"].__set__
+_set_name = Node.__dict__["name"].__set__
+_new = object.__new__
+
+
+def make_tensor(shape: tuple[int, ...], dtype: str, role: Role, storage: int) -> Tensor:
+    """Return a :class:`Tensor`, in half the time of its constructor."""
+    tensor = _new(Tensor)
+    _set_shape(tensor, shape)
+    _set_dtype(tensor, dtype)
+    _set_role(tensor, role)
+    _set_storage(tensor, storage)
+    return tensor
+
+
+def make_node(
+    op: str,
+    phase: Phase,
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    attrs: Mapping[str, AttrValue],
+    name: str,
+) -> Node:
+    """Return a :class:`Node`, in half the time of its constructor."""
+    node = _new(Node)
+    _set_op(node, op)
+    _set_phase(node, phase)
+    _set_inputs(node, inputs)
+    _set_outputs(node, outputs)
+    _set_attrs(node, attrs)
+    _set_name(node, name)
+    return node
+
+
 @dataclass(frozen=True, kw_only=True)
 class Graph:
     """Operators and tensors of one step.
@@ -128,6 +173,11 @@ class Graph:
         from perfmodel.graph.canonical import content_hash
 
         return content_hash(self)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """Which of its tensors and nodes are alike."""
+        return kinds_of(self)
 
     @cached_property
     def producer(self) -> tuple[int, ...]:
@@ -165,9 +215,13 @@ class Graph:
     def _bytes_by_role(self) -> Mapping[Role, int]:
         first: dict[int, Role] = {}
         size: dict[int, int] = {}
-        for tensor in self.tensors:
-            first.setdefault(tensor.storage, tensor.role)
-            size[tensor.storage] = max(size.get(tensor.storage, 0), tensor.size_bytes)
+        of_kind = [self.tensors[index].size_bytes for index in self.kinds.first_tensors]
+        for tensor, kind in zip(self.tensors, self.kinds.tensors, strict=True):
+            known = size.get(tensor.storage)
+            if known is None:
+                first[tensor.storage] = tensor.role
+            if known is None or of_kind[kind] > known:
+                size[tensor.storage] = of_kind[kind]
         total: dict[Role, int] = {}
         for storage, role in first.items():
             total[role] = total.get(role, 0) + size[storage]

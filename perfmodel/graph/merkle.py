@@ -8,13 +8,14 @@ names both readers, two equal tensors have two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.types import Phase
 
 _SIZE = 16
-_PHASES = {phase: phase.value for phase in Phase}
+#: Copying an empty hash takes less than making one.
+_empty_hash: Callable[[], blake2b] = blake2b(digest_size=_SIZE).copy
 
 
 def merkle_digest(graph: Graph) -> bytes:
@@ -34,20 +35,29 @@ def merkle_digest(graph: Graph) -> bytes:
     down, of_tensor = _down_digests(graph, up)
     leaves = [
         (tensor.storage, labels[index] + of_tensor[index])
-        for index, tensor in enumerate(graph.tensors)
-        if graph.producer[index] < 0
+        for index, (tensor, producer) in enumerate(zip(graph.tensors, graph.producer, strict=True))
+        if producer < 0
     ]
-    parts = [*sorted(down), b"leaves", *sorted(leaf for _, leaf in leaves), b"shared"]
+    parts = [*sorted(down), b"leaves", *sorted([leaf for _, leaf in leaves]), b"shared"]
     return _digest(b"".join([*parts, *_shared_storages(leaves)]))
 
 
 def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_SIZE).digest()
+    state = _empty_hash()
+    state.update(data)
+    digest: bytes = state.digest()
+    return digest
 
 
 _OF_NOTHING = _digest(b"")
-#: Memory of a result: that of the first operand, or of none.
-_FIRST, _NONE = (slot.to_bytes(4, "big", signed=True) for slot in (0, -1))
+#: Numbers of operands and results as they are written; -1 is none, and lies at the end.
+_SLOTS: list[bytes] = [slot.to_bytes(4, "big", signed=True) for slot in (*range(256), -1)]
+_FIRST: bytes = _SLOTS[0]
+_NONE: bytes = _SLOTS[-1]
+
+
+def _slot(number: int) -> bytes:
+    return _SLOTS[number] if number < 256 else number.to_bytes(4, "big", signed=True)
 
 
 def _digest_of_all(digests: list[bytes]) -> bytes:
@@ -58,15 +68,9 @@ def _digest_of_all(digests: list[bytes]) -> bytes:
 
 
 def _tensor_labels(graph: Graph) -> list[bytes]:
-    known: dict[tuple[object, ...], bytes] = {}
-    labels = []
-    for tensor in graph.tensors:
-        key = (tensor.shape, tensor.dtype, tensor.role)
-        label = known.get(key)
-        if label is None:
-            label = known[key] = _digest(_description(tensor))
-        labels.append(label)
-    return labels
+    kinds = graph.kinds
+    of_kind = [_digest(_description(graph.tensors[index])) for index in kinds.first_tensors]
+    return [of_kind[kind] for kind in kinds.tensors]
 
 
 def _description(tensor: Tensor) -> bytes:
@@ -75,37 +79,41 @@ def _description(tensor: Tensor) -> bytes:
 
 def _up_digests(graph: Graph, labels: list[bytes]) -> list[bytes]:
     flowing = list(labels)
-    tensors = graph.tensors
+    tensors, kinds = graph.tensors, graph.kinds
+    operators = [_operator(graph.nodes[position]) for position in kinds.first_nodes]
     up = []
-    for node in graph.nodes:
-        parts = [_operator(node), *[flowing[index] for index in node.inputs]]
+    for node, kind in zip(graph.nodes, kinds.nodes, strict=True):
+        parts = [operators[kind], *[flowing[index] for index in node.inputs]]
         parts.append(_results(node, tensors, labels))
         digest = _digest(b"|".join(parts))
         up.append(digest)
         for slot, index in enumerate(node.outputs):
-            flowing[index] = _digest(digest + slot.to_bytes(4, "big"))
+            flowing[index] = _digest(digest + _slot(slot))
     return up
 
 
 def _operator(node: Node) -> bytes:
     attrs = sorted(node.attrs.items()) if node.attrs else ()
-    return f"{node.op}\0{_PHASES[node.phase]}\0{attrs!r}\0{len(node.inputs)}".encode(
+    return f"{node.op}\0{node.phase.value}\0{attrs!r}\0{len(node.inputs)}".encode(
         "utf-8", "surrogatepass"
     )
 
 
 def _results(node: Node, tensors: tuple[Tensor, ...], labels: list[bytes]) -> bytes:
     """Describe each output, and which input it shares its memory with."""
-    if len(node.inputs) == 1 == len(node.outputs):
-        index = node.outputs[0]
-        shared = tensors[index].storage == tensors[node.inputs[0]].storage
-        return labels[index] + (_FIRST if shared else _NONE)
+    inputs, outputs = node.inputs, node.outputs
+    if len(outputs) == 1 and len(inputs) < 3:
+        (index,) = outputs
+        storage = tensors[index].storage
+        if inputs and tensors[inputs[0]].storage == storage:
+            return labels[index] + _FIRST
+        shared = len(inputs) == 2 and tensors[inputs[1]].storage == storage
+        return labels[index] + (_SLOTS[1] if shared else _NONE)
     memory: dict[int, int] = {}
-    for slot, index in enumerate(node.inputs):
+    for slot, index in enumerate(inputs):
         memory.setdefault(tensors[index].storage, slot)
     return b"".join(
-        labels[index] + memory.get(tensors[index].storage, -1).to_bytes(4, "big", signed=True)
-        for index in node.outputs
+        [labels[index] + _slot(memory.get(tensors[index].storage, -1)) for index in outputs]
     )
 
 
@@ -121,7 +129,7 @@ def _down_digests(graph: Graph, up: list[bytes]) -> tuple[list[bytes], list[byte
             parts.append(of_tensor[index])
         digest = down[position] = _digest(b"|".join(parts))
         for slot, index in enumerate(node.inputs):
-            readers[index].append(digest + slot.to_bytes(4, "big"))
+            readers[index].append(digest + _slot(slot))
     for index, digests in enumerate(readers):
         if not of_tensor[index]:
             of_tensor[index] = _digest_of_all(digests)
@@ -132,4 +140,4 @@ def _shared_storages(leaves: list[tuple[int, bytes]]) -> list[bytes]:
     groups: dict[int, list[bytes]] = {}
     for storage, leaf in leaves:
         groups.setdefault(storage, []).append(leaf)
-    return sorted(_digest(b"".join(sorted(group))) for group in groups.values() if len(group) > 1)
+    return sorted([_digest(b"".join(sorted(group))) for group in groups.values() if len(group) > 1])

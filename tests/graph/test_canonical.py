@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InvalidGraphError
 from perfmodel.graph.canonical import content_hash, from_json, to_json
-from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
 from perfmodel.types import Phase, Role
 
 SHAPES = [(), (1,), (4, 3), (2, 3, 8)]
@@ -163,6 +163,52 @@ def test_json_round_trip_is_exact(graph: Graph) -> None:
     assert back == graph
     assert to_json(back) == text
     assert json.loads(text)["format"] == 1
+
+
+@pytest.mark.parametrize(
+    ("attrs", "name", "text"),
+    [
+        # The usual writer of JSON says how a number looks: 1e-05, not 1e-5.
+        ({"eps": 1e-05, "alpha": 1e16}, "", '{"alpha":1e+16,"eps":1e-05}'),
+        ({"b": 1, "a": (1.0, True)}, "", '{"a":[1.0,true],"b":1}'),
+        ({"p": float("-inf"), "q": None}, "", '{"p":{"float":"-inf"},"q":null}'),
+        ({"wide": 1 << 70}, "", '{"wide":1180591620717411303424}'),
+        ({"mode": "\x7f\u00e4"}, "", '{"mode":"\\u007f\\u00e4"}'),
+        ({}, "h\u00fclle", "{}"),
+        ({}, "\ud800", "{}"),
+    ],
+)
+def test_numbers_and_letters_are_written_in_one_way(
+    attrs: dict[str, AttrValue], name: str, text: str
+) -> None:
+    node = Node(op="a", phase=Phase.FORWARD, inputs=(0,), outputs=(1,), attrs=attrs, name=name)
+    leaf = Tensor(shape=(2,), dtype="float32", role=Role.INPUT, storage=0)
+    graph = Graph(nodes=(node,), tensors=(leaf, replace(leaf, storage=1)))
+    row = f'["a","forward",[0],[1],{text},{json.dumps(name)}]'
+    tensors = '[[[2],"float32","input",0],[[2],"float32","input",1]]'
+    written = f'{{"format":1,"nodes":[{row}],"source":{{}},"tensors":{tensors}}}'
+    assert to_json(graph) == written.encode()
+    back = from_json(written)
+    assert back == graph
+    assert repr(back.nodes[0].attrs) == repr(dict(sorted(attrs.items())))
+
+
+def test_one_true_and_one_point_nought_are_different_attributes() -> None:
+    leaf = Tensor(shape=(2,), dtype="float32", role=Role.INPUT, storage=0)
+    tensors = (leaf, *(replace(leaf, storage=i) for i in (1, 2, 3)))
+    values: tuple[AttrValue, ...] = (1, True, 1.0)
+    nodes = tuple(
+        Node(op="a", phase=Phase.FORWARD, inputs=(0,), outputs=(i + 1,), attrs={"x": value})
+        for i, value in enumerate(values)
+    )
+    graph = Graph(nodes=nodes, tensors=tensors)
+    assert graph.kinds.nodes == [0, 1, 2]
+    assert from_json(to_json(graph)).content_hash == graph.content_hash
+    hashes = {
+        content_hash(Graph(nodes=(replace(node, outputs=(1,)),), tensors=tensors[:2]))
+        for node in nodes
+    }
+    assert len(hashes) == 3
 
 
 def document(**changes: object) -> bytes:

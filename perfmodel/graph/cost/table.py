@@ -152,26 +152,30 @@ def totals(graph: Graph) -> CostTotals:
 
 
 def _priced(graph: Graph) -> CostTable:
-    costs = [cost_of(node, graph) for node in graph.nodes]
+    kinds = graph.kinds
+    found = [graph.nodes[position] for position in kinds.first_nodes]
+    costs = [cost_of(node, graph) for node in found]
     numbers = np.array(
         [(c.flops, c.bytes_read, c.bytes_written) if c else (0.0, 0.0, 0.0) for c in costs],
         dtype=np.float64,
     ).reshape(len(costs), 3)
     classes = [
         _CLASS_CODE[REGISTER[node.op].op_class if cost else OpClass.OTHER]
-        for node, cost in zip(graph.nodes, costs, strict=True)
+        for node, cost in zip(found, costs, strict=True)
     ]
-    missing = Counter(n.op for n, c in zip(graph.nodes, costs, strict=True) if c is None)
-    columns = (
-        *numbers.T.copy(),
+    of_kinds = (
+        *numbers.T,
         np.array(classes, dtype=np.int8),
         np.array([c is not None and c.engine is Engine.MATRIX for c in costs], dtype=np.bool_),
-        np.array([_PHASE_CODE[node.phase] for node in graph.nodes], dtype=np.int8),
+        np.array([_PHASE_CODE[node.phase] for node in found], dtype=np.int8),
         np.array([c is not None for c in costs], dtype=np.bool_),
     )
+    of_node = np.array(kinds.nodes, dtype=np.int64)
+    columns = [of_kind[of_node] for of_kind in of_kinds]
     for column in columns:
         column.flags.writeable = False
     flops, bytes_read, bytes_written, op_class, is_matrix, phase, priced = columns
+    missing = Counter(graph.nodes[i].op for i in np.flatnonzero(~priced).tolist())
     return CostTable(
         flops=flops,
         bytes_read=bytes_read,
