@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from perfmodel.capture.modules import Parts
 from perfmodel.capture.program import Program, tensors_in
 
 
@@ -84,10 +85,7 @@ def _shadow(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def _is_on_meta(program: Program) -> bool:
-    tensors = (
-        *program.module.parameters(),
-        *program.module.buffers(),
-        *tensors_in(program.args),
-        *tensors_in(program.kwargs),
-    )
-    return bool(tensors) and all(tensor.is_meta for tensor in tensors)
+    parts = Parts.of(program.module)
+    given = (*tensors_in(program.args), *tensors_in(program.kwargs))
+    tensors = (*parts.parameters, *parts.buffers, *given)
+    return bool(tensors) and all([tensor.is_meta for tensor in tensors])

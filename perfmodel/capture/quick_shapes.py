@@ -121,6 +121,16 @@ def _contiguous(shape: Sequence[int], dtype: torch.dtype) -> Recipe:
     return (tuple(shape), tuple(reversed(strides)), dtype)
 
 
+def _is_exactly_contiguous(tensor: torch.Tensor) -> bool:
+    """Tell a contiguous tensor whose strides are those of a fresh one, extents of 1 included."""
+    step = 1
+    for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if stride != step:
+            return False
+        step *= max(extent, 1)
+    return True
+
+
 def _elementwise(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Answer operands of one shape and layout, and numbers."""
     first = args[0]
@@ -235,9 +245,38 @@ def _convolution(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     shape = (x.shape[0], weight.shape[0], rows, columns)
     if not (is_channels_last(x) or is_channels_last(weight)):
         return (True, (_contiguous(shape, x.dtype),))
-    width = shape[1]
-    strides = (rows * columns * width, 1, columns * width, width)
-    return (True, ((shape, strides, x.dtype),))
+    return (True, (_channels_last(shape, x.dtype),))
+
+
+def _convolution_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Answer gradients of convolutions of images, each laid out as :func:`_convolution` does."""
+    if len(args) != 11:
+        return None
+    grad, x, weight, bias_size, mask = *args[:4], args[10]
+    if x.dim() != 4 or weight.dim() != 4 or not (grad.dtype is x.dtype is weight.dtype):
+        return None
+    if 0 in x.shape or 0 in weight.shape or (mask[2] and bias_size is None):
+        return None
+    last = is_channels_last(x) or is_channels_last(weight)
+    # With one pixel strides alone say which layout is meant, and PyTorch goes by them.
+    if not last and not all(map(_is_exactly_contiguous, (grad, x, weight))):
+        return None
+    laid_out = _channels_last if last else _contiguous
+    of_bias = _contiguous(tuple(bias_size), x.dtype) if mask[2] else None
+    of_operands = [
+        laid_out(tensor.shape, x.dtype) if wanted else None
+        for tensor, wanted in zip((x, weight), mask, strict=False)
+    ]
+    return (False, (*of_operands, of_bias))
+
+
+def _channels_last(shape: Sequence[int], dtype: torch.dtype) -> Recipe:
+    count, width, rows, columns = shape
+    return (
+        (count, width, rows, columns),
+        (rows * columns * width, 1, columns * width, width),
+        dtype,
+    )
 
 
 def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -285,6 +324,7 @@ _RULES: Mapping[Any, _Rule] = MappingProxyType(
         _overload("native_layer_norm_backward", "default"): _layer_norm_backward,
         _overload("addmm", "default"): _addmm,
         _overload("convolution", "default"): _convolution,
+        _overload("convolution_backward", "default"): _convolution_backward,
     }
 )
 

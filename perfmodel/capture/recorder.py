@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from perfmodel.capture.geometry import Geometry
 from perfmodel.capture.quick_shapes import keeps_geometry
-from perfmodel.capture.shapes import LAYOUT_RULES, SHAPE_RULES, remembered_shapes
+from perfmodel.capture.shapes import LAYOUT_RULES, SHAPE_RULES, shape_memory
 from perfmodel.capture.signature import Signature, signature_of
 from perfmodel.capture.tracking import TensorTable
 from perfmodel.errors import CaptureError
-from perfmodel.graph.ir import AttrValue, Graph, Node
-from perfmodel.types import Phase
+from perfmodel.graph.ir import AttrValue, Graph, Node, make_node
+from perfmodel.types import Phase, Role
 
 #: A factory call for more elements than this makes shapes only, even when it asks for the CPU.
 LARGEST_CONSTANT = 1 << 16
@@ -45,11 +46,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.table = TensorTable(self._record_alias)
+        self.table = TensorTable()
         self.phase = Phase.FORWARD
         self.module_path = ""
+        self._shapes = shape_memory()
+        self._geometry = self._shapes.geometries.of
         self._nodes: list[Node] = []
         self._name_of_sequence: dict[int, str] = {}
+
+    def enter(self, tensor: torch.Tensor, role: Role) -> None:
+        """Enter a tensor that the step is given."""
+        self.table.read(tensor, self._geometry(tensor), role)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -69,17 +76,31 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Record one operator call and answer with shapes."""
         kwargs = kwargs or {}
-        if func.namespace == "profiler":
-            return func(*args, **kwargs)
         signature = signature_of(func)
         if signature.is_transparent:
-            return func(*args, **kwargs)  # a rename for autograd
+            return func(*args, **kwargs)
         read, written, attrs = signature.bind(args, kwargs)
-        if signature.op in VALUE_READS and not _any_meta(read):
+        on_meta = [tensor.is_meta for tensor in read]
+        if signature.op in VALUE_READS and True not in on_meta:
             # The host reads its own constant.
-            return self._propagate(func, signature, args, kwargs, read, attrs)
-        inputs = tuple([self.table.read(tensor) for tensor in read])
-        result = self._propagate(func, signature, args, kwargs, read, attrs)
+            return self._computed(func, args, kwargs, read, attrs)
+        places = [self._geometry(tensor) for tensor in read]
+        table = self.table
+        inputs = tuple([table.read(t, place) for t, place in zip(read, places, strict=True)])
+        if table.aliases:
+            self._record_aliases()
+        if True not in on_meta:
+            result = self._computed(func, args, kwargs, read, attrs)
+        elif False not in on_meta and signature.is_functional and signature.op not in SHAPE_RULES:
+            if signature.op == "_to_copy" and "device" in kwargs:
+                kwargs = {**kwargs, "device": _META}
+            result, known = self._shapes.answer(func, args, kwargs, read, places, attrs)
+            if known is not None:
+                outputs = self._enter_fresh(result, known)
+                self._append(signature.op, inputs, outputs, attrs)
+                return result
+        else:
+            result = self._propagated(func, signature, args, kwargs, read, on_meta)
         outputs = self._enter_results(result, written)
         if signature.op == "_cudnn_rnn" or signature.op == "_cudnn_rnn_backward":
             self._append(_recurrent_name(signature.op, attrs), inputs, outputs, attrs)
@@ -91,33 +112,42 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return what was recorded, without allocations that nobody reads."""
         used = {index for node in self._nodes for index in node.inputs}
         nodes = tuple(
-            node
-            for node in self._nodes
-            if node.op not in _ALLOCATIONS or not used.isdisjoint(node.outputs)
+            [
+                node
+                for node in self._nodes
+                if node.op not in _ALLOCATIONS or not used.isdisjoint(node.outputs)
+            ]
         )
         return Graph(nodes=nodes, tensors=self.table.tensors(), source=dict(source))
 
-    def _propagate(
+    def _computed(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        read: list[torch.Tensor],
+        attrs: Mapping[str, AttrValue],
+    ) -> Any:
+        """Run an operator on constants of the program, or make a tensor."""
+        return func(*args, **_relocated(attrs, kwargs) if not read else kwargs)
+
+    def _propagated(
         self,
         func: Any,
         signature: Signature,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         read: list[torch.Tensor],
-        attrs: Mapping[str, AttrValue],
+        on_meta: list[bool],
     ) -> Any:
-        meta = [tensor.is_meta for tensor in read]
-        if True not in meta:
-            return func(*args, **_relocated(attrs, kwargs) if not read else kwargs)
+        """Propagate shapes through an operator that is not remembered."""
         rule = SHAPE_RULES.get(signature.op)
-        if False in meta:
+        if False in on_meta:
             return self._propagate_mixed(rule or LAYOUT_RULES.get(func, func), args, kwargs)
         if rule is not None:
             return rule(*args, **kwargs)
-        if signature.is_functional:
-            if signature.op == "_to_copy" and "device" in kwargs:
-                kwargs = {**kwargs, "device": _META}
-            return remembered_shapes(func, args, kwargs, read, attrs)
+        if signature.is_view:
+            return func(*args, **kwargs)
         if _only_writes_lists(func):
             return None
         if signature.op in VALUE_READS:
@@ -138,17 +168,25 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         shaped = func(*_on_meta(args, shadows), **_on_meta(dict(kwargs), shadows))
         return _originals(shaped, shadows)
 
+    def _enter_fresh(self, result: Any, geometries: tuple[Geometry | None, ...]) -> tuple[int, ...]:
+        if isinstance(result, torch.Tensor):
+            return (self.table.produce(result, geometries[0]),)  # type: ignore[arg-type]
+        produce = self.table.produce
+        pairs = zip(result, geometries, strict=True)
+        return tuple([produce(tensor, place) for tensor, place in pairs if place is not None])
+
     def _enter_results(self, result: Any, written: list[torch.Tensor]) -> tuple[int, ...]:
+        table, geometry = self.table, self._geometry
         if not written and isinstance(result, torch.Tensor):
-            return (self.table.produce(result),)
+            return (table.produce(result, geometry(result)),)
         pending = {id(tensor): tensor for tensor in written}
         outputs: list[int] = []
         for tensor in _tensors_of(result):
             if pending.pop(id(tensor), None) is not None:
-                outputs.append(self.table.write(tensor))
+                outputs.append(table.write(tensor, geometry(tensor)))
             else:
-                outputs.append(self.table.produce(tensor))
-        outputs.extend(self.table.write(tensor) for tensor in pending.values())
+                outputs.append(table.produce(tensor, geometry(tensor)))
+        outputs.extend([table.write(tensor, geometry(tensor)) for tensor in pending.values()])
         return tuple(outputs)
 
     def _append(
@@ -158,19 +196,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         outputs: tuple[int, ...],
         attrs: Mapping[str, AttrValue],
     ) -> None:
-        self._nodes.append(
-            Node(
-                op=op,
-                phase=self.phase,
-                inputs=inputs,
-                outputs=outputs,
-                attrs=attrs,
-                name=self._origin(),
-            )
-        )
+        self._nodes.append(make_node(op, self.phase, inputs, outputs, attrs, self._origin()))
 
-    def _record_alias(self, stale: int, written: int, fresh: int) -> None:
-        self._append("alias", (stale, written) if stale != written else (written,), (fresh,), {})
+    def _record_aliases(self) -> None:
+        for stale, written, fresh in self.table.aliases:
+            read = (stale, written) if stale != written else (written,)
+            self._append("alias", read, (fresh,), {})
+        self.table.aliases.clear()
 
     def _origin(self) -> str:
         if self.phase is Phase.FORWARD or self.module_path:
@@ -218,10 +250,6 @@ def placeholder(tensor: torch.Tensor) -> bool | int | float:
     if tensor.dtype is torch.bool:
         return True
     return 1.0 if tensor.is_floating_point() else 1
-
-
-def _any_meta(tensors: list[torch.Tensor]) -> bool:
-    return any([tensor.is_meta for tensor in tensors])
 
 
 def _recurrent_name(op: str, attrs: Mapping[str, AttrValue]) -> str:

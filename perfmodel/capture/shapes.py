@@ -8,105 +8,130 @@ of the operands. What is met for the first time is worked out by :mod:`.quick_sh
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from perfmodel.capture.quick_shapes import Recipe, is_channels_last, quick_recipes
+from perfmodel.capture.geometry import Geometries, Geometry
+from perfmodel.capture.quick_shapes import is_channels_last, quick_recipes
 from perfmodel.graph.ir import AttrValue
 
 _META = torch.device("meta")
 
-#: Entries kept; the memory is emptied when it is full.
+#: Results that are kept; the next capture after that begins with an empty memory.
 _CAPACITY = 50_000
 
-_memory: dict[Any, tuple[bool, tuple[Recipe, ...]] | None] = {}
-_lock = threading.Lock()
+#: Whether a single tensor comes back, and the geometry of each; None where a result has none.
+_Results = tuple[bool, tuple[Geometry | None, ...]]
 
 
-def remembered_shapes(
-    func: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    read: list[torch.Tensor],
-    attrs: Mapping[str, AttrValue],
-) -> Any:
-    """Answer a functional operator call on meta tensors, from memory where possible.
+class ShapeMemory:
+    """What is known of calls on meta tensors; any number of threads may ask.
 
-    Parameters
+    Attributes
     ----------
-    func : torch._ops.OpOverload
-        An operator that writes nothing.
-    args, kwargs
-        Its arguments.
-    read : list of Tensor
-        The tensors among them.
-    attrs : mapping
-        The rest of them, hashable.
-
-    Returns
-    -------
-    Tensor or tuple of Tensor
-        Fresh meta tensors.
+    geometries : Geometries
+        By which calls are told apart.
     """
-    absent = tuple([position for position, value in enumerate(args) if value is None])
-    key = (
-        func,
-        *[(t.shape, t.stride(), t.dtype) for t in read],
-        tuple(attrs.items()),
-        absent,
-    )
-    compute = LAYOUT_RULES.get(func, func)
-    if key in _memory:
-        recipe = _memory[key]
-        return compute(*args, **kwargs) if recipe is None else _remake(recipe)
-    recipe = quick_recipes(func, args, kwargs)
-    if recipe is not None:
-        _keep(key, recipe)
-        return _remake(recipe)
-    result = compute(*args, **kwargs)
-    _remember(key, result, read)
-    return result
+
+    def __init__(self) -> None:
+        self.geometries = Geometries()
+        self._results: dict[Any, _Results | None] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much is known as may be."""
+        return len(self._results) >= _CAPACITY
+
+    def answer(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        read: Sequence[torch.Tensor],
+        places: Sequence[Geometry],
+        attrs: Mapping[str, AttrValue],
+    ) -> tuple[Any, tuple[Geometry | None, ...] | None]:
+        """Answer a functional operator call on meta tensors, from memory where possible.
+
+        Parameters
+        ----------
+        func : torch._ops.OpOverload
+            An operator that writes nothing.
+        args, kwargs
+            Its arguments.
+        read, places : sequence
+            The tensors among them, and the geometry of each.
+        attrs : mapping
+            The rest of them, hashable.
+
+        Returns
+        -------
+        tuple
+            Fresh meta tensors, and the geometry of each; None in place of the latter where they
+            may be views of operands.
+        """
+        key = (func, *places, *attrs.items(), *[i for i, value in enumerate(args) if value is None])
+        try:
+            results = self._results[key]
+        except KeyError:
+            return self._first(key, func, args, kwargs, read)
+        if results is None:
+            return LAYOUT_RULES.get(func, func)(*args, **kwargs), None
+        return _made(results)
+
+    def _first(
+        self,
+        key: Any,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        read: Sequence[torch.Tensor],
+    ) -> tuple[Any, tuple[Geometry | None, ...] | None]:
+        recipes = quick_recipes(func, args, kwargs)
+        if recipes is not None:
+            single, found = recipes
+            at = self.geometries.at
+            results = self._results[key] = (single, tuple([r and at(*r) for r in found]))
+            return _made(results)
+        answer = LAYOUT_RULES.get(func, func)(*args, **kwargs)
+        self._results[key] = self._of(answer, read)
+        return answer, None
+
+    def _of(self, answer: Any, read: Sequence[torch.Tensor]) -> _Results | None:
+        """Return what may be remembered of an answer: fresh tensors alone."""
+        single = isinstance(answer, torch.Tensor)
+        items = (answer,) if single else answer
+        if not isinstance(items, tuple) or not all(i is None or _is_plain(i) for i in items):
+            return None
+        known = {tensor.untyped_storage()._cdata for tensor in read}
+        if any(item is not None and item.untyped_storage()._cdata in known for item in items):
+            return None
+        return single, tuple([None if i is None else self.geometries.of(i) for i in items])
 
 
-def _remember(key: Any, result: Any, read: list[torch.Tensor]) -> None:
-    single = isinstance(result, torch.Tensor)
-    items = (result,) if single else result
-    recipe: tuple[bool, tuple[Recipe, ...]] | None = None
-    if isinstance(items, tuple) and all(item is None or _is_plain(item) for item in items):
-        known = {t.untyped_storage()._cdata for t in read}
-        present = [item for item in items if item is not None]
-        if all(item.untyped_storage()._cdata not in known for item in present):
-            recipe = (single, tuple(None if item is None else _recipe(item) for item in items))
-    _keep(key, recipe)
+_lock = threading.Lock()
+_memories = [ShapeMemory()]
 
 
-def _keep(key: Any, recipe: tuple[bool, tuple[Recipe, ...]] | None) -> None:
+def shape_memory() -> ShapeMemory:
+    """Return the memory that a capture works with, from its beginning to its end."""
     with _lock:
-        if len(_memory) >= _CAPACITY:
-            _memory.clear()
-        _memory[key] = recipe
+        if _memories[0].is_full:
+            _memories[0] = ShapeMemory()
+        return _memories[0]
+
+
+def _made(results: _Results) -> tuple[Any, tuple[Geometry | None, ...]]:
+    single, geometries = results
+    made = [None if geometry is None else geometry.fresh() for geometry in geometries]
+    return made[0] if single else tuple(made), geometries
 
 
 def _is_plain(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and item.is_meta and not item.is_complex()
-
-
-def _recipe(tensor: torch.Tensor) -> Recipe:
-    return (tensor.shape, tensor.stride(), tensor.dtype)
-
-
-def _remake(memory: tuple[bool, tuple[Recipe, ...]]) -> Any:
-    single, recipes = memory
-    made = [
-        None
-        if recipe is None
-        else torch.empty_strided(recipe[0], recipe[1], dtype=recipe[2], device=_META)
-        for recipe in recipes
-    ]
-    return made[0] if single else tuple(made)
 
 
 def _attention(
@@ -164,8 +189,9 @@ def _heads_last(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Make (batch, heads, length, width) laid out as the fused kernels write it."""
     if len(shape) != 4:
         return torch.empty(shape, dtype=dtype, device=_META)
-    batch, heads, length, width = shape
-    return torch.empty((batch, length, heads, width), dtype=dtype, device=_META).transpose(1, 2)
+    _, heads, length, width = (max(extent, 1) for extent in shape)
+    strides = (length * heads * width, width, heads * width, 1)
+    return torch.empty_strided(shape, strides, dtype=dtype, device=_META)
 
 
 def _recurrent(

@@ -47,12 +47,15 @@ class Signature:
         No node is recorded.
     is_functional : bool
         Writes nothing and returns only fresh tensors.
+    is_view : bool
+        Writes nothing and returns only views of its operands.
     """
 
     op: str
     arguments: tuple[Argument, ...]
     is_transparent: bool
     is_functional: bool
+    is_view: bool
 
     def bind(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -69,7 +72,16 @@ class Signature:
         attrs: dict[str, AttrValue] = {}
         arguments = self.arguments
         for argument, value in zip(arguments, args, strict=False):
-            if value is not None and not argument.is_dropped:
+            kind = type(value)
+            if kind is torch.Tensor and not argument.is_written:
+                read.append(value)
+            elif value is None or argument.is_dropped:
+                continue
+            elif kind is int or kind is bool:
+                attrs[argument.name] = value
+            elif kind is list and not argument.holds_tensors:
+                attrs[argument.name] = _numbers(value)
+            else:
                 _sort(argument, value, read, written, attrs)
         given = len(args)
         if kwargs:
@@ -104,10 +116,7 @@ def _sort(
     attrs: dict[str, AttrValue],
 ) -> None:
     """Put the value of one argument where it belongs."""
-    kind = type(value)
-    if kind is int or kind is bool:
-        attrs[argument.name] = value
-    elif isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor):
         read.append(value)
         if argument.is_written:
             written.append(value)
@@ -122,11 +131,6 @@ def _sort(
 
 def attribute(value: Any) -> AttrValue:
     """Turn a schema argument into a JSON scalar or a tuple of them."""
-    kind = type(value)
-    if kind is int or kind is bool:
-        return value  # type: ignore[no-any-return]
-    if kind is list and all([type(item) is int for item in value]):
-        return tuple(value)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
@@ -142,6 +146,13 @@ def attribute(value: Any) -> AttrValue:
     return str(value)
 
 
+def _numbers(values: list[Any]) -> AttrValue:
+    for value in values:
+        if type(value) is not int:
+            return attribute(values)
+    return tuple(values)
+
+
 @cache
 def signature_of(overload: torch._ops.OpOverload) -> Signature:
     """Read the schema of an operator overload.
@@ -153,14 +164,14 @@ def signature_of(overload: torch._ops.OpOverload) -> Signature:
     """
     schema = overload._schema
     arguments = tuple(_argument(entry) for entry in schema.arguments)
-    fresh = all(
-        entry.alias_info is None and "Tensor" in str(entry.type) for entry in schema.returns
-    )
+    answers = bool(schema.returns) and not any(argument.is_written for argument in arguments)
+    answers = answers and all("Tensor" in str(entry.type) for entry in schema.returns)
     return Signature(
         op=canonical_op(schema.name),
         arguments=arguments,
-        is_transparent=schema.name in _TRANSPARENT,
-        is_functional=bool(schema.returns) and fresh and not any(a.is_written for a in arguments),
+        is_transparent=schema.name in _TRANSPARENT or schema.name.startswith("profiler::"),
+        is_functional=answers and all(entry.alias_info is None for entry in schema.returns),
+        is_view=answers and all(entry.alias_info is not None for entry in schema.returns),
     )
 
 

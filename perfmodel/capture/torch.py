@@ -16,6 +16,7 @@ from torch.nn.modules.module import (
 from perfmodel.capture.autocast import AutocastPolicy
 from perfmodel.capture.interposition import interposed
 from perfmodel.capture.meta_copy import meta_copy, on_meta
+from perfmodel.capture.modules import Parts
 from perfmodel.capture.program import Program, make_program, tensors_in
 from perfmodel.capture.recorder import PlaceholderValues, Recorder
 from perfmodel.errors import CaptureError, PerfModelError
@@ -49,10 +50,10 @@ def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Gra
     try:
         program = on_meta(program)
         _warm_up_optimizer(program)
-        parameters = list(program.module.parameters())
-        _enter_known_tensors(recorder, program, parameters)
-        _record(recorder, program)
-        _mark_gradients(recorder, program, parameters)
+        parts = Parts.of(program.module)
+        _enter_known_tensors(recorder, program, parts)
+        _record(recorder, program, parts)
+        _mark_gradients(recorder, program, parts)
     except PerfModelError:
         raise
     except Exception as error:
@@ -108,7 +109,7 @@ def capture_module(
     return capture(program, source=source)
 
 
-def _record(recorder: Recorder, program: Program) -> None:
+def _record(recorder: Recorder, program: Program, parts: Parts) -> None:
     dtype = program.autocast_dtype
     policy = None if dtype is None else AutocastPolicy(dtype)
 
@@ -117,7 +118,7 @@ def _record(recorder: Recorder, program: Program) -> None:
         if policy is not None:
             policy.start_phase(is_forward=phase is Phase.FORWARD)
 
-    with _module_paths(recorder, program.module), interposed(policy), recorder:
+    with _module_paths(recorder, parts), interposed(policy), recorder:
         program.step(on_phase)
 
 
@@ -127,33 +128,39 @@ def _warm_up_optimizer(program: Program) -> None:
         return
     params = [p for group in program.optimizer.param_groups for p in group["params"]]
     for param in params:
-        param.grad = torch.empty_like(param)
+        param.grad = _shaped_like(param)
     with PlaceholderValues():  # type: ignore[no-untyped-call]
         program.optimizer.step()
     _drop_gradients(program)
 
 
-def _enter_known_tensors(
-    recorder: Recorder, program: Program, parameters: list[nn.Parameter]
-) -> None:
-    table = recorder.table
-    for parameter in parameters:
-        table.read(parameter, Role.PARAMETER)
-    for buffer in program.module.buffers():
-        table.read(buffer, Role.BUFFER)
+def _shaped_like(param: torch.Tensor) -> torch.Tensor:
+    """Make a gradient without data; PyTorch takes 20 us to work out the layout of each."""
+    image = param.dim() == 4 and param.is_contiguous(memory_format=torch.channels_last)
+    if image or param.is_contiguous():
+        size, strides = param.shape, param.stride()
+        return torch.empty_strided(size, strides, dtype=param.dtype, device=param.device)
+    return torch.empty_like(param)
+
+
+def _enter_known_tensors(recorder: Recorder, program: Program, parts: Parts) -> None:
+    for parameter in parts.parameters:
+        recorder.enter(parameter, Role.PARAMETER)
+    for buffer in parts.buffers:
+        recorder.enter(buffer, Role.BUFFER)
     for tensor in tensors_in((program.args, program.kwargs)):
-        table.read(tensor, Role.INPUT)
+        recorder.enter(tensor, Role.INPUT)
     if program.optimizer is not None:
         for tensor in tensors_in(list(program.optimizer.state.values())):
-            table.read(tensor, Role.OPTIMIZER_STATE)
+            recorder.enter(tensor, Role.OPTIMIZER_STATE)
 
 
-def _mark_gradients(recorder: Recorder, program: Program, parameters: list[nn.Parameter]) -> None:
+def _mark_gradients(recorder: Recorder, program: Program, parts: Parts) -> None:
     """Tell the gradients of parameters, which persist, from those that flow through."""
     if program.mode is not Mode.TRAINING:
         return
     table = recorder.table
-    gradients = {table.storage_number(p.grad) for p in parameters if p.grad is not None}
+    gradients = {table.storage_number(p.grad) for p in parts.parameters if p.grad is not None}
     for index, storage in enumerate(table.storages):
         if storage in gradients and table.roles[index] is Role.ACTIVATION:
             table.roles[index] = Role.GRADIENT
@@ -165,19 +172,19 @@ def _drop_gradients(program: Program) -> None:
 
 
 @contextmanager
-def _module_paths(recorder: Recorder, module: nn.Module) -> Iterator[None]:
+def _module_paths(recorder: Recorder, parts: Parts) -> Iterator[None]:
     """Keep the recorder's module path while the module runs."""
-    paths = {id(child): path for path, child in module.named_modules()}
+    paths = parts.paths
     outer: list[str] = []
 
     def enter(child: nn.Module, args: Any) -> None:
-        path = paths.get(id(child))
+        path = paths.get(child)
         if path is not None:
             outer.append(recorder.module_path)
             recorder.module_path = path
 
     def leave(child: nn.Module, args: Any, output: Any) -> None:
-        if id(child) in paths and outer:
+        if child in paths and outer:
             recorder.module_path = outer.pop()
 
     before = register_module_forward_pre_hook(enter)

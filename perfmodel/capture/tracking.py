@@ -8,96 +8,89 @@ a gradient only when nobody else holds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
-from perfmodel.graph.ir import Tensor
+from perfmodel.capture.geometry import Geometry
+from perfmodel.graph.ir import Tensor, make_tensor
 from perfmodel.types import Role
 
-#: Offset, shape, strides, dtype: what tells the views of one storage apart.
-Geometry = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+#: What tells the views of one storage apart: their geometry, and their offset where there is one.
+_View = Geometry | tuple[int, Geometry]
 
 
 class _Storage:
-    """One allocation: its number, how often it was written, and by which graph tensor."""
+    """One allocation: its number and role, how often it was written, and by which graph tensor."""
 
-    __slots__ = ("keep_alive", "last_written", "number", "version", "views")
+    __slots__ = ("keep_alive", "last_written", "number", "role", "version", "views")
 
     def __init__(self, number: int, keep_alive: torch.UntypedStorage) -> None:
         self.number = number
         self.keep_alive = keep_alive
         self.version = 0
         self.last_written = -1
-        self.views: dict[Geometry, tuple[int, int]] = {}
+        self.role: Role | None = None
+        self.views: dict[_View, tuple[int, int]] = {}
 
 
 class TensorTable:
     """Numbers the tensors of a step.
 
-    Parameters
+    Attributes
     ----------
-    on_alias : callable
-        Called with ``(stale, written, fresh)`` when a tensor is read whose memory was written
-        through another view since; it records a node that makes ``fresh`` depend on both.
+    aliases : list of tuple
+        ``(stale, written, fresh)`` of each tensor that was read although its memory had been
+        written through another view: ``fresh`` depends on both. For whoever reads to take out.
+    roles, storages : list
+        Role and number of the storage of each tensor.
     """
 
-    def __init__(self, on_alias: Callable[[int, int, int], None]) -> None:
-        self._on_alias = on_alias
-        self._storages: dict[int, _Storage] = {}
-        self._names: dict[torch.dtype, str] = {}
-        self.shapes: list[tuple[int, ...]] = []
-        self.dtypes: list[str] = []
+    def __init__(self) -> None:
+        self.aliases: list[tuple[int, int, int]] = []
         self.roles: list[Role] = []
         self.storages: list[int] = []
+        self._geometries: list[Geometry] = []
+        self._storages: dict[int, _Storage] = {}
 
-    def read(self, tensor: torch.Tensor, role: Role = Role.CONSTANT) -> int:
+    def read(self, tensor: torch.Tensor, geometry: Geometry, role: Role = Role.CONSTANT) -> int:
         """Return the number of a tensor as it is now, entering it if it is new."""
         storage = self._storage_of(tensor)
-        geometry = _geometry(tensor)
-        known = storage.views.get(geometry)
+        view = _view(tensor, geometry)
+        known = storage.views.get(view)
         if known is None:
-            number = self._enter(tensor, storage, role)
+            number = self._enter(geometry, storage, role)
             if storage.last_written >= 0:
-                self._on_alias(storage.last_written, storage.last_written, number)
-            storage.views[geometry] = (number, storage.version)
+                self.aliases.append((storage.last_written, storage.last_written, number))
+            storage.views[view] = (number, storage.version)
             return number
         number, version = known
         if version == storage.version:
             return number
-        fresh = self._enter(tensor, storage, self.roles[number])
-        self._on_alias(number, storage.last_written, fresh)
-        storage.views[geometry] = (fresh, storage.version)
+        fresh = self._enter(geometry, storage, self.roles[number])
+        self.aliases.append((number, storage.last_written, fresh))
+        storage.views[view] = (fresh, storage.version)
         return fresh
 
-    def write(self, tensor: torch.Tensor, role: Role = Role.ACTIVATION) -> int:
+    def write(self, tensor: torch.Tensor, geometry: Geometry) -> int:
         """Enter a tensor as the new content of its memory, in place or fresh."""
         storage = self._storage_of(tensor)
-        if storage.views:
-            first = next(iter(storage.views.values()))[0]
-            role = self.roles[first]
-        number = self._enter(tensor, storage, role)
+        number = self._enter(geometry, storage, storage.role or Role.ACTIVATION)
         storage.version += 1
         storage.last_written = number
-        storage.views[_geometry(tensor)] = (number, storage.version)
+        storage.views[_view(tensor, geometry)] = (number, storage.version)
         return number
 
-    def produce(self, tensor: torch.Tensor, role: Role = Role.ACTIVATION) -> int:
+    def produce(self, tensor: torch.Tensor, geometry: Geometry) -> int:
         """Enter a result that writes nothing: fresh memory, or a view of known memory."""
         memory = tensor.untyped_storage()
-        known = self._storages.get(memory._cdata)
-        if known is None:
-            known = self._storages[memory._cdata] = _Storage(len(self._storages), memory)
-            number = known.last_written = self._enter(tensor, known, role)
-            known.version = 1
+        storage = self._storages.get(memory._cdata)
+        if storage is None:
+            storage = self._storages[memory._cdata] = _Storage(len(self._storages), memory)
+            number = storage.last_written = self._enter(geometry, storage, Role.ACTIVATION)
+            storage.version = 1
         else:
-            number = self._enter(tensor, known, self._role_of(known, role))
-        known.views[_geometry(tensor)] = (number, known.version)
+            number = self._enter(geometry, storage, storage.role or Role.ACTIVATION)
+        storage.views[_view(tensor, geometry)] = (number, storage.version)
         return number
-
-    def knows(self, tensor: torch.Tensor) -> bool:
-        """Tell whether the memory of a tensor has been seen."""
-        return tensor.untyped_storage()._cdata in self._storages
 
     def storage_number(self, tensor: torch.Tensor) -> int:
         """Return the storage number of a tensor's memory."""
@@ -105,13 +98,10 @@ class TensorTable:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the table as graph tensors."""
-        rows = zip(self.shapes, self.dtypes, self.roles, self.storages, strict=True)
-        return tuple(Tensor(shape=s, dtype=d, role=r, storage=m) for s, d, r, m in rows)
-
-    def _role_of(self, storage: _Storage, role: Role) -> Role:
-        for number, _ in storage.views.values():
-            return self.roles[number]
-        return role
+        rows = zip(self._geometries, self.roles, self.storages, strict=True)
+        return tuple(
+            [make_tensor(g.extents, g.type_name, role, number) for g, role, number in rows]
+        )
 
     def _storage_of(self, tensor: torch.Tensor) -> _Storage:
         memory = tensor.untyped_storage()
@@ -120,17 +110,16 @@ class TensorTable:
             storage = self._storages[memory._cdata] = _Storage(len(self._storages), memory)
         return storage
 
-    def _enter(self, tensor: torch.Tensor, storage: _Storage, role: Role) -> int:
-        dtype = tensor.dtype
-        name = self._names.get(dtype)
-        if name is None:
-            name = self._names[dtype] = str(dtype).removeprefix("torch.")
-        self.shapes.append(tuple(tensor.shape))
-        self.dtypes.append(name)
+    def _enter(self, geometry: Geometry, storage: _Storage, role: Role) -> int:
+        number = len(self.roles)
+        self._geometries.append(geometry)
         self.roles.append(role)
         self.storages.append(storage.number)
-        return len(self.shapes) - 1
+        if storage.role is None:
+            storage.role = role
+        return number
 
 
-def _geometry(tensor: torch.Tensor) -> Geometry:
-    return (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
+def _view(tensor: torch.Tensor, geometry: Geometry) -> _View:
+    offset = tensor.storage_offset()
+    return (int(offset), geometry) if offset else geometry

@@ -159,6 +159,33 @@ def test_convolutions() -> None:
     assert quick_recipes(ATEN.convolution.default, args, {}) is None
 
 
+def test_gradients_of_convolutions() -> None:
+    ruled = 0
+    images = (meta((4, 8, 9, 7)), meta((4, 8, 9, 7), last=True), meta((1, 8, 5, 5)),
+              meta((4, 8, 1, 1)),
+              torch.empty_strided((4, 8, 1, 1), (8, 1, 8, 8), device="meta"),
+              meta((4, 8, 9, 7))[:, :, ::2], meta((4, 8, 9, 7), HALF), meta((8, 9, 7)))  # fmt: skip
+    kernels = (meta((6, 8, 3, 3)), meta((6, 8, 1, 1)), meta((8, 1, 3, 2), last=True),
+               meta((6, 8, 5, 5), HALF),
+               # One pixel, and strides of either layout.
+               torch.empty_strided((6, 8, 1, 1), (8, 1, 8, 8), device="meta"))  # fmt: skip
+    for image in images:
+        for kernel in kernels:
+            groups = 8 // kernel.shape[1]
+            given = ([2, 2], [2, 2], [1, 1], False, [0, 0], groups)
+            if image.dim() != 4 or image.dtype is not kernel.dtype:
+                args = (image, image, kernel, None, *given, [True, True, False])
+                assert quick_recipes(ATEN.convolution_backward.default, args, {}) is None
+                continue
+            out = ATEN.convolution.default(image, kernel, None, *given)
+            for mask in ([True] * 3, [True, True, False], [False, True, True]):
+                for layout in (torch.contiguous_format, torch.channels_last):
+                    grad = torch.empty_like(out, memory_format=layout)
+                    args = (grad, image, kernel, [kernel.shape[0]], *given, mask)
+                    ruled += agrees(ATEN.convolution_backward.default, *args)
+    assert ruled >= 40
+
+
 def test_products_with_a_bias() -> None:
     for rows, width in ((4, 8), (1, 8), (4, 1), (0, 8)):
         left = meta((rows, 5))
