@@ -10,6 +10,7 @@ import gc
 import math
 import os
 import sys
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 #: Batch sizes of one job that are captured: two for the lines, one to check them.
 _CAPTURED_FIRST = 3
-#: Generations of the collector: a capture makes a hundred thousand objects that refer to each
-#: other, and what it makes dies with it by and large.
+#: Generations of the collector: a capture makes a hundred thousand objects, and what it makes dies
+#: with it by its reference counts.
 _COLLECT_AFTER = (200_000, 20, 20)
 
 
@@ -87,14 +88,24 @@ def main() -> None:
     # Libraries print; what they print must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    for position, line in enumerate(sys.stdin.buffer):
-        _answer(orjson.loads(line), answers)
-        if position == 0:
-            # The libraries are loaded and stay; walking through them would double what a capture
-            # takes.
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*_COLLECT_AFTER)
+    with ExitStack() as whole_life:
+        for position, line in enumerate(sys.stdin.buffer):
+            _answer(orjson.loads(line), answers)
+            if position == 0:
+                _settle(whole_life)
+
+
+def _settle(whole_life: ExitStack) -> None:
+    """Make the next captures quicker, now that the libraries are loaded."""
+    # They stay; walking through them would double what a capture takes.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
+    # Without the library, every capture ends in an error that says so.
+    with suppress(ModuleNotFoundError):
+        from perfmodel.zoo.meta_device import fills_left_out
+
+        whole_life.enter_context(fills_left_out())
 
 
 def _answer(job: dict[str, Any], answers: BinaryIO) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
 _META = torch.device("meta")
 
 #: In-place fills of a parameter. Their result is a number, which a meta tensor does not hold.
-_FILLS = frozenset(
-    {
-        *(getattr(torch.nn.init, name) for name in torch.nn.init.__all__ if name.endswith("_")),
+_IS_FILL = dict.fromkeys(
+    (
+        *(getattr(nn.init, name) for name in nn.init.__all__ if name.endswith("_")),
         *(
             getattr(torch.Tensor, name)
             for name in ("uniform_", "normal_", "erfinv_", "zero_", "fill_", "clamp_", "mul_")
         ),
-    }
+    ),
+    True,
 )
 
 
@@ -38,7 +42,8 @@ class MetaDevice(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._makes: Collection[Callable[..., Any]] = _device_constructors()
+        # Nearly all calls are questions about a tensor: one look tells that it is none of these.
+        self._is_fill = {**dict.fromkeys(_device_constructors(), False), **_IS_FILL}
 
     def __torch_function__(
         self,
@@ -48,11 +53,54 @@ class MetaDevice(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Leave out a fill of a meta tensor; make every other tensor on the meta device."""
-        if func in _FILLS:
-            filled = args[0] if args else (kwargs or {}).get("tensor")
+        kwargs = kwargs or {}
+        is_fill = self._is_fill.get(func)
+        if is_fill:
+            filled = args[0] if args else kwargs.get("tensor")
             if isinstance(filled, torch.Tensor) and filled.device.type == "meta":
                 return filled
-        kwargs = kwargs or {}
-        if func in self._makes and kwargs.get("device") is None:
+        elif is_fill is not None and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": _META}
         return func(*args, **kwargs)
+
+
+@contextmanager
+def fills_left_out() -> Iterator[None]:
+    """Leave out fills of meta tensors before they ask a mode, in all threads of this process.
+
+    For a process that does nothing but build models on the meta device: layers then do not work
+    out either with which numbers to fill. Other tensors are filled as ever.
+    """
+    before = [(owner, name, getattr(owner, name)) for owner, name in _fillers()]
+    for owner, name, fill in before:
+        setattr(owner, name, _unless_on_meta(fill))
+    try:
+        yield
+    finally:
+        for owner, name, fill in before:
+            setattr(owner, name, fill)
+
+
+def _fillers() -> Iterator[tuple[Any, str]]:
+    for name in nn.init.__all__:
+        if name.endswith("_"):
+            yield nn.init, name
+    for layer in (nn.Linear, nn.modules.conv._ConvNd, nn.LayerNorm, nn.GroupNorm):
+        yield layer, "reset_parameters"
+    yield nn.modules.batchnorm._NormBase, "reset_parameters"
+
+
+def _unless_on_meta(fill: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(fill)
+    def filled(*args: Any, **kwargs: Any) -> Any:
+        target = args[0] if args else kwargs.get("tensor")
+        tensor = target
+        if isinstance(target, nn.Module):
+            tensor = getattr(target, "weight", None)
+            if tensor is None:
+                tensor = getattr(target, "running_mean", None)
+        if isinstance(tensor, torch.Tensor) and tensor.is_meta:
+            return target if tensor is target else None
+        return fill(*args, **kwargs)
+
+    return filled

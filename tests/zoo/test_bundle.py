@@ -5,7 +5,7 @@ import torch
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.zoo.bundle import building_on
-from perfmodel.zoo.meta_device import MetaDevice
+from perfmodel.zoo.meta_device import MetaDevice, fills_left_out
 
 
 def test_meta_device_holds_shapes_and_skips_initial_weights() -> None:
@@ -24,6 +24,33 @@ def test_meta_device_leaves_real_tensors_alone() -> None:
         real.fill_(2.0)
         torch.nn.init.constant_(real[:1], 5.0)
     assert real.tolist() == [5.0, 2.0, 2.0]
+
+
+def test_fills_of_meta_tensors_are_left_out_in_a_whole_process() -> None:
+    usual = three_layers()
+    before = torch.nn.init.ones_, torch.nn.Linear.reset_parameters
+    real = torch.zeros(3)
+    with fills_left_out():
+        with MetaDevice():
+            layers = three_layers()
+            filled = torch.nn.init.trunc_normal_(tensor=layers[0].get_parameter("weight"), std=0.02)
+            torch.nn.init.constant_(real[:1], 5.0)
+        assert filled is layers[0].get_parameter("weight")
+        torch.manual_seed(3)
+        weights = torch.nn.Linear(4, 2).weight
+        torch.nn.init.ones_(real[1:2])
+    assert before == (torch.nn.init.ones_, torch.nn.Linear.reset_parameters)
+    assert real.tolist() == [5.0, 1.0, 0.0]
+    torch.manual_seed(3)
+    assert torch.equal(weights, torch.nn.Linear(4, 2).weight)
+    for layer, other in zip(layers, usual, strict=True):
+        held = {name: tensor.shape for name, tensor in layer.state_dict().items()}
+        assert held == {name: tensor.shape for name, tensor in other.state_dict().items()}
+        assert all(tensor.is_meta for tensor in layer.state_dict().values())
+
+
+def three_layers() -> list[torch.nn.Module]:
+    return [torch.nn.Conv2d(3, 8, 5), torch.nn.BatchNorm2d(4, affine=False), torch.nn.LayerNorm(4)]
 
 
 def test_cpu_numbers_repeat_and_leave_the_global_state_alone() -> None:
