@@ -91,7 +91,7 @@ def memory_columns(
     constants = constants_for(job, fitted("memory") if constants is None else constants)
     cells = len(accelerators)
     parts = memory_parts(profile, plan)
-    around = overhead(accelerators, job, constants)
+    around = overhead(accelerators, job, constants, 1.0 if plan is None else plan.data)
     demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
     capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
     share = np.where(around.has_allocator, constants["need_share"], 1.0)

@@ -12,10 +12,10 @@ through the step, ``a`` and ``g`` activations and gradients at the corners, ``s`
 of attention where no fused kernel is used, ``rho`` what the allocator reserves over what it has
 given out, ``B`` the buckets of data parallelism and ``C`` the largest convolution, whose
 workspaces grow with it. ``f`` and ``F`` belong to workloads that were measured: batches of uneven
-length hold more than the average one that is captured, and a data set may lie on the device. A
-workload that was never measured has ``f = 1`` and ``F = 0``, and the other amounts come from a fit
-in which all workloads have. Where the gradients and temporaries
-of the optimizer are more than the maximum, they stand in its place.
+length hold more than the average one that is captured, and a data set may lie on the device,
+divided in part among replicas (:func:`held_share`). A workload that was never measured has
+``f = 1`` and ``F = 0``, and the other amounts come from a fit in which all workloads have. Where
+the gradients and temporaries of the optimizer are more than the maximum, they stand in its place.
 
 ``R``, ``f``, ``F``, ``rho``, ``kappa``, ``beta`` and ``omega`` are fitted on what monitors of
 devices showed. A CPU has no such allocator: there ``D`` is the tensors and the process.
@@ -40,6 +40,9 @@ FloatArray = npt.NDArray[np.float64]
 #: Bytes that a process holds before the first tensor on devices that nothing was fitted on:
 #: interpreter and framework of a CPU process, runtime of others. Rounded from idle processes.
 _OTHER_RUNTIME_BYTES = {"cpu": 300e6, "tpu": 500e6, "npu": 600e6}
+
+#: Workloads whose data set lies on the device.
+_DATA_ON_DEVICE = frozenset({"zoo/ncf"})
 
 #: Since this release the framework fuses attention and updates lists of parameters at once.
 _MODERN_TORCH = (2, 0)
@@ -112,7 +115,10 @@ def demand_bytes(parts: MemoryParts, around: Overhead) -> FloatArray:
 
 
 def overhead(
-    accelerators: Sequence[AcceleratorSpec], job: Job | None, constants: Mapping[str, Any]
+    accelerators: Sequence[AcceleratorSpec],
+    job: Job | None,
+    constants: Mapping[str, Any],
+    replicas: npt.ArrayLike = 1.0,
 ) -> Overhead:
     """Look up what stands around the tensors of a job on some accelerators.
 
@@ -124,6 +130,8 @@ def overhead(
         Its model, precision and version of torch are read.
     constants : mapping
         From :func:`constants_for`.
+    replicas : array_like
+        Data-parallel replicas of each cell, >= 1.
 
     Returns
     -------
@@ -134,7 +142,7 @@ def overhead(
     factor, held = workload_factor(job, constants)
     return Overhead(
         runtime_bytes=np.array([runtime_bytes(spec, constants) for spec in accelerators]),
-        held_bytes=np.where(is_gpu, held, 0.0),
+        held_bytes=np.where(is_gpu, held * held_share(job, replicas), 0.0),
         factor=np.full(cells, factor * (1 + constants["scattered_share"])),
         has_allocator=is_gpu,
         is_modern=np.full(cells, is_modern(job)),
@@ -142,6 +150,30 @@ def overhead(
         unfused_share=constants["unfused_share"],
         workspace_share=constants["workspace_share"],
     )
+
+
+def held_share(job: Job | None, replicas: npt.ArrayLike) -> FloatArray:
+    """Return the part of ``F`` that lies on one of n replicas, (1 + 1/n) / 2 of a data set.
+
+    Every replica holds what samples are drawn from; the samples of an epoch, about as many bytes,
+    are divided among them.
+
+    Parameters
+    ----------
+    job : Job or None
+    replicas : array_like
+        >= 1.
+
+    Examples
+    --------
+    >>> from perfmodel.types import Mode
+    >>> recommender = Job(model="zoo/ncf", mode=Mode.TRAINING, batch_size=1024)
+    >>> held_share(recommender, [1, 2, 4]).tolist(), held_share(None, [1, 2, 4]).tolist()
+    ([1.0, 0.75, 0.625], [1.0, 1.0, 1.0])
+    """
+    count = np.asarray(replicas, dtype=np.float64)
+    is_divided = job is not None and job.model in _DATA_ON_DEVICE
+    return np.asarray((1 + 1 / count) / 2 if is_divided else np.ones(count.shape))
 
 
 def runtime_bytes(accelerator: AcceleratorSpec, constants: Mapping[str, Any]) -> float:

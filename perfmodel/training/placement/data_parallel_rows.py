@@ -57,7 +57,8 @@ _HALF_ALWAYS = (
     "transformer-xl-base-adaptive", "transformer-xl-large-adaptive",
 )  # fmt: skip
 _HALF_UNTIL_1_13 = ("ssd", "ncf")
-_SHARE_NOTHING = ("transformerxlbase", "transformerxllarge")
+#: Tasks of the Lambda set whose replicas share no gradients.
+SHARE_NOTHING = ("transformerxlbase", "transformerxllarge")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,7 +190,7 @@ def _profile(
     source: str, record: PublishedPlacement, profiles: Mapping[str, StepProfile]
 ) -> StepProfile | None:
     item_bytes = 2.0 if _halves_gradients(record) else 4.0
-    if source == "lambda" and record.job_type in _SHARE_NOTHING:
+    if source == "lambda" and record.job_type in SHARE_NOTHING:
         item_bytes = 0.0
     if record.job is None:
         parameters = PARAMETERS.get(record.job_type)

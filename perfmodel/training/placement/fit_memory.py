@@ -34,6 +34,7 @@ from perfmodel.placement.memory.memory_demand import (
     Overhead,
     demand_bytes,
     generation,
+    held_share,
     is_half,
     is_modern,
     is_older,
@@ -59,8 +60,9 @@ _COMMON = {
 _GENERATION_DEVIATION = 0.1
 _FACTOR_DEVIATION = 0.5
 _OLDER_DEVIATION = 0.3
-#: Data that a workload may keep on the device: little unless the runs say otherwise.
-_HELD = (math.log(0.03e9), 1.0)
+#: What a workload may keep on the device: little unless the runs say otherwise. Most keep nothing
+#: and one in five keeps gigabytes, which is a wide deviation.
+_HELD = (math.log(0.03e9), 2.0)
 #: What is left of those deviations where all workloads are one.
 _NO_FREEDOM = 1e-3
 #: Residuals of the priors against those of the runs.
@@ -90,7 +92,7 @@ class MemoryTable:
     def parts(self) -> MemoryParts:
         """Parts of the memory of each row."""
         return stacked(
-            [memory_parts(row.profile, MemoryPlan(data=float(row.count))) for row in self.rows]
+            [memory_parts(row.profile, MemoryPlan(data=float(row.replicas))) for row in self.rows]
         )
 
     @cached_property
@@ -136,6 +138,7 @@ class Unknowns:
         self._half = np.array([int(is_half(job)) for job in jobs])
         self._older = np.array([float(is_older(job)) for job in jobs])
         self._modern = np.array([is_modern(job) for job in jobs])
+        self._held_share = np.array([held_share(row.job, row.replicas) for row in table.rows])
         self._names = list(_COMMON)
         count = len(self.workloads)
         sizes = [len(_COMMON), len(self.generations), 2 * count, count, count]
@@ -179,7 +182,7 @@ class Unknowns:
         )
         return Overhead(
             runtime_bytes=self.per_generation(x)[self._generation],
-            held_bytes=np.exp(held)[self._workload],
+            held_bytes=np.exp(held)[self._workload] * self._held_share,
             factor=np.exp(log_factor),
             has_allocator=np.ones(len(self._workload), dtype=np.bool_),
             is_modern=self._modern,

@@ -16,12 +16,17 @@ from perfmodel.devices.local import cache_folder
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import Imported
+from perfmodel.importers.lambda_labs import TASKS
 from perfmodel.importers.registry import import_format
 from perfmodel.placement.memory.memory_profile import PROFILE_VERSION, MemoryProfile, memory_profile
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.capture_key import capture_key, capture_view
+from perfmodel.training.placement.data_parallel_rows import SHARE_NOTHING
 
 Progress = Callable[[str], None]
+
+#: Models whose published replicas share no gradients, and so hold no buckets of them.
+_ALONE = frozenset(TASKS[task].model for task in SHARE_NOTHING)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,6 +57,11 @@ class MemoryRow:
     def ran_out(self) -> bool:
         """Whether the job ran out of memory."""
         return bool(np.isnan(self.memory_bytes))
+
+    @property
+    def replicas(self) -> int:
+        """Replicas that share gradients with it and itself; ``count`` but for some workloads."""
+        return 1 if self.job.model in _ALONE else self.count
 
 
 def memory_rows(data: Path, *, progress: Progress | None = None) -> list[MemoryRow]:

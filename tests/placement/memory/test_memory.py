@@ -9,6 +9,7 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
+from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.memory import (
     memory_columns,
     memory_estimate,
@@ -192,3 +193,17 @@ def test_the_chance_is_that_of_a_normal_residual() -> None:
     # One deviation above the capacity: Phi(1) = 0.8413.
     chance = oom_probability(np.array([math.exp(0.1)]), np.array([1.0]), 0.1)
     assert chance[0] == pytest.approx(0.8413, abs=1e-4)
+
+
+def test_half_of_a_data_set_on_the_device_is_divided_among_replicas() -> None:
+    held = fitted("memory")["workloads"]["zoo/ncf"]["held_bytes"]
+    job = Job(model="zoo/ncf", mode=Mode.TRAINING, batch_size=1024)
+    # Without gradients there are no buckets, in which replicas differ as well.
+    bare = dataclasses.replace(PROFILE, gradient_bytes=0.0, gradient_corners=np.zeros(2))
+    device = CATALOG.get("A100-SXM4-80GB")
+    columns = memory_columns(
+        bare, [device] * 2, job=job, plan=MemoryPlan(data=np.array([1.0, 4.0]))
+    )
+    # (1 + 1/1) / 2 - (1 + 1/4) / 2 = 0.375.
+    apart = columns.demand_bytes[0] - columns.demand_bytes[1]
+    assert apart == pytest.approx(0.375 * held)

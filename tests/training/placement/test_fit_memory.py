@@ -93,3 +93,11 @@ def test_no_answer_uses_its_own_measurement() -> None:
 def test_constants_of_the_package_have_what_an_answer_reads() -> None:
     columns = memory_columns(_profile(10), [CATALOG.get("RTX-3090")], constants=fit_rows(ROWS))
     assert columns.peak_bytes[0] > 4e9
+
+
+def test_replicas_that_share_no_gradients_count_as_one() -> None:
+    row = dataclasses.replace(ROWS[0], count=8)
+    alone = dataclasses.replace(
+        row, job=dataclasses.replace(row.job, model="zoo/transformer-xl-base")
+    )
+    assert (row.replicas, alone.replicas) == (8, 1)

@@ -130,7 +130,7 @@ def _answer(row: MemoryRow, constants: dict[str, Any]) -> tuple[float, float, fl
         row.profile,
         [row.accelerator],
         job=row.job,
-        plan=MemoryPlan(data=float(row.count)),
+        plan=MemoryPlan(data=float(row.replicas)),
         constants=constants,
     )
     return (
