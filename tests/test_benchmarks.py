@@ -7,10 +7,16 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import calibration_world as world
+import numpy as np
 import pytest
+
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.training.placement.sia_cells import Group, Measured
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -68,6 +74,29 @@ def test_placements_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
     module.main()
     matrix, curve = capsys.readouterr().out.splitlines()
     assert matrix.startswith("matrix 2 x 3: ") and curve.startswith("curve 1 to 4: ")
+
+
+def _group(level: float, seed: int) -> Measured:
+    """Return steps that take e^level times as long as predicted, two of them measured twice."""
+    steps = world.measured(world.cells(), seed=seed)
+    slow = replace(steps, step_time_s=steps.step_time_s * math.exp(level))
+    again = slow.take(np.array([0, 1]))
+    again = replace(again, step_time_s=slow.step_time_s[:2] * 1.1)
+    digits = np.repeat(["1", "2", "4", "8", "11", "44", "88"], 3)
+    return Measured(ObservedSteps.join(slow, again), np.append(digits, ["1", "1"]))
+
+
+def test_floors_of_placements_are_what_they_say() -> None:
+    module = _module("placement_floor")
+    levels = {("a", "x"): 0.0, ("a", "y"): 0.5, ("b", "x"): 1.0, ("b", "y"): 1.5}
+    groups = {Group(*name): _group(level, 0) for name, level in levels.items()}
+    # 1.1 answered by 1 is 1 / 11 off, 1 by 1.1 a tenth.
+    assert module.repeat_errors(groups["a", "x"]) == pytest.approx([0.1, 1 / 11] * 2)
+    # 0.5 between the clusters and 1 between the jobs, without a remainder.
+    assert module.level_error(groups) < 0.01
+    off = {**groups, Group("b", "y"): _group(0.0, 0)}
+    assert module.level_error(off) > 0.1
+    assert 0 < module.oracle_errors(groups["a", "x"]).mean() < 0.2
 
 
 def test_a_search_of_plans_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
