@@ -14,14 +14,21 @@ the operands, the first one first, and only ties are left to the next.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-#: Shape, strides and type of a fresh tensor; None where an operator answers nothing.
-Recipe = tuple[tuple[int, ...], tuple[int, ...], torch.dtype] | None
+from perfmodel.capture.layouts import (
+    channels_last,
+    contiguous,
+    is_channels_last,
+    is_exactly_contiguous,
+    is_plain,
+    is_plain_made_contiguous,
+    like,
+)
 
 _NUMBERS = (int, float, bool, str, type(None))
 
@@ -71,70 +78,10 @@ def keeps_geometry(func: Any, args: tuple[Any, ...]) -> bool:
     return bool(first.is_floating_point())
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Tell a dense tensor whose strides say which dimension lies outside of which.
-
-    An extent of 1 leaves that open, unless it is the first and lies outside of all others.
-    """
-    shape = tensor.shape
-    if not _has_order(shape) or not tensor.is_floating_point():
-        return False
-    if shape[0] == 1 and tensor.stride(0) != tensor.numel():
-        return False
-    return tensor.is_contiguous() or (
-        len(shape) == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
-    )
-
-
-def _has_order(shape: torch.Size) -> bool:
-    return bool(shape) and 1 not in shape[1:] and 0 not in shape
-
-
-def _is_plain_made_contiguous(tensor: torch.Tensor) -> bool:
-    """Tell what :func:`_is_plain` says of a tensor after ``contiguous()``."""
-    if tensor.is_contiguous():
-        return _is_plain(tensor)
-    return _has_order(tensor.shape) and tensor.is_floating_point()
-
-
-def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Tell an image that is laid out channels last, and not channels first as well.
-
-    With one channel, or one pixel, both layouts hold at once: then neither is asked for.
-    """
-    return (
-        tensor.dim() == 4
-        and not tensor.is_contiguous()
-        and tensor.is_contiguous(memory_format=torch.channels_last)
-    )
-
-
-def _like(tensor: torch.Tensor) -> Recipe:
-    return (tensor.shape, tensor.stride(), tensor.dtype)
-
-
-def _contiguous(shape: Sequence[int], dtype: torch.dtype) -> Recipe:
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return (tuple(shape), tuple(reversed(strides)), dtype)
-
-
-def _is_exactly_contiguous(tensor: torch.Tensor) -> bool:
-    """Tell a contiguous tensor whose strides are those of a fresh one, extents of 1 included."""
-    step = 1
-    for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if stride != step:
-            return False
-        step *= max(extent, 1)
-    return True
-
-
 def _elementwise(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Answer operands of one shape and layout, and numbers."""
     first = args[0]
-    if not _is_plain(first):
+    if not is_plain(first):
         return None
     for value in (*args[1:], *kwargs.values()):
         if isinstance(value, torch.Tensor):
@@ -144,13 +91,13 @@ def _elementwise(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
                 return None
         elif type(value) not in _NUMBERS:
             return None
-    return (True, (_like(first),))
+    return (True, (like(first),))
 
 
 def _broadcast(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Answer a second operand that is a number, or is stretched to the first."""
     first, second = args[0], args[1]
-    if len(args) != 2 or not _is_plain(first):
+    if len(args) != 2 or not is_plain(first):
         return None
     if any(type(value) not in _NUMBERS for value in kwargs.values()):
         return None
@@ -162,7 +109,7 @@ def _broadcast(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             return None
     elif type(second) not in _NUMBERS:
         return None
-    return (True, (_like(first),))
+    return (True, (like(first),))
 
 
 def _exact(dtype: torch.dtype) -> torch.dtype:
@@ -172,24 +119,24 @@ def _exact(dtype: torch.dtype) -> torch.dtype:
 
 def _batch_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     x, mean, variance = args[0], args[3], args[4]
-    if x.dim() < 2 or not _is_plain(x) or not (args[5] or (mean is not None)):
+    if x.dim() < 2 or not is_plain(x) or not (args[5] or (mean is not None)):
         return None
     if (mean is None) != (variance is None) or (args[5] and x.numel() == x.shape[1]):
         return None
     if any(t is not None and t.shape != x.shape[1:2] for t in args[1:5]):
         return None
     moment = ((x.shape[1],), (1,), _exact(x.dtype))
-    return (False, (_like(x), moment, moment))
+    return (False, (like(x), moment, moment))
 
 
 def _batch_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     grad, x, weight, mask = args[0], args[1], args[2], args[9]
-    if x.dim() < 2 or not _is_plain(x) or grad.shape != x.shape or grad.dtype is not x.dtype:
+    if x.dim() < 2 or not is_plain(x) or grad.shape != x.shape or grad.dtype is not x.dtype:
         return None
     if grad.stride() != x.stride():
         return None
     of_channel = ((x.shape[1],), (1,), x.dtype if weight is None else weight.dtype)
-    return (False, (_like(x), *(of_channel if wanted else None for wanted in mask[1:])))
+    return (False, (like(x), *(of_channel if wanted else None for wanted in mask[1:])))
 
 
 def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -197,13 +144,13 @@ def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     shape, inner = x.shape, tuple(normalized)
     if len(inner) >= len(shape) or tuple(shape[-len(inner) :]) != inner:
         return None
-    if not _is_plain_made_contiguous(x):
+    if not is_plain_made_contiguous(x):
         return None
     for tensor in (weight, bias):
         if tensor is not None and (tuple(tensor.shape) != inner or not tensor.is_contiguous()):
             return None
-    moment = _contiguous((*shape[: -len(inner)], *([1] * len(inner))), _exact(x.dtype))
-    return (False, (_contiguous(shape, x.dtype), moment, moment))
+    moment = contiguous((*shape[: -len(inner)], *([1] * len(inner))), _exact(x.dtype))
+    return (False, (contiguous(shape, x.dtype), moment, moment))
 
 
 def _layer_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -211,13 +158,59 @@ def _layer_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
     inner = tuple(normalized)
     if len(inner) >= x.dim() or grad.shape != x.shape:
         return None
-    if not all(_is_plain(tensor) and tensor.is_contiguous() for tensor in (x, grad)):
+    if not all(is_plain(tensor) and tensor.is_contiguous() for tensor in (x, grad)):
         return None
     learned = [
-        _contiguous(inner, tensor.dtype) if wanted and tensor is not None else None
+        contiguous(inner, tensor.dtype) if wanted and tensor is not None else None
         for tensor, wanted in zip((weight, bias), mask[1:], strict=True)
     ]
-    return (False, (_contiguous(x.shape, x.dtype) if mask[0] else None, *learned))
+    return (False, (contiguous(x.shape, x.dtype) if mask[0] else None, *learned))
+
+
+def _reduction(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Answer sums and means over some dimensions of contiguous tensors."""
+    x, axes = args[0], args[1]
+    if not axes or len(args) > 3 or any(value is not None for value in kwargs.values()):
+        return None
+    if 0 in x.shape or not x.is_floating_point() or not is_exactly_contiguous(x):
+        return None
+    rank, kept = x.dim(), len(args) > 2 and args[2]
+    gone = {axis % rank for axis in axes if -rank <= axis < rank}
+    if len(gone) < len(axes):
+        return None
+    extents = [1 if i in gone else e for i, e in enumerate(x.shape) if kept or i not in gone]
+    return (True, (contiguous(extents, x.dtype),))
+
+
+def _group_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    x, weight, bias, count, width, pixels, groups, _ = args
+    if not _is_grouped(x, (count, width, pixels), groups):
+        return None
+    if any(t is not None and (t.dtype is not x.dtype or t.dim() != 1) for t in (weight, bias)):
+        return None
+    moment = contiguous((count, groups), x.dtype)
+    return (False, (contiguous(x.shape, x.dtype), moment, moment))
+
+
+def _group_norm_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    grad, x, mean, rstd, weight, count, width, pixels, groups, mask = args
+    if not _is_grouped(x, (count, width, pixels), groups) or weight is None:
+        return None
+    if grad.shape != x.shape or not is_exactly_contiguous(grad):
+        return None
+    if any(tensor.dtype is not x.dtype for tensor in (grad, mean, rstd, weight)):
+        return None
+    of_input, of_channel = contiguous(x.shape, x.dtype), contiguous((width,), x.dtype)
+    all_three = (of_input, of_channel, of_channel)
+    return (False, tuple(r if wanted else None for r, wanted in zip(all_three, mask, strict=True)))
+
+
+def _is_grouped(x: torch.Tensor, extents: tuple[int, int, int], groups: int) -> bool:
+    """Tell a contiguous tensor of so many samples, channels and pixels, cut into groups."""
+    if x.dim() < 2 or tuple(x.shape[:2]) != extents[:2] or x.numel() != math.prod(extents):
+        return False
+    whole = x.numel() > 0 and groups > 0 and extents[1] % groups == 0
+    return whole and x.is_floating_point() and is_exactly_contiguous(x)
 
 
 def _convolution(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -244,8 +237,8 @@ def _convolution(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         return None
     shape = (x.shape[0], weight.shape[0], rows, columns)
     if not (is_channels_last(x) or is_channels_last(weight)):
-        return (True, (_contiguous(shape, x.dtype),))
-    return (True, (_channels_last(shape, x.dtype),))
+        return (True, (contiguous(shape, x.dtype),))
+    return (True, (channels_last(shape, x.dtype),))
 
 
 def _convolution_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -259,24 +252,15 @@ def _convolution_backward(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A
         return None
     last = is_channels_last(x) or is_channels_last(weight)
     # With one pixel strides alone say which layout is meant, and PyTorch goes by them.
-    if not last and not all(map(_is_exactly_contiguous, (grad, x, weight))):
+    if not last and not all(map(is_exactly_contiguous, (grad, x, weight))):
         return None
-    laid_out = _channels_last if last else _contiguous
-    of_bias = _contiguous(tuple(bias_size), x.dtype) if mask[2] else None
+    laid_out = channels_last if last else contiguous
+    of_bias = contiguous(tuple(bias_size), x.dtype) if mask[2] else None
     of_operands = [
         laid_out(tensor.shape, x.dtype) if wanted else None
         for tensor, wanted in zip((x, weight), mask, strict=False)
     ]
     return (False, (*of_operands, of_bias))
-
-
-def _channels_last(shape: Sequence[int], dtype: torch.dtype) -> Recipe:
-    count, width, rows, columns = shape
-    return (
-        (count, width, rows, columns),
-        (rows * columns * width, 1, columns * width, width),
-        dtype,
-    )
 
 
 def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -290,7 +274,7 @@ def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     shape = (left.shape[0], right.shape[1])
     if shape[1] < 2 or math.prod(shape) == 0 or bias.shape[0] != shape[1]:
         return None
-    return (True, (_contiguous(shape, left.dtype),))
+    return (True, (contiguous(shape, left.dtype),))
 
 
 _Rule = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
@@ -322,6 +306,10 @@ _RULES: Mapping[Any, _Rule] = MappingProxyType(
         _overload("native_batch_norm_backward", "default"): _batch_norm_backward,
         _overload("native_layer_norm", "default"): _layer_norm,
         _overload("native_layer_norm_backward", "default"): _layer_norm_backward,
+        _overload("native_group_norm", "default"): _group_norm,
+        _overload("native_group_norm_backward", "default"): _group_norm_backward,
+        _overload("mean", "dim"): _reduction,
+        _overload("sum", "dim_IntList"): _reduction,
         _overload("addmm", "default"): _addmm,
         _overload("convolution", "default"): _convolution,
         _overload("convolution_backward", "default"): _convolution_backward,

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from perfmodel.capture.geometry import Geometries, Geometry
-from perfmodel.capture.quick_shapes import is_channels_last, quick_recipes
+from perfmodel.capture.layouts import is_channels_last
+from perfmodel.capture.quick_shapes import quick_recipes
 from perfmodel.graph.ir import AttrValue
 
 _META = torch.device("meta")

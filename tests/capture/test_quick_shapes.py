@@ -142,6 +142,43 @@ def test_layer_norm_both_ways(dtype: torch.dtype, learned: torch.dtype) -> None:
     assert ruled >= 15
 
 
+@pytest.mark.parametrize("dtype", [FULL, HALF])
+@pytest.mark.parametrize(("name", "overload"), [("mean", "dim"), ("sum", "dim_IntList")])
+def test_sums_and_means(name: str, overload: str, dtype: torch.dtype) -> None:
+    func = getattr(getattr(ATEN, name), overload)
+    ruled = 0
+    for x in (x for x in layouts(dtype) if x.dim()):
+        for axes in ([0], [-1], [2, 3], [1, -1], [0, 2, 3]):
+            for more in ((), (True,)):
+                if all(-x.dim() <= axis < x.dim() for axis in axes) and x.dim() > len(axes):
+                    ruled += agrees(func, x, axes, *more)
+    assert ruled >= 40
+    whole = meta((4, 8, 6, 6), dtype)
+    for given in ((None,), ([],), ([4],), ([1, -3],)):
+        assert quick_recipes(func, (whole, *given), {}) is None
+    assert quick_recipes(func, (whole, [1]), {"dtype": torch.float64}) is None
+
+
+@pytest.mark.parametrize(("dtype", "learned"), [(FULL, FULL), (HALF, HALF), (HALF, FULL)])
+def test_group_norm_both_ways(dtype: torch.dtype, learned: torch.dtype) -> None:
+    forward, backward = ATEN.native_group_norm.default, ATEN.native_group_norm_backward.default
+    ruled = 0
+    for x in (x for x in layouts(dtype) if x.dim() > 1 and x.numel() and x.shape[1] == 8):
+        weight, pixels = meta((8,), learned), x.numel() // (8 * x.shape[0])
+        for groups in (1, 4, 8):
+            sizes = (x.shape[0], 8, pixels, groups)
+            for w in (weight, None):
+                if not agrees(forward, x, w, w, *sizes, 1e-5):
+                    continue
+                moment = meta((x.shape[0], groups), dtype)
+                mask = [True, w is not None, w is not None]
+                ruled += agrees(backward, x, x, moment, moment, w, *sizes, mask)
+                ruled += agrees(backward, x, x, moment, moment, w, *sizes, [False, *mask[1:]])
+    assert ruled >= 15 or learned is not dtype
+    image, width = meta((4, 8, 6, 6)), meta((8,))
+    assert quick_recipes(forward, (image, width, width, 4, 8, 36, 3, 1e-5), {}) is None
+
+
 def test_convolutions() -> None:
     ruled = 0
     for image in (meta((4, 8, 9, 7)), meta((4, 8, 9, 7), last=True), meta((1, 8, 1, 1)),
