@@ -18,7 +18,7 @@ Reference: Lange, Little and Taylor, Robust Statistical Modeling Using the t Dis
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -216,20 +216,32 @@ def _length(
 ) -> float:
     """Return the share of a step that lowers the negative log probability."""
     mean, residual, coefficients = here
-    diagonal = np.diag(errors)
-    is_diagonal = np.count_nonzero(errors) == len(errors)
-    inverse = None if is_diagonal else np.linalg.inv(errors)
+    misfit = _misfit(errors)
 
     def cost(length: float) -> float:
         z, c = residual + length * moved, coefficients + length * step
         off = comparisons.values - comparisons.of_channels(response.channels(z))
-        fit = off @ (off / diagonal) if inverse is None else off @ inverse @ off
-        return float(np.sum(c * (z - mean)) + fit)
+        return float(np.sum(c * (z - mean))) + misfit(off)
 
     now, length = cost(0.0), 1.0
     while length > _SHORTEST_STEP and cost(length) > now:
         length *= _SHORTEN
     return length
+
+
+def _misfit(errors: FloatArray) -> Callable[[FloatArray], float]:
+    """Return x to x^T errors^-1 x; without an inverse where nothing has more than one partner."""
+    if np.count_nonzero(errors, axis=1).max() > 2:
+        inverse = np.linalg.inv(errors)
+        return lambda x: float(x @ inverse @ x)
+    variance = np.diag(errors)
+    others = errors - np.diag(variance)
+    rows = np.arange(len(errors))
+    partner = np.where(others.any(axis=1), np.abs(others).argmax(axis=1), rows)
+    shared, theirs = others[rows, partner], variance[partner]
+    # The inverse of two by two; both of a couple bring their half of it.
+    inside = variance * theirs - shared**2
+    return lambda x: float(np.sum((x * x * theirs - x * x[partner] * shared) / inside))
 
 
 def _trust(comparisons: Comparisons, channels: FloatArray, noise: Noise) -> FloatArray:

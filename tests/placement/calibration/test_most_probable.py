@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.most_probable import Widths
+from perfmodel.placement.calibration.most_probable import Widths, _misfit
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 from perfmodel.placement.calibration.step_response import Field
@@ -96,6 +96,17 @@ def test_what_is_misplaced_stays_positive_with_repeats_and_outliers():
     comparisons = Comparisons.of(steps, noise)
     trust = np.array([1.0, 0.1, 1.0, 1.0, 1.0, 0.02])
     assert np.all(np.linalg.eigvalsh(comparisons.errors(trust, noise.cell)) > 0)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_misfit_without_an_inverse_is_that_with_it(repeats):
+    at = world.cells(((1, 1, 1), (8, 2, 4)))
+    steps = ObservedSteps.join(*(world.measured(at, seed=seed) for seed in range(repeats)))
+    comparisons = Comparisons.of(steps, replace(NOISE, misplaced=0.1))
+    trust = np.linspace(0.2, 1.0, len(comparisons.values))
+    errors = comparisons.errors(trust, NOISE.cell)
+    off = np.random.default_rng(0).normal(size=len(trust))
+    assert _misfit(errors)(off) == pytest.approx(off @ np.linalg.solve(errors, off))
 
 
 def test_what_one_batch_takes_longer_is_known_on_other_placements():
