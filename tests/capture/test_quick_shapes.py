@@ -218,8 +218,10 @@ def test_gradients_of_convolutions() -> None:
             for mask in ([True] * 3, [True, True, False], [False, True, True]):
                 for layout in (torch.contiguous_format, torch.channels_last):
                     grad = torch.empty_like(out, memory_format=layout)
-                    args = (grad, image, kernel, [kernel.shape[0]], *given, mask)
-                    ruled += agrees(ATEN.convolution_backward.default, *args)
+                    sizes = [kernel.shape[0]]
+                    ruled += agrees(
+                        ATEN.convolution_backward.default, grad, image, kernel, sizes, *given, mask
+                    )
     assert ruled >= 40
 
 
