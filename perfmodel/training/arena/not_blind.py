@@ -35,11 +35,13 @@ NOT_BLIND: tuple[str, ...] = (
     "machines whose links were observed was changed twice after a look at the rows it is "
     "judged on.",
     "Plans: the form of the equations for sharded training (power limit, cycles per score, "
-    "backward of scores) was developed with the held-out errors of MPT in view.",
+    "backward of scores) was developed with the held-out errors of MPT in view; that attention "
+    "runs at the rate of single warps, after a look at those of the H100.",
     "Collectives: rows under 4 MiB of one source and sends of one card are kept out of the "
     "fit and of the first line, after a look at them; they have a line of their own.",
     "Memory: the weights of the fit and its margin were set by hand while watching the lines "
-    "with a device left out.",
+    "with a device left out; how the data of NCF is divided among replicas was chosen among "
+    "four forms.",
     "Shared accelerators: how alike two jobs count was set by hand among about ten settings, "
     "all between 6.5 and 7.4 % on pairs left out; a quantile was changed after a look at both"
     " transfers.",
@@ -47,5 +49,7 @@ NOT_BLIND: tuple[str, ...] = (
     " kind.",
     "Calibration: shapes of the prior, its terms that all steps share, its guesses, planned "
     "placements and the time of a host for one operator came after a look at all of Sia's "
-    "tables; about ten such settings were compared by the errors that stand here.",
+    "tables; about ten such settings were compared by the errors that stand here. So were the "
+    "degrees of freedom of what is peculiar to a job on a machine, the seconds that a log "
+    "misplaces, and the term of one batch size.",
 )
