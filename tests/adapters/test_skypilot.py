@@ -37,14 +37,14 @@ def test_skypilot_goes_on_without_the_service(failing: Service) -> None:
 
 
 def test_accelerators_are_ordered(service: Service) -> None:
-    # 8.6 GB of weights and gradients: 12 GB hold them, 8 GB do not.
-    named = {"K80": 1, "A100": 1, "P4": 1, "V100-32GB": 1}
+    # 8.6 GB of weights and gradients: 16 GB hold them, 8 GB do not; 12 GB are an even chance.
+    named = {"T4": 1, "A100": 1, "P4": 1, "V100-32GB": 1}
     assert resources_yaml(service, training("timm/huge"), named).splitlines() == [
         "resources:",
         "  ordered:",
         "    - accelerators: A100:1",
         "    - accelerators: V100-32GB:1",
-        "    - accelerators: K80:1",
+        "    - accelerators: T4:1",
     ]
 
 

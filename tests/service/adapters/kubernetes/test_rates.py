@@ -110,7 +110,9 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
     after = asyncio.run(asyncio.wait_for(busy(), timeout=120))
     assert after < 0.8 * before
     # Asked about after a while: whoever asks waits for the new answer.
-    _observe(app, 4 * 5 / before, "2")
+    # One step against one would be a tie, which robust errors leave where it is: several say so.
+    for key in ("2", "3", "4"):
+        _observe(app, 4 * 5 / before, key)
     now[0] += 2 * max(REPEATED_S, RETRY_S)
     assert asyncio.run(rate()) < after
 
