@@ -114,7 +114,7 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
     for key in ("2", "3", "4"):
         _observe(app, 4 * 5 / before, key)
     now[0] += 2 * max(REPEATED_S, RETRY_S)
-    assert asyncio.run(rate()) < after
+    assert asyncio.run(rate()) < 0.8 * after
 
 
 def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[int]) -> None:
