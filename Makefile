@@ -46,7 +46,7 @@ bench: dev ## run every benchmark, one after the other (coverage: every tenth mo
 	  echo "== $$file $$some"; $(BIN)/python $$file $$some || exit 1; \
 	done
 
-bench-accuracy: dev ## judge the predictors on frozen splits (FORM=--fast: in 10 minutes)
+bench-accuracy: dev ## judge the predictors on frozen splits (FORM=--fast: the short form)
 	$(BIN)/python benchmarks/accuracy.py $(FORM)
 
 docs: dev ## write the answers in README.md and /docs again (docs/accuracy.md: make bench-accuracy)

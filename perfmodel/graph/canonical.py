@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -187,10 +188,9 @@ def _parsed(text: bytes | str) -> Any:
             f"bytes, {MAX_TOKENS} values and numbers of fewer than 400 digits are read."
         )
     if _WIDE_NUMBER not in digits:
-        try:
+        # What it refuses, the other reader may take; or it says what is wrong.
+        with suppress(ValueError):
             return orjson.loads(raw)
-        except ValueError:
-            pass  # the other reader takes a little more, and says what is wrong
     try:
         return json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
