@@ -16,7 +16,8 @@ enough to be stated. Their time is added to that of the row, seconds::
     ``upsample_bilinear2d`` and ``upsample_bicubic2d`` on dense channels-first tensors start one
     thread for each pixel of the result, which takes the channels of all samples in turn
     (``aten/src/ATen/native/cuda/UpSampleBilinear2d.cu``): 0.3 us a turn, whatever the card,
-    as published inference times of two models on an RTX 3090, 4090 and PRO 6000 have it. Tokens
+    as published inference times of one family on an RTX 3090, 4090 and PRO 6000 have it
+    (0.27 to 0.39). Tokens
     seen as an image are channels-last and take another kernel, so what a matrix product wrote
     is not counted. A compiler writes its own kernel.
 """
