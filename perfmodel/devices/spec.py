@@ -13,14 +13,15 @@ from perfmodel.types import Engine, Precision
 RATES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 #: Rates tried in turn when an accelerator states none for a precision: an accelerator without
-#: TF32 runs the work in fp32; one without fp16 arithmetic stores fp16 and computes in fp32.
+#: TF32 runs the work in fp32; one without fp16 arithmetic stores fp16 and computes in fp32. The
+#: range of bf16 is that of fp32: fp16 units (V100, T4) cannot stand in for it, fp32 ones do.
 _FALLBACK: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "fp64": ("fp64", "fp32"),
         "fp32": ("fp32", "tf32", "bf16", "fp16"),
         "tf32": ("tf32", "fp32", "bf16", "fp16"),
         "fp16": ("fp16", "bf16", "fp32"),
-        "bf16": ("bf16", "fp16", "fp32"),
+        "bf16": ("bf16", "fp32", "fp16"),
         "fp8": ("fp8", "bf16", "fp16", "fp32"),
         "int8": ("int8", "fp16", "bf16", "fp32"),
     }
@@ -99,8 +100,9 @@ class AcceleratorSpec:
     def flops_per_s(self, precision: Precision, engine: Engine = Engine.MATRIX) -> float:
         """Return the peak rate at which work of a precision can run.
 
-        Matrix work runs at the rate of its precision; where the accelerator states none, at the
-        next wider one. Vector work runs at the plain fp32 rate whatever its storage type.
+        Matrix work runs at the rate of its precision; where the accelerator states none, at that of
+        the next type that can hold it. Vector work runs at the plain fp32 rate whatever its storage
+        type.
 
         Parameters
         ----------
@@ -114,11 +116,20 @@ class AcceleratorSpec:
         float
             FLOP/s, > 0.
         """
-        rate = precision.matrix_rate if engine is Engine.MATRIX else "fp32"
-        for key in _FALLBACK[rate]:
+        key = self.rate_of(precision if engine is Engine.MATRIX else Precision.FP32)
+        return self.peak_flops[key]
+
+    def rate_of(self, precision: Precision) -> str:
+        """Return the key of :attr:`peak_flops` at whose rate matrix work of a precision runs.
+
+        Parameters
+        ----------
+        precision : Precision
+        """
+        for key in _FALLBACK[precision.matrix_rate]:
             if key in self.peak_flops:
-                return self.peak_flops[key]
-        return max(self.peak_flops.values())
+                return key
+        return max(self.peak_flops, key=lambda key: self.peak_flops[key])
 
     def reachable_share(self, precision: Precision) -> float:
         """Return how much of its matrix peak a device reaches, of what devices usually reach.

@@ -12,6 +12,7 @@ from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.model import StepModel, StepPrediction
 from perfmodel.estimator.splits import single_with_plan_engine
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.estimator.unsupported import with_unsupported
 from perfmodel.graph.workload import Workload
 
 
@@ -73,6 +74,7 @@ class PredictedSteps:
                 _check(prediction)
                 if on.prepared.has_plan_engine:
                     prediction = single_with_plan_engine(on.prepared, on.accelerator, prediction)
+                prediction = with_unsupported(prediction, on.prepared.job, on.accelerator)
                 found[key] = prediction
                 self._kept.put(key, prediction)
         return [found[key] for key in keys]

@@ -272,3 +272,15 @@ def test_a_device_that_reaches_half_of_its_peak_counts_for_less() -> None:
     assert slow.reachable_share(Precision.BF16) == pytest.approx(668.4 / 1307 / 0.8)
     assert CATALOG.get("H100-SXM5-80GB").reachable_share(Precision.BF16) == 1.0
     assert CATALOG.get("T4").reachable_share(Precision.FP16) == 1.0
+
+
+def test_units_for_fp16_do_not_stand_in_for_bf16():
+    # Volta and Turing multiply fp16 at 125 and 65 TFLOP/s and have nothing for bf16, whose range
+    # only fp32 holds: 15.7 and 8.1.
+    for name, fp16, fp32 in (("V100-SXM2-16GB", 125e12, 15.7e12), ("T4", 65e12, 8.1e12)):
+        spec = CATALOG.get(name)
+        assert spec.flops_per_s(Precision.AMP_FP16) == fp16
+        assert spec.flops_per_s(Precision.AMP_BF16) == spec.flops_per_s(Precision.BF16) == fp32
+        assert spec.rate_of(Precision.BF16) == "fp32"
+    assert CATALOG.get("TPU-v4").rate_of(Precision.FP16) == "bf16"
+    assert CATALOG.get("A10").rate_of(Precision.FP8) == "bf16"

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.unsupported import unsupported
+from perfmodel.graph.job import Job
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.types import Compiler, Precision
+
+CATALOG = Catalog.default()
+
+
+def _told(device: str, precision: Precision, compiler: Compiler = Compiler.EAGER) -> str:
+    job = Job(model="zoo/one", precision=precision, compiler=compiler)
+    return " ".join(unsupported(job, CATALOG.get(device)))
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "used"),
+    [
+        ("V100-SXM2-16GB", Precision.BF16, "fp32"),
+        ("T4", Precision.AMP_BF16, "fp32"),
+        ("A100-SXM4-40GB", Precision.FP8, "bf16"),
+        ("V100-SXM2-16GB", Precision.FP8, "fp16"),
+        ("V100-SXM2-16GB", Precision.TF32, "fp32"),
+        ("P100-SXM2-16GB", Precision.AMP_FP16, "fp32"),
+        ("TPU-v4", Precision.FP32, "bf16"),
+    ],
+)
+def test_a_type_without_units_is_named_with_the_rate_that_stands_in(
+    device: str, precision: Precision, used: str
+) -> None:
+    said = _told(device, precision)
+    assert f"{device} has no {precision.matrix_rate} arithmetic" in said
+    assert f"at its {used} rate" in said
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_nothing_is_said_of_what_a_card_has(precision: Precision) -> None:
+    # Hopper multiplies every type that can be asked for.
+    assert _told("H100-SXM5-80GB", precision) == ""
+
+
+def test_tensorrt_is_of_one_maker() -> None:
+    for device in ("MI300X", "EPYC-9654", "TPU-v4"):
+        assert "TensorRT" in _told(device, Precision.BF16, Compiler.TENSORRT)
+    assert _told("A10", Precision.BF16, Compiler.TENSORRT) == ""
+
+
+def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
+    job = Job(model="zoo/one", batch_size=8, precision=Precision.BF16)
+    without, with_units = parse_placement("V100"), parse_placement("A10")
+    (said,) = estimator.estimate(job, without).warnings
+    assert "has no bf16 arithmetic" in said
+    assert estimator.estimate(job, with_units).warnings == ()
+    assert said in estimator.matrix([job], [without, with_units]).warnings
