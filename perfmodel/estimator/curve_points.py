@@ -11,7 +11,12 @@ import numpy.typing as npt
 from perfmodel.estimator.answer import LADDER, RUNG, interval
 from perfmodel.estimator.curve import Curve, CurveQuestion
 from perfmodel.estimator.observed import ObservedJob
-from perfmodel.estimator.replicas import half_width, replica_parts, throughput
+from perfmodel.estimator.replicas import (
+    half_width,
+    replica_parts,
+    throughput,
+    wait_for_each_other,
+)
 from perfmodel.estimator.resolve import Kind
 from perfmodel.estimator.weighed_steps import OBSERVED_JOB, fabric_word, host_s, window_share
 from perfmodel.placement.calibration.step_cells import StepCells
@@ -22,7 +27,7 @@ from perfmodel.placement.topology.data_groups import scaling_groups
 from perfmodel.placement.topology.default_network import default_network
 from perfmodel.placement.topology.groups import CommGroups, LinkClass
 from perfmodel.placement.topology.topology import Node, Placement, Plan
-from perfmodel.types import Basis, Mode
+from perfmodel.types import Basis
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
@@ -180,11 +185,16 @@ def _points(
         step_time_s = parts.step_time_s
         rates.append(
             throughput(
-                [alone], [groups.ranks], step_time_s, mode=job.mode, samples=prepared.samples
-            )
+                [alone],
+                [groups.ranks],
+                step_time_s,
+                mode=job.mode,
+                samples=prepared.samples,
+                zero_stage=asked.zero_stage,
+            )  # fmt: skip
         )
     slowest, fastest, rate = rates
-    several = (counts > 1) & (job.mode is Mode.TRAINING)
+    several = (counts > 1) & wait_for_each_other(job.mode, asked.zero_stage)
     low, high = interval(rate, fastest, slowest, half_width(parts, several))
     if observed is None or observed.calibration is None:
         return _Points(groups=groups, parts=parts, rate=rate, low=low, high=high)

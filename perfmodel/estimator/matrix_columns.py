@@ -15,7 +15,12 @@ from perfmodel.estimator.answer import RUNG, basis_of, interval, tightest_memory
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.observed import DEVIATIONS, ObservedJob
 from perfmodel.estimator.placed import PlacedStep, scaling_basis
-from perfmodel.estimator.replicas import half_width, replica_parts, throughput
+from perfmodel.estimator.replicas import (
+    half_width,
+    replica_parts,
+    throughput,
+    wait_for_each_other,
+)
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.estimator.weighed_steps import replica_cells
@@ -170,12 +175,14 @@ class MatrixColumns:
                 accumulation_steps=job.accumulation_steps, straggler=stragglers,
             )  # fmt: skip
             rates[level] = throughput(
-                times, counts, parts.step_time_s, mode=job.mode, samples=samples
-            )
+                times, counts, parts.step_time_s, mode=job.mode, samples=samples,
+                zero_stage=block.zero_stage,
+            )  # fmt: skip
             if level == "time_s":
                 middle = parts
                 several = np.array([p.count > 1 for p in block.placements])
-                wide = half_width(parts, several & (job.mode is Mode.TRAINING))
+                waiting = wait_for_each_other(job.mode, block.zero_stage)
+                wide = half_width(parts, several & waiting)
                 self._floats["step_time_s"][block.target] = middle.step_time_s
         low, high = interval(rates["time_s"], rates["low_s"], rates["high_s"], wide)
         self._floats["samples_per_second"][block.target] = rates["time_s"]

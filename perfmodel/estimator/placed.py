@@ -10,7 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator.model import StepPrediction
-from perfmodel.estimator.replicas import half_width, replica_parts, throughput
+from perfmodel.estimator.replicas import (
+    half_width,
+    replica_parts,
+    throughput,
+    wait_for_each_other,
+)
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.slowdowns import Neighbour, Slowdown, beside, load_alone, slowdown_on
 from perfmodel.estimator.splits import split_parts
@@ -167,8 +172,9 @@ def _replicated(
         parts.step_time_s,
         mode=job.mode,
         samples=prepared.samples,
+        zero_stage=placement.fabric.plan.zero_stage,
     )
-    communicates = several and job.mode is Mode.TRAINING
+    communicates = several and wait_for_each_other(job.mode, placement.fabric.plan.zero_stage)
     return PlacedStep(
         parts=parts,
         samples_per_second=rate,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfmodel.estimator.answer import StepOfCell, estimate_of
+from perfmodel.estimator.answer import StepOfCell, compose, estimate_of
 from perfmodel.estimator.model import StepPrediction
-from perfmodel.estimator.placed import scaling_basis
-from perfmodel.estimator.replicas import OF_COMMUNICATION, OF_SCALING
+from perfmodel.estimator.placed import place, scaling_basis
+from perfmodel.estimator.replicas import OF_COMMUNICATION, OF_SCALING, wait_for_each_other
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup, StepNumbers
@@ -43,6 +43,11 @@ def plain_answer(
     predictions : sequence of StepPrediction
         On one accelerator of each kind of the placement, in order.
     """
+    waits = wait_for_each_other(prepared.job.mode, placement.fabric.plan.zero_stage)
+    if waits and placement.count > 1 and prepared.job.mode is Mode.INFERENCE:
+        # Parameters that are gathered in inference are asked about too rarely for a form of
+        # their own.
+        return compose(prepared, placement, predictions, place(prepared, placement, predictions))
     times = [p.time_s for p in predictions]
     lows, highs = [p.low_s for p in predictions], [p.high_s for p in predictions]
     job, samples, wide = prepared.job, prepared.samples, 0.0

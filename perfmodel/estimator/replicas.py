@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.groups import CommGroups
@@ -18,6 +19,19 @@ FloatArray = npt.NDArray[np.float64]
 #: Half width in logarithms of the time that communication adds, where its links were fitted; of
 #: data-parallel steps left out, and of a step as a whole.
 OF_COMMUNICATION, OF_SCALING = 0.45, 0.05
+
+
+def wait_for_each_other(mode: Mode, zero_stage: int) -> bool:
+    """Tell whether replicas finish together: those that train, or hold parts of the parameters.
+
+    Parameters
+    ----------
+    mode : Mode
+    zero_stage : int
+        In inference there are neither gradients nor an optimizer, so that stages 1 and 2 share
+        nothing.
+    """
+    return mode is Mode.TRAINING or zero_stage == 3
 
 
 def replica_parts(
@@ -48,11 +62,12 @@ def replica_parts(
     Returns
     -------
     StepParts
-        Replicas of inference do not wait for each other: the slowest is stated.
+        Replicas of inference that hold all parameters do not wait for each other: the slowest is
+        stated.
     """
     slowest = np.asarray(np.maximum.reduce(list(times_s)))
     # One rank shares nothing; left out early, since most cells of some schedulers are such.
-    if mode is Mode.INFERENCE or np.all(groups.ranks == 1):
+    if np.all(groups.ranks == 1) or not wait_for_each_other(mode, zero_stage):
         nothing = np.zeros(slowest.shape)
         return StepParts(
             compute_s=slowest,
@@ -61,6 +76,8 @@ def replica_parts(
             overhead_s=nothing,
             communication_s=nothing,
         )
+    if mode is Mode.INFERENCE:
+        return gathered_pass_parts(buckets, slowest, groups)
     return data_parallel_parts(
         buckets,
         slowest,
@@ -78,6 +95,7 @@ def throughput(
     *,
     mode: Mode,
     samples: FloatArray | float,
+    zero_stage: int = 0,
 ) -> FloatArray:
     """Return samples per second of all replicas.
 
@@ -93,6 +111,7 @@ def throughput(
     mode : Mode
     samples : ndarray or float
         Samples of one replica and step.
+    zero_stage : int
 
     Examples
     --------
@@ -106,7 +125,7 @@ def throughput(
     >>> throughput(times, [2, 1], step, mode=Mode.INFERENCE, samples=8).tolist()
     [200.0]
     """
-    if mode is Mode.TRAINING:
+    if wait_for_each_other(mode, zero_stage):
         replicas = np.asarray(np.add.reduce([np.asarray(c, dtype=np.float64) for c in counts]))
         return np.asarray(replicas * samples / step_time_s)
     beyond = step_time_s - np.maximum.reduce(list(times_s))

@@ -9,6 +9,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import parse_placement
@@ -165,3 +166,31 @@ def test_special_cells_of_a_matrix_are_those_of_single_answers(estimator: Estima
             )
             assert matrix.peak_bytes[cell] == pytest.approx(single.memory.peak_bytes)
             assert list(Basis)[matrix.basis[cell]] is single.basis
+
+
+def test_parameters_shared_in_inference_are_gathered(estimator: Estimator) -> None:
+    job = Job(model="zoo/one", batch_size=8)
+    whole, shared = (
+        estimator.estimate(job, parse_placement(f"2x(4xA10)@eth-10g{plan}"))
+        for plan in ("", " zero=3")
+    )
+    assert whole.sync_time_s == 0.0 < shared.breakdown.exposed_communication_s
+    assert shared.step_time_s > whole.step_time_s
+    assert shared.throughput.samples_per_second == pytest.approx(64 / shared.step_time_s)
+    # Stages 1 and 2 share what inference has not.
+    for stage in (1, 2):
+        same = estimator.estimate(job, parse_placement(f"2x(4xA10)@eth-10g zero={stage}"))
+        assert same.throughput == whole.throughput
+
+
+def test_matrices_and_curves_gather_too(estimator: Estimator) -> None:
+    job = Job(model="zoo/one", batch_size=8)
+    placement = parse_placement("4xA10 zero=3")
+    alone = estimator.estimate(job, placement)
+    cell = estimator.matrix([job], [placement])
+    assert float(cell.step_time_s[0, 0]) == pytest.approx(alone.step_time_s)
+    assert float(cell.low[0, 0]) == pytest.approx(alone.throughput.low)
+    question = CurveQuestion(accelerator="A10", counts=(4,), zero_stage=3)
+    point = estimator.curve(job, question)
+    assert float(point.samples_per_second[0]) == pytest.approx(alone.throughput.samples_per_second)
+    assert float(point.high[0]) == pytest.approx(alone.throughput.high)

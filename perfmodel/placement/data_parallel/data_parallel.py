@@ -13,7 +13,8 @@ slowest of n, whose excess over the mean grows as :math:`\sqrt{2 \ln n}`. The ho
 collective, and gradients are copied into buckets and out.
 
 Sharded forms (:mod:`.sharded_step`) share the optimizer and gather parameters.
-Replicas of inference do not communicate.
+Replicas of inference do not communicate, but for parameters that they share
+(:mod:`.gathered_pass`).
 
 Reference: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training,
 2020; Rajbhandari et al., ZeRO, 2020.
