@@ -25,8 +25,9 @@ def device(name: str) -> AcceleratorSpec:
     """A GPU whose peak is twice the rate that it reaches."""
     rate, _ = SPEEDS[name]
     return replace(
-        DEVICE, name=name, kind="gpu", peak_flops={"fp32": 2 * rate}, bandwidth_bytes_per_s=rate
-    )
+        DEVICE, name=name, kind="gpu", architecture=f"Chip of {name}",
+        peak_flops={"fp32": 2 * rate}, bandwidth_bytes_per_s=rate,
+    )  # fmt: skip
 
 
 def time_s(sketch: StepSketch, name: str) -> float:

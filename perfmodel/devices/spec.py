@@ -153,6 +153,11 @@ class AcceleratorSpec:
         peak = self.peak_flops.get("bf16", self.flops_per_s(Precision.BF16))
         return min(1.0, self.matmul_flops_per_s / peak / USUAL_MATMUL_SHARE)
 
+    @property
+    def chip(self) -> tuple[str, str, int | None]:
+        """Vendor, architecture and cores: the same for all cards that carry one chip."""
+        return self.vendor, self.architecture, self.core_count
+
     def supports(self, precision: Precision) -> bool:
         """Tell whether the accelerator states a rate of its own for a precision."""
         return precision.matrix_rate in self.peak_flops

@@ -97,3 +97,11 @@ def test_torch_is_asked_where_the_tools_find_nothing():
     gpus, problems = detect_gpus(CATALOG, run=_runner({}), ask_torch=True)
     assert len(gpus) == (torch.cuda.device_count() if torch.cuda.is_available() else 0)
     assert problems == ()
+
+
+def test_cards_with_one_chip_are_told_from_cards_with_less_of_it() -> None:
+    catalog = Catalog.default()
+    chips = {name: catalog.get(name).chip for name in ("A100-SXM4-80GB", "A100-PCIe-40GB", "A10")}
+    assert chips["A100-SXM4-80GB"] == chips["A100-PCIe-40GB"] != chips["A10"]
+    # One die, other numbers of cores enabled: 84 and 82.
+    assert catalog.get("RTX-A6000").chip != catalog.get("RTX-3090").chip

@@ -60,7 +60,7 @@ class Arena:
         Folds that run at the same time, each in a process.
     operators : sequence of StepSample
         Operators measured alone, which a learner gets beside whole steps; those of a device that
-        is left out stay out with it.
+        is left out, and of all cards with its chip, stay out with it.
     facts : mapping
         More for ``run.json``: what was left out, versions.
     """
@@ -199,8 +199,13 @@ def _fitted(arena: Arena, fold: Fold, known: Sequence[StepSample]) -> Learner:
     learner = arena.make_learner(arena.seed)
     if not arena.operators:
         return learner.fit(known)
-    heard = [one for one in arena.operators if one.step.accelerator.name != fold.device]
-    return learner.fit(known, operators=heard)
+    return learner.fit(known, operators=_heard(arena, fold))
+
+
+def _heard(arena: Arena, fold: Fold) -> list[StepSample]:
+    """Return the operators that a fold may learn from: of no card with the chip left out."""
+    out = {arena.samples[i].step.accelerator.chip for i in fold.test} if fold.device else set()
+    return [one for one in arena.operators if one.step.accelerator.chip not in out]
 
 
 def _probed(
