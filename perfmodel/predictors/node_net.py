@@ -177,13 +177,12 @@ class NodeNet:
         self.unknown_variance_ = fitted.variance
 
     def _standardise(self, table: StepTable, steps: IntArray) -> None:
-        used = np.unique(table.sketch_of[steps])
-        chosen = np.zeros(len(table.rows), dtype=np.bool_)
-        for sketch in used:
-            chosen[table.start[sketch] : table.start[sketch] + table.length[sketch]] = True
-        rows = table.rows[chosen]
-        self.mean_ = torch.from_numpy(rows.mean(axis=0))
-        self.scale_ = torch.from_numpy(rows.std(axis=0) + np.float32(1e-3))
+        used = np.zeros(len(table.sketches), dtype=np.bool_)
+        used[table.sketch_of[steps]] = True
+        chosen = torch.from_numpy(np.flatnonzero(np.repeat(used, table.length)))
+        rows = torch.from_numpy(table.rows).index_select(0, chosen)
+        deviation, self.mean_ = torch.std_mean(rows, dim=0, correction=0)
+        self.scale_ = deviation + 1e-3
 
     def _loss(
         self, network: NodeNetwork, error: torch.Tensor, weight: torch.Tensor
@@ -303,7 +302,7 @@ def _optimizer(
     network: NodeNetwork, settings: NodeNetSettings, updates: int
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
     optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, weight_decay=1e-4
+        network.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True
     )
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, settings.learning_rate, total_steps=updates + 1, pct_start=0.15

@@ -20,6 +20,7 @@ Needs torch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,63 +61,68 @@ _OF_LAUNCH = torch.eye(EFFECTS)[LAUNCH]
 _BLURRED = torch.tensor([0.2, 0.2, 0.2, 0.5, 1.0, 0.0, 0.5, 0.5])
 _LIMIT = 8.0  # of standardised inputs
 _TILE = 128.0
+#: Columns of ``row_facts``: flops, traffic, traffic and launches when fused, tiles, output, matrix,
+#: wide; then the number of equal nodes and what slow paths have to do.
+_COUNT = 8
+_SLOW_WORK = slice(9, None)
+#: Columns of ``step_facts``: rates of narrow, wide and vector arithmetic, bandwidth, cores, clock,
+#: fused; then the rates of slow paths.
+_FACTS_OF_STEP = 7
+_SLOW_RATES = slice(7, None)
 _GEMM = tuple(ROW_COLUMNS.index(f"log_gemm_{x}") for x in ("batch", "m", "n"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableTensors:
-    """A StepTable as tensors, inputs standardised."""
+    """A StepTable as tensors, inputs standardised.
+
+    What the arithmetic of an entry (a row in a step) looks at lies in two matrices, so that it
+    is gathered at once: ``row_facts``, shape (columns, rows), and ``step_facts``, shape
+    (columns, steps).
+    """
 
     start: torch.Tensor
     length: torch.Tensor
     rows: torch.Tensor
-    tiles: torch.Tensor
-    flops: torch.Tensor
-    traffic: torch.Tensor
-    fused_traffic: torch.Tensor
-    fused_launch: torch.Tensor
-    count: torch.Tensor
-    log_output: torch.Tensor
+    row_facts: torch.Tensor
+    step_facts: torch.Tensor
     kind: torch.Tensor
-    matrix: torch.Tensor
-    wide: torch.Tensor
-    slow_work: torch.Tensor
-    slow_rates: torch.Tensor
-    peaks: torch.Tensor
+    sort: torch.Tensor
     settings: torch.Tensor
     facts: torch.Tensor
-    fused: torch.Tensor
-    sort: torch.Tensor
 
     @classmethod
     def of(cls, table: StepTable, mean: torch.Tensor, scale: torch.Tensor) -> TableTensors:
         """Convert a table; rows are standardised with the statistics of training."""
-        f32 = np.float32
-        rows = torch.from_numpy(table.rows)
-        extents = np.exp2(table.rows[:, _GEMM].astype(np.float64)) - 1.0
-        tiles = extents[:, 0].clip(1) * np.ceil(extents[:, 1:] / _TILE).clip(1).prod(axis=1)
+        rows = torch.from_numpy(table.rows) - mean
         return cls(
             start=torch.from_numpy(table.start),
             length=torch.from_numpy(table.length),
-            rows=((rows - mean) / scale).clamp(-_LIMIT, _LIMIT),
-            tiles=torch.from_numpy(np.where(extents[:, 1] > 0, tiles, 0.0).astype(f32)),
-            flops=torch.from_numpy(table.flops.astype(f32)),
-            traffic=torch.from_numpy(table.traffic_bytes.astype(f32)),
-            fused_traffic=torch.from_numpy(table.fused_bytes.astype(f32)),
-            fused_launch=torch.from_numpy(table.fused_launch.astype(f32)),
-            count=torch.from_numpy(table.count.astype(f32)),
-            log_output=torch.from_numpy(table.log_output.astype(f32)),
+            rows=rows.div_(scale).clamp_(-_LIMIT, _LIMIT),
+            row_facts=_stacked(
+                table.flops, table.traffic_bytes, table.fused_bytes, table.fused_launch,
+                _tiles(table), table.log_output, table.matrix, table.wide, table.count,
+                *table.slow_work.T,
+            ),
+            step_facts=_stacked(
+                *table.peaks[:, [0, 1, 2, 3, 5, 6]].T, table.fused, *table.slow_rates.T
+            ),
             kind=torch.from_numpy(np.where(table.matrix, 0, 1).astype(np.int64)),
-            matrix=torch.from_numpy(table.matrix),
-            wide=torch.from_numpy(table.wide),
-            slow_work=torch.from_numpy(table.slow_work.astype(f32)),
-            slow_rates=torch.from_numpy(table.slow_rates.astype(f32)),
-            peaks=torch.from_numpy(table.peaks.astype(f32)),
+            sort=torch.from_numpy(table.sort),
             settings=torch.from_numpy(table.settings),
             facts=torch.from_numpy(table.facts),
-            fused=torch.from_numpy(table.fused),
-            sort=torch.from_numpy(table.sort),
-        )
+        )  # fmt: skip
+
+
+def _stacked(*columns: npt.NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(np.stack([np.asarray(one, dtype=np.float32) for one in columns]))
+
+
+def _tiles(table: StepTable) -> npt.NDArray[np.float64]:
+    """Return the tiles of the product in each row; 0 where there is none."""
+    extents = np.exp2(table.rows[:, _GEMM].astype(np.float64)) - 1.0
+    tiles = extents[:, 0].clip(1) * np.ceil(extents[:, 1:] / _TILE).clip(1).prod(axis=1)
+    return np.asarray(np.where(extents[:, 1] > 0, tiles, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,41 +255,43 @@ class NodeNetwork(nn.Module):
         length = t.length[sketches]
         begin = torch.cumsum(length, 0) - length
         rows = _ranges(t.start[sketches], length)
-        of_row = self.row(t.rows[rows])
+        of_row = self.row(t.rows.index_select(0, rows))
         lengths = length[place]
         entry = _ranges(begin[place], lengths)
         step = torch.repeat_interleave(torch.arange(len(place)), lengths)
-        row = rows[entry]
-        fused = t.fused[chosen][step]
-        launches = torch.where(fused, t.fused_launch[row], torch.ones(()))
+        row = rows.index_select(0, entry)
+        of_entry = t.row_facts.index_select(1, row)
+        of_step = t.step_facts.index_select(1, chosen).index_select(1, step)
+        rates, roofline, launches = _rates(of_entry, of_step)
+        settings, facts = t.settings[chosen], t.facts[chosen]
         if blur:
-            noise = blur * torch.randn(len(place), RATE_COLUMNS)
-            rates, roofline = _rates(t, chosen[step], row, fused, launches)
-            rates = rates + noise[step] * _BLURRED
-        else:
-            rates, roofline = _rates(t, chosen[step], row, fused, launches)
-        settings = t.settings[chosen]
-        facts = t.facts[chosen]
-        if blur:
+            noise = blur * torch.randn(len(place), RATE_COLUMNS) * _BLURRED
+            rates = rates + noise.index_select(0, step)
             facts = facts + blur * torch.randn(facts.shape)
         whole = self.setting(settings) + self.fact(facts)
-        hidden = torch.relu(of_row[entry] + self.rate(rates) + whole[step])
-        answer = self.output(torch.relu(self.hidden(hidden)))
+        hidden = of_row.index_select(0, entry) + self.rate(rates) + whole.index_select(0, step)
+        answer = self.output(torch.relu(self.hidden(torch.relu(hidden))))
+        effects = self._effects(t, chosen, device)
+        kind = t.kind.index_select(0, row)
+        effect = effects.reshape(-1).index_select(0, step * EFFECTS + kind)
+        by_sort = (_with_products(settings) @ self.by_sort).reshape(-1)
+        of_sort = by_sort.index_select(0, step * len(ROW_SORTS) + t.sort.index_select(0, row))
+        work = roofline * torch.exp((answer[:, 0] + effect + of_sort).clamp(-4.0, 7.0))
+        work = work + (of_entry[_SLOW_WORK] * of_step[_SLOW_RATES]).sum(dim=0)
+        calls = answer[:, 1] + effects[:, LAUNCH].index_select(0, step)
+        launch = LAUNCH_S * torch.exp(calls.clamp(-4.0, 6.0)) * launches
+        count = of_entry[_COUNT]
+        return RowTimes(step=step, row=row, work_s=work * count, launch_s=launch * count, kind=kind)
+
+    def _effects(self, t: TableTensors, steps: torch.Tensor, device: torch.Tensor) -> torch.Tensor:
+        """Return the effects of device and settings, shape (steps, EFFECTS)."""
+        settings = t.settings[steps]
         unknown = (device >= self.devices)[:, None]
-        typical = self.typical_effect + t.facts[chosen] @ self.by_fact
+        typical = self.typical_effect + t.facts[steps] @ self.by_fact
         own = torch.where(unknown, typical, self.effect[device])
         # How fast the host of a device calls says nothing of an operator that is repeated.
         own = own * (1.0 - settings[:, _ALONE, None] * _OF_LAUNCH)
-        effects = own + settings @ self.by_setting
-        kind = t.kind[row]
-        of_sort = (_with_products(settings) @ self.by_sort)[step, t.sort[row]]
-        work = roofline * torch.exp((answer[:, 0] + effects[step, kind] + of_sort).clamp(-4.0, 7.0))
-        work = work + (t.slow_work[row] * t.slow_rates[chosen][step]).sum(dim=1)
-        launch = LAUNCH_S * torch.exp((answer[:, 1] + effects[step, LAUNCH]).clamp(-4.0, 6.0))
-        count = t.count[row]
-        return RowTimes(
-            step=step, row=row, work_s=work * count, launch_s=launch * launches * count, kind=kind
-        )
+        return own + settings @ self.by_setting
 
     def keep_devices(self, devices: int) -> None:
         """Forget the effects of all devices but the first ones."""
@@ -312,32 +320,28 @@ def _ranges(start: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
 
 
 def _rates(
-    t: TableTensors,
-    step: torch.Tensor,
-    row: torch.Tensor,
-    fused: torch.Tensor,
-    launches: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what the device makes of each row, for the network, and its roofline time."""
-    peaks = t.peaks[step]
-    matrix = torch.where(t.wide[row], peaks[:, 1], peaks[:, 0])
-    compute = t.flops[row] / torch.where(t.matrix[row], matrix, peaks[:, 2])
-    traffic = torch.where(fused, t.fused_traffic[row], t.traffic[row])
-    memory = traffic / peaks[:, 3]
+    of_row: torch.Tensor, of_step: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return what the device makes of each entry, for the network, its roofline time and calls."""
+    flops, traffic, fused_traffic, fused_launch, tiles, log_output, matrix, wide = of_row[:_COUNT]
+    narrow_rate, wide_rate, vector_rate, bandwidth, cores, clock, fused = of_step[:_FACTS_OF_STEP]
+    on_matrix, fuses, none = matrix > 0, fused > 0, torch.zeros(())
+    matrix_rate = torch.where(wide > 0, wide_rate, narrow_rate)
+    compute = flops / torch.where(on_matrix, matrix_rate, vector_rate)
+    memory = torch.where(fuses, fused_traffic, traffic) / bandwidth
     roofline = torch.maximum(compute, memory).clamp_min(_TICK_S)
     log_compute, log_memory = torch.log2(compute + _TICK_S), torch.log2(memory + _TICK_S)
-    waves = t.tiles[row] / peaks[:, 5]
-    filled = torch.where(waves > 0, waves / torch.ceil(waves).clamp_min(1.0), torch.ones(()))
+    launches = torch.where(fuses, fused_launch, torch.ones(()))
+    waves = tiles / cores
+    filled = waves / torch.ceil(waves).clamp_min(1.0)
     columns = [
         (log_compute + 20.0) / 5.0,
         (log_memory + 20.0) / 5.0,
         (torch.log2(roofline) + 17.0) / 5.0,
         (log_compute - log_memory) / 5.0,
-        (t.log_output[row] - torch.log2(peaks[:, 5]) - 10.0) / 5.0,
-        fused.float() * launches,
-        torch.where(
-            t.matrix[row], torch.log2(matrix / peaks[:, 5] / peaks[:, 6] / 1024.0), torch.zeros(())
-        ),
-        torch.where(waves > 0, torch.log2(waves + 1e-3) / 5.0 + filled, torch.zeros(())),
+        (log_output - torch.log2(cores) - 10.0) / 5.0,
+        fused * launches,
+        torch.where(on_matrix, torch.log2(matrix_rate / cores / clock / 1024.0), none),
+        torch.where(waves > 0, torch.log2(waves + 1e-3) / 5.0 + filled, none),
     ]
-    return torch.stack(columns, dim=1), roofline
+    return torch.stack(columns, dim=1), roofline, launches
