@@ -27,6 +27,15 @@ _FALLBACK: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+#: Rates that say all about how a precision is computed on an accelerator that lacks it.
+_COMPUTED_AS: Mapping[Precision, tuple[str, ...]] = MappingProxyType(
+    {
+        Precision.TF32: ("fp32",),
+        Precision.FP8: ("bf16", "fp16"),
+        Precision.INT8: ("bf16", "fp16"),
+    }
+)
+
 Kind = Literal["gpu", "cpu", "tpu", "npu"]
 
 
@@ -157,6 +166,32 @@ class AcceleratorSpec:
     def chip(self) -> tuple[str, str, int | None]:
         """Vendor, architecture and cores: the same for all cards that carry one chip."""
         return self.vendor, self.architecture, self.core_count
+
+    def computed_as(self, precision: Precision) -> Precision:
+        """Return the precision in which an accelerator computes what is asked of it.
+
+        TF32 is a way to compute fp32 that an accelerator has or has not; without units for 8 bits,
+        weights and activations of 8 bits are multiplied in 16.
+
+        Parameters
+        ----------
+        precision : Precision
+
+        Returns
+        -------
+        Precision
+            Itself for all others: their type says how tensors are stored too.
+
+        Examples
+        --------
+        >>> from perfmodel.devices.catalog import Catalog
+        >>> Catalog.default().get("V100-SXM2-16GB").computed_as(Precision.TF32).value
+        'fp32'
+        """
+        used = self.rate_of(precision)
+        if used == precision.matrix_rate or used not in _COMPUTED_AS.get(precision, ()):
+            return precision
+        return Precision(used)
 
     def supports(self, precision: Precision) -> bool:
         """Tell whether the accelerator states a rate of its own for a precision."""

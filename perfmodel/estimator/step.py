@@ -149,7 +149,7 @@ class PreparedJob:
             accelerator=accelerator,
             mode=job.mode,
             batch_size=self.samples,
-            precision=job.precision,
+            precision=accelerator.computed_as(job.precision),
             memory_format=job.memory_format,
             compiler=job.compiler,
             software=job.software,

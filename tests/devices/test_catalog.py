@@ -284,3 +284,22 @@ def test_units_for_fp16_do_not_stand_in_for_bf16():
         assert spec.rate_of(Precision.BF16) == "fp32"
     assert CATALOG.get("TPU-v4").rate_of(Precision.FP16) == "bf16"
     assert CATALOG.get("A10").rate_of(Precision.FP8) == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "computed"),
+    [
+        ("V100-SXM2-16GB", Precision.TF32, Precision.FP32),
+        ("A10", Precision.TF32, Precision.TF32),
+        ("A10", Precision.FP8, Precision.BF16),
+        ("T4", Precision.FP8, Precision.FP16),
+        ("H100-SXM5-80GB", Precision.FP8, Precision.FP8),
+        # The type says how tensors are stored too.
+        ("V100-SXM2-16GB", Precision.BF16, Precision.BF16),
+        ("K80", Precision.FP8, Precision.FP8),
+    ],
+)
+def test_what_a_card_lacks_is_computed_in_what_it_has(
+    name: str, precision: Precision, computed: Precision
+):
+    assert CATALOG.get(name).computed_as(precision) is computed

@@ -56,3 +56,11 @@ def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
     assert "has no bf16 arithmetic" in said
     assert estimator.estimate(job, with_units).warnings == ()
     assert said in estimator.matrix([job], [without, with_units]).warnings
+
+
+def test_tf32_is_fp32_where_it_is_not(estimator: Estimator) -> None:
+    # Without units for TF32 the switch changes nothing, so that both are one question.
+    prepared = estimator.prepare(Job(model="zoo/one", batch_size=8, precision=Precision.TF32))
+    on_volta = prepared.on(CATALOG.get("V100-SXM2-16GB"))
+    on_ampere = prepared.on(CATALOG.get("A10"))
+    assert (on_volta.precision, on_ampere.precision) == (Precision.FP32, Precision.TF32)
