@@ -23,7 +23,7 @@ IntArray = npt.NDArray[np.int64]
 #: Training steps below which they get no network of their own.
 _FEWEST_STEPS = 500
 #: Passes over training steps for one over all steps.
-_PASSES = 5
+_PASSES = 3
 _TRAINING = SETTING_COLUMNS.index("training")
 
 
