@@ -11,6 +11,7 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.placement.data_parallel.group_costs import GroupCosts
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
+    core_part,
     part_accelerator,
     share_part,
     split_name,
@@ -145,7 +146,7 @@ def resolve_placement(
                 "A MIG slice has its share already; leave fraction out, or name the whole card.",
                 pointer=f"{pointer}/fraction",
             )
-        held = part or share
+        held = part or share or _cores(placement, whole, node.count)
         key = (whole.name, held.name if held else "")
         count = node.count * node.repeat
         if key in kinds:
@@ -170,6 +171,13 @@ def _look_up(
     except InvalidInputError as error:
         error.pointer = f"{pointer}/nodes/{position}/accelerator"
         raise
+
+
+def _cores(placement: Placement, spec: AcceleratorSpec, sockets: int) -> AcceleratorPart | None:
+    """Return the cores of a CPU that a host has for the job, where those are not all."""
+    if placement.cpu_cores is None or spec.kind != "cpu":
+        return None
+    return core_part(spec, placement.cpu_cores / sockets)
 
 
 def _share(placement: Placement, pointer: str) -> AcceleratorPart | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -105,15 +105,7 @@ def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoa
     if share is None:
         return load
     # The pairs were fitted with this share, so that the answer has to use it too.
-    return JobLoad(
-        step_time_s=load.step_time_s,
-        device_share=share,
-        compute_bound_share=load.compute_bound_share,
-        memory_bound_share=load.memory_bound_share,
-        memory_bytes=load.memory_bytes,
-        family=family,
-        batch_size=load.batch_size,
-    )
+    return replace(load, device_share=share)
 
 
 def beside(
@@ -162,11 +154,9 @@ def slowdown_on(
     half_width, basis = 0.0, None
     factors: list[tuple[str, float]] = []
     if kind.part is not None:
-        shares = (
-            np.array([load.device_share]),
-            np.array([load.compute_bound_share]),
-            np.array([load.memory_bound_share]),
-        )
+        # Working time that is spent at no peak goes with the cores.
+        moving = load.memory_bound_share * load.at_peak_share
+        shares = (np.array([load.device_share]), np.array([1.0 - moving]), np.array([moving]))
         factors.append(("part of the accelerator", float(part_slowdown(kind.part, *shares)[0])))
         half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
     if placement.placement.power_limit_w is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.sharing.job_load import load_of
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Basis, Mode
+from perfmodel.types import Basis, Mode, Precision
 
 #: 1 us a sample: 2,000 samples take 2 ms, and 67 MB of gradients several ms over PCIe.
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
@@ -194,3 +196,32 @@ def test_matrices_and_curves_gather_too(estimator: Estimator) -> None:
     point = estimator.curve(job, question)
     assert float(point.samples_per_second[0]) == pytest.approx(alone.throughput.samples_per_second)
     assert float(point.high[0]) == pytest.approx(alone.throughput.high)
+
+
+def test_a_cpu_computes_with_the_cores_that_it_has(estimator: Estimator) -> None:
+    texts = ("EPYC-9654", "EPYC-9654 cores=96", "EPYC-9654 cores=48", "EPYC-9654 cores=8")
+    times = [_on(estimator, text).step_time_s for text in texts]
+    # All cores are the whole; 8 of 96 compute for at most twelve times as long.
+    assert times[0] == times[1] <= times[2] < times[3] <= 12 * times[0]
+    fewer = _on(estimator, "EPYC-9654 cores=8")
+    assert fewer.basis is Basis.ANALYTICAL
+    assert fewer.memory == _on(estimator, "EPYC-9654").memory
+    # Two sockets share the cores of their host.
+    both = estimator.resolve(parse_placement("2xEPYC-9654 cores=96"))
+    assert both.kinds[0].held.core_count == 48
+
+
+def test_cores_beside_a_gpu_are_not_its_own(estimator: Estimator) -> None:
+    assert estimator.resolve(parse_placement("A10 cores=2")).kinds[0].part is None
+
+
+def test_half_of_the_cores_slow_down_work_below_the_peaks(estimator: Estimator) -> None:
+    # Half of the SMs draw all of the bandwidth, but only part of the time goes to drawing it.
+    job = replace(JOB, precision=Precision.TF32)
+    whole, half = (_on(estimator, text, job) for text in ("H100", "H100 fraction=0.5"))
+    prepared = estimator.prepare(job)
+    load = load_of(prepared.on(estimator.accelerators.get("H100")), whole.step_time_s)
+    moving = load.memory_bound_share * load.at_peak_share
+    expected = load.device_share * (moving + (1 - moving) / 0.5)
+    assert load.memory_bound_share > moving
+    assert half.step_time_s / whole.step_time_s == pytest.approx(expected)

@@ -52,6 +52,9 @@ class JobLoad:
     compute_bound_share, memory_bound_share : float
         Shares of the accelerator's working time held up by arithmetic and by memory; both in
         [0, 1] and together at most 1.
+    at_peak_share : float
+        Share of that working time that arithmetic and memory would take at their peaks, in (0, 1].
+        What kernels take beyond, waiting for operands and for each other, goes with the cores.
     memory_bytes : float or None
         Device memory of the job; None where unknown.
     family : str or None
@@ -69,6 +72,7 @@ class JobLoad:
     device_share: float = 1.0
     compute_bound_share: float = 0.5
     memory_bound_share: float = 0.5
+    at_peak_share: float = 1.0
     memory_bytes: float | None = None
     family: str | None = None
     batch_size: int = 1
@@ -79,6 +83,8 @@ class JobLoad:
             raise InvalidInputError(f"step_time_s must be above 0; got {self.step_time_s}.")
         if not all(0 <= share <= 1 for share in shares) or self.device_share == 0:
             raise InvalidInputError(f"The shares of a load lie in (0, 1]; got {shares}.")
+        if not 0 < self.at_peak_share <= 1:
+            raise InvalidInputError(f"at_peak_share lies in (0, 1]; got {self.at_peak_share}.")
         if self.compute_bound_share + self.memory_bound_share > 1 + 1e-9:
             raise InvalidInputError(
                 "compute_bound_share and memory_bound_share are parts of one time and add up to "
@@ -164,16 +170,17 @@ def load_of(
     Returns
     -------
     JobLoad
-        Shares of compute and memory are by roofline time.
+        Shares of compute and memory are by roofline time, as is that at the peaks.
     """
     roofline = node_roofline(workload)
     total_s = max(float(roofline.roofline_s.sum()), 1e-12)
     compute = roofline.compute_s > roofline.memory_s
     compute_bound = min(1.0, float(roofline.roofline_s[compute].sum()) / total_s)
-    share = device_share(np.array([step_time_s]), np.array([total_s]))
+    share = float(device_share(np.array([step_time_s]), np.array([total_s]))[0])
     return JobLoad(
         step_time_s=step_time_s,
-        device_share=float(share[0]),
+        device_share=share,
+        at_peak_share=min(1.0, total_s / (share * step_time_s)),
         compute_bound_share=compute_bound,
         memory_bound_share=1.0 - compute_bound,
         memory_bytes=memory_bytes,

@@ -9,9 +9,12 @@ A share of the SMs (MPS's active thread percentage) takes only arithmetic away: 
 draw nearly the whole bandwidth, so that bandwidth is taken as :math:`\min(1, 2 f)`; memory as
 :math:`f`, which is what one tenant may count on. That factor 2 is a round figure, not a fit.
 
+Cores of a CPU are a part too: they take arithmetic away, and bandwidth as SMs do, but no memory.
+
 How a step slows down on a part, given its times on the whole: with the device share :math:`u`,
-of which :math:`c` is bound by arithmetic and :math:`m` by memory, on a part with compute share
-:math:`s` and bandwidth share :math:`w`,
+of which :math:`m` is spent moving bytes at the peak bandwidth, :math:`c` on the cores (at their
+peak or below it, waiting for operands: fewer cores wait longer) and the rest on neither, on a part
+with compute share :math:`s` and bandwidth share :math:`w`,
 
 .. math:: S = \max\left(1,\ u\,(c / s + m / w + 1 - c - m)\right) .
 
@@ -102,7 +105,7 @@ class AcceleratorPart:
     Parameters
     ----------
     name : str
-        MIG profile (``"1g.5gb"``) or share (``"0.5"``).
+        MIG profile (``"1g.5gb"``), share (``"0.5"``) or cores (``"8-cores"``).
     sm_share, memory_share, bandwidth_share : float
         In (0, 1].
     isolated : bool
@@ -201,6 +204,34 @@ def share_part(fraction: float, *, pointer: str = "/placement/fraction") -> Acce
     )
 
 
+def core_part(spec: AcceleratorSpec, cores: float) -> AcceleratorPart | None:
+    """Return what some cores of a CPU are of it; None where they are all.
+
+    Parameters
+    ----------
+    spec : AcceleratorSpec
+        A CPU.
+    cores : float
+        Of this one socket, > 0.
+
+    Examples
+    --------
+    >>> part = core_part(Catalog.default().get("EPYC-9654"), 24)
+    >>> part.sm_share, part.bandwidth_share, part.memory_share
+    (0.25, 0.5, 1.0)
+    """
+    if spec.core_count is None or cores >= spec.core_count:
+        return None
+    share = cores / spec.core_count
+    return AcceleratorPart(
+        name=f"{cores:g}-cores",
+        sm_share=share,
+        memory_share=1.0,
+        bandwidth_share=min(1.0, _BANDWIDTH_PER_SM_SHARE * share),
+        isolated=False,
+    )
+
+
 def part_accelerator(spec: AcceleratorSpec, part: AcceleratorPart) -> AcceleratorSpec:
     """Return the facts of a part as an accelerator of its own.
 
@@ -291,7 +322,7 @@ def part_slowdown(
     device_share : ndarray
         Share of the step during which the whole accelerator works, in (0, 1].
     compute_bound_share, memory_bound_share : ndarray
-        Parts of that time; together at most 1.
+        Parts of that time that go with the cores and with the bandwidth; together at most 1.
 
     Returns
     -------

@@ -75,6 +75,7 @@ def test_columns_keep_the_order() -> None:
         {"step_time_s": 1.0, "device_share": 0.0},
         {"step_time_s": 1.0, "device_share": 1.5},
         {"step_time_s": 1.0, "compute_bound_share": 0.7, "memory_bound_share": 0.7},
+        {"step_time_s": 1.0, "at_peak_share": 0.0},
         {"step_time_s": 1.0, "batch_size": 0},
     ],
 )
@@ -86,3 +87,13 @@ def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
 def test_an_empty_job_type_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="empty"):
         job_type_parts(" ")
+
+
+def test_what_a_busy_accelerator_does_below_its_peaks_is_counted() -> None:
+    workload = _workload()
+    total_s = float(node_roofline(workload).roofline_s.sum())
+    # It works 1.15 * 0.25 / 0.4 = 0.72 of the step, and 0.25 of the step would do at the peaks.
+    assert load_of(workload, 4 * total_s).at_peak_share == pytest.approx(0.25 / 0.71875)
+    # A step at its roofline, or below it, is all work at the peaks.
+    assert load_of(workload, total_s).at_peak_share == pytest.approx(1.0)
+    assert load_of(workload, total_s / 2).at_peak_share == 1.0

@@ -6,6 +6,7 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.sharing.mig import (
+    core_part,
     mig_part,
     part_accelerator,
     part_slowdown,
@@ -118,3 +119,15 @@ def test_a_step_that_waits_for_its_host_loses_nothing() -> None:
     # Busy for a tenth: on a half it is busy for a fifth.
     assert part_slowdown(share_part(0.5), np.array([0.1]), np.ones(1), np.zeros(1))[0] == 1.0
     assert part_slowdown(share_part(1.0), np.ones(1), np.ones(1), np.zeros(1))[0] == 1.0
+
+
+def test_cores_of_a_cpu_are_a_part_with_all_the_memory() -> None:
+    spec = Catalog.default().get("EPYC-9654")
+    part = core_part(spec, 8)
+    assert part is not None
+    # 8 of 96 cores draw at most a sixth of the bandwidth.
+    assert (part.sm_share, part.bandwidth_share, part.memory_share) == (8 / 96, 16 / 96, 1.0)
+    held = part_accelerator(spec, part)
+    assert (held.name, held.core_count) == ("EPYC-9654/8-cores", 8)
+    assert held.memory_bytes == spec.memory_bytes
+    assert core_part(spec, 96) is None and core_part(spec, 200) is None
