@@ -28,8 +28,8 @@ NOT_BLIND: tuple[str, ...] = (
     "(`perfmodel/features/slow_paths.py`): after a look at nest, hiera and efficientformerv2 on "
     "RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code of PyTorch.",
     "That operators alone are learned from, and not about launches: after a look at the same "
-    "three GPUs, each left out. Operators of another card with the same chip stay in: the Server "
-    "edition where RTX PRO 6000 Max-Q is left out, other A100, H100 and V100 cards likewise.",
+    "three GPUs, each left out. Where a card is left out, so are operators of all cards that "
+    "carry its chip; whole steps of those stay in.",
     "Limits and grids of the kernel and plan predictors: on the folds that are reported.",
     "Data-parallel steps: the structure of the equations was chosen with all published rows "
     "in sight; their constants are fitted without the device that is left out. The prior of "
