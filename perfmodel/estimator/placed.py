@@ -30,6 +30,10 @@ from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]
 
+#: How many times as fast or as slow as taken what is loaded may arrive: where samples are guessed
+#: from the graph, and where their bytes and seconds are stated.
+_GUESSED_FEED, _STATED_FEED = 2.0, 1.25
+
 #: Half width in logarithms of a plan's time over that of one accelerator, of plans left out.
 _OF_A_PLAN = 0.18
 
@@ -247,15 +251,21 @@ def _fed(
     ranks = plan.tensor * plan.pipeline * plan.context
     fullest = max(hosts.count for hosts in placement.fabric.hosts)
     samples = prepared.samples * max(1.0, fullest / ranks)
-    stall = input_stall(pipeline, samples, placed.parts.step_time_s).stall_s
+    # As taken, and at the low and at the high end of what loading may take: a sample that takes
+    # twice as long is two.
+    is_stated = {"stored_bytes", "cpu_s"} <= (prepared.job.input or {}).keys()
+    off = _STATED_FEED if is_stated else _GUESSED_FEED
+    feeds = samples * np.array([1.0, 1.0 / off, off])
+    stall = input_stall(pipeline, feeds, placed.parts.step_time_s).stall_s
     if not stall.any():
         return placed
     parts = replace(placed.parts, input_stall_s=stall)
     longer = parts.step_time_s / placed.parts.step_time_s
+    fed = replace(placed, parts=parts, samples_per_second=placed.samples_per_second / longer)
+    if not stall[0]:
+        return fed
     return replace(
-        placed,
-        parts=parts,
-        samples_per_second=placed.samples_per_second / longer,
+        fed,
         basis=_weakest([placed.basis, Basis.ANALYTICAL]),
         warnings=(*placed.warnings, INPUT_BOUND_WARNING),
     )

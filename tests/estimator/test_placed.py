@@ -145,6 +145,33 @@ def test_a_step_waits_for_its_data(estimator: Estimator) -> None:
     assert answer.breakdown.input_stall_s == pytest.approx(0.498)
     assert any("waits for its data" in text for text in answer.warnings)
     assert answer.basis is Basis.ANALYTICAL
+    # What is stated of a sample is taken as sure to a quarter: 400 to 625 ms.
+    rate = answer.throughput
+    assert rate.high == pytest.approx(2000 / 0.4)
+    assert rate.low == pytest.approx(2000 / 0.625)
+
+
+def test_a_guessed_sample_is_sure_to_a_factor_of_two(estimator: Estimator) -> None:
+    known = {"cpu_s": 1e-3, "stored_bytes": 0.0, "files": 0.0}
+    widths = []
+    for stated in (known, {"cpu_s": 1e-3}):
+        job = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000, input=stated)
+        rate = _on(estimator, "A10 cores=4", job).throughput
+        widths.append(rate.high / rate.low)
+    # Loading decides at both ends: 1.25 squared, and 2 squared.
+    assert widths == pytest.approx([1.25**2, 4.0])
+
+
+def test_feeding_that_may_be_late_lowers_the_low_end_alone(estimator: Estimator) -> None:
+    # The step takes 4 ms, at best 3.2 and at worst 5. 4,000 samples of 0.75 us on one core take
+    # 3 ms and nothing waits; but samples are guessed, and at worst they take 6 ms.
+    job = Job(model="zoo/one", batch_size=4000, input={"cpu_s": 0.75e-6})
+    alone, fed = _on(estimator, "A10", job), _on(estimator, "A10 cores=1", job)
+    assert fed.breakdown == alone.breakdown
+    assert (fed.basis, fed.warnings) == (alone.basis, alone.warnings)
+    assert fed.throughput.high == pytest.approx(alone.throughput.high)
+    assert alone.throughput.low == pytest.approx(4000 / 5e-3)
+    assert fed.throughput.low == pytest.approx(4000 / 6e-3)
 
 
 def test_special_cells_of_a_matrix_are_those_of_single_answers(estimator: Estimator) -> None:
