@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import time
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -16,6 +17,7 @@ import orjson
 from perfmodel import errors
 from perfmodel.errors import CaptureError, InvalidInputError, PerfModelError
 from perfmodel.estimator.step import CapturedStep
+from perfmodel.estimator.step_facts import facts_from
 from perfmodel.graph.canonical import from_json
 from perfmodel.graph.job import Job
 from perfmodel.requests import job_to_dict
@@ -78,7 +80,7 @@ class CaptureChild:
         """
         with self._lock:
             try:
-                answer, canonical = self._ask(orjson.dumps(job_to_dict(job)) + b"\n")
+                answer, canonical, kept = self._ask(orjson.dumps(job_to_dict(job)) + b"\n")
             except (OSError, TimeoutError) as error:
                 self._kill()
                 raise CaptureError(
@@ -86,18 +88,22 @@ class CaptureChild:
                 ) from error
         if "error" in answer:
             raise _revived(answer)
+        facts = facts_from(kept)
+        read = partial(from_json, canonical)
         return CapturedStep(
-            graph=from_json(canonical),
+            graph=facts.graph(read) if facts else read(),
             tokens_per_sample=answer["tokens_per_sample"],
             canonical=canonical,
+            packed_facts=kept if facts else None,
+            facts=facts,
         )
 
     def close(self) -> None:
         """End the child."""
         self._kill()
 
-    def _ask(self, request: bytes) -> tuple[dict[str, Any], bytes]:
-        """Send one line; read a line of JSON and as many bytes as it says."""
+    def _ask(self, request: bytes) -> tuple[dict[str, Any], bytes, bytes]:
+        """Send one line; read a line of JSON and as many bytes as it says, of graph and facts."""
         if self._child is None or self._child.poll() is not None:
             self._kill()
             self._child = _start()
@@ -106,7 +112,9 @@ class CaptureChild:
         self._child.stdin.flush()
         reader = _Reader(self._child.stdout.fileno(), time.monotonic() + self._timeout_s)
         answer: dict[str, Any] = orjson.loads(reader.line())
-        return answer, reader.exactly(answer.get("size_bytes", 0))
+        size = answer.get("size_bytes", 0)
+        content = reader.exactly(size + answer.get("facts_bytes", 0))
+        return answer, content[:size], content[size:]
 
     def _kill(self) -> None:
         child, self._child = self._child, None

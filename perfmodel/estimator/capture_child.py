@@ -1,7 +1,7 @@
 """Child process that captures jobs: ``python -m perfmodel.estimator.capture_child``.
 
-One line of JSON in, a job; one line of JSON out, followed by the canonical graph. Once three batch
-sizes of a job were captured, others are derived from them instead of captured anew.
+One line of JSON in, a job; one line of JSON out, followed by the canonical graph and its facts.
+Once three batch sizes of a job were captured, others are derived from them, not captured anew.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.capture import capture_in_process
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.step import CapturedStep, job_key
+from perfmodel.estimator.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
@@ -109,7 +110,7 @@ def _settle(whole_life: ExitStack) -> None:
 
 
 def _answer(job: dict[str, Any], answers: BinaryIO) -> None:
-    canonical = b""
+    canonical, facts = b"", b""
     try:
         step = _step(parse_job(job))
     except PerfModelError as error:
@@ -117,8 +118,15 @@ def _answer(job: dict[str, Any], answers: BinaryIO) -> None:
         head: dict[str, Any] = {"error": type(error).__name__, "fields": fields}
     else:
         canonical = to_json(step.graph)
-        head = {"tokens_per_sample": step.tokens_per_sample, "size_bytes": len(canonical)}
-    answers.write(orjson.dumps(head) + b"\n" + canonical)
+        facts = facts_to_keep(step.graph, canonical) or b""
+        head = {
+            "tokens_per_sample": step.tokens_per_sample,
+            "size_bytes": len(canonical),
+            "facts_bytes": len(facts),
+        }
+    answers.write(orjson.dumps(head) + b"\n")
+    answers.write(canonical)
+    answers.write(facts)
     answers.flush()
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache, partial
 from threading import Lock
 from types import MappingProxyType
 
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
+from perfmodel.estimator.code_versions import facts_version, installed_version
 from perfmodel.estimator.step import CapturedStep, job_key
+from perfmodel.estimator.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.store.database import Database, Registration
+from perfmodel.store.database import Database, Registration, StoredGraph, deflated, inflated
 from perfmodel.types import Compiler, Mode, Precision
 
 Capture = Callable[[Job], CapturedStep]
@@ -67,9 +69,7 @@ class GraphLibrary:
         with self._lock_of(key):
             kept = self._kept(key)
             if kept is None:
-                captured = self._capture(job)
-                self._keep(key, captured)
-                kept = replace(captured, canonical=None)
+                kept = self._keep(key, self._capture(job))
         return kept
 
     def register(
@@ -115,8 +115,8 @@ class GraphLibrary:
     def _registered(self, job: Job, graph_hash: str) -> CapturedStep:
         database = self.database
         registration = database.registration(graph_hash) if database else None
-        canonical = database.graph(graph_hash) if database and registration else None
-        if database is None or registration is None or canonical is None:
+        stored = database.registered_graph(graph_hash, facts_version()) if database else None
+        if database is None or registration is None or stored is None:
             known = database.registered() if database else ()
             raise UnknownGraphError(
                 graph_hash,
@@ -125,31 +125,56 @@ class GraphLibrary:
                 hint="Register it with POST /v1/graphs.",
             )
         _check_agreement(job, registration)
-        return CapturedStep(
-            graph=_read(canonical, graph_hash), tokens_per_sample=registration.tokens_per_sample
-        )
+        return self._step_of(stored)
 
     def _kept(self, key: str) -> CapturedStep | None:
         if self.database is None:
             return None
         try:
-            found = self.database.capture(key)
-            canonical = self.database.graph(found[0]) if found else None
+            stored = self.database.captured(key, facts_version())
+            return self._step_of(stored) if stored else None
         except StoreError:
             return None  # a capture can be made again; a broken database must not stop answers
-        if found is None or canonical is None:
-            return None
-        return CapturedStep(graph=_read(canonical, found[0]), tokens_per_sample=found[1])
 
-    def _keep(self, key: str, step: CapturedStep) -> None:
+    def _step_of(self, stored: StoredGraph) -> CapturedStep:
+        """Return the step of a graph that is kept; it is read only where its facts are not kept.
+
+        Raises
+        ------
+        StoreError
+            It is damaged.
+        """
+        canonical = inflated(stored.deflated, stored.graph_hash)
+        facts = facts_from(stored.facts)
+        if facts is None:
+            graph = _read(canonical, stored.graph_hash)
+            self._keep_facts(graph, canonical)
+        else:
+            graph = facts.graph(partial(_unpacked, stored.deflated, stored.graph_hash))
+        return CapturedStep(graph=graph, tokens_per_sample=stored.tokens_per_sample, facts=facts)
+
+    def _keep_facts(self, graph: Graph, canonical: bytes) -> None:
+        content = facts_to_keep(graph, canonical)
+        if self.database is not None and content is not None:
+            with suppress(StoreError):  # they can be worked out again
+                self.database.put_facts(graph.content_hash, facts_version(), content)
+
+    def _keep(self, key: str, step: CapturedStep) -> CapturedStep:
+        """Keep a capture; returns it as it is remembered, packed where it was not read."""
         if self.database is None:
-            return
-        try:
-            canonical = step.canonical or to_json(step.graph)
-            self.database.put_graph(step.graph.content_hash, canonical)
-            self.database.put_capture(key, step.graph.content_hash, step.tokens_per_sample)
-        except StoreError:
-            return  # as in _kept
+            return replace(step, canonical=None, packed_facts=None)
+        content = deflated(step.canonical or to_json(step.graph))
+        graph_hash, facts = step.graph.content_hash, step.facts
+        stored = StoredGraph(
+            graph_hash=graph_hash,
+            deflated=content,
+            tokens_per_sample=step.tokens_per_sample,
+            facts=step.packed_facts,
+        )
+        with suppress(StoreError):  # as in _kept
+            self.database.put_captured(key, stored, facts_version())
+        packed = facts.graph(partial(_unpacked, content, graph_hash)) if facts else step.graph
+        return replace(step, canonical=None, packed_facts=None, graph=packed)
 
     def _lock_of(self, key: str) -> Lock:
         with self._guard:
@@ -193,6 +218,10 @@ def _read(canonical: bytes, graph_hash: str) -> Graph:
     return graph
 
 
+def _unpacked(content: bytes, graph_hash: str) -> Graph:
+    return from_json(inflated(content, graph_hash))
+
+
 def _check_agreement(job: Job, registration: Registration) -> None:
     stated = {
         "mode": (job.mode.value, registration.mode),
@@ -220,11 +249,4 @@ def _capture_key(job: Job) -> str:
 
 @cache
 def _versions() -> str:
-    return " ".join(f"{name}={_version(name)}" for name in _CAPTURED_BY)
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "absent"
+    return " ".join(f"{name}={installed_version(name)}" for name in _CAPTURED_BY)

@@ -13,6 +13,8 @@ import orjson
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.language_models import has_plan_engine
+from perfmodel.estimator.step_facts import StepFacts
+from perfmodel.features.node_work import node_work
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
@@ -37,20 +39,29 @@ class CapturedStep:
         Where a sample is a sequence.
     warnings : tuple of str
         What the capture left out.
-    canonical : bytes or None
-        The graph as canonical JSON, where whoever captured it had it at hand; for whoever keeps
-        it, and not remembered beyond that.
+    canonical, packed_facts : bytes or None
+        The graph as canonical JSON, and its facts as they are kept, where whoever captured it had
+        them at hand; for whoever keeps them, and not remembered beyond that.
+    facts : StepFacts or None
+        Facts of the graph that are known already; all others are worked out of it.
     """
 
     graph: Graph
     tokens_per_sample: int | None = None
     warnings: tuple[str, ...] = ()
     canonical: bytes | None = field(default=None, repr=False, compare=False)
+    packed_facts: bytes | None = field(default=None, repr=False, compare=False)
+    facts: StepFacts | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def profile(self) -> StepProfile:
         """What a placement needs to know of the step, all its micro-batches."""
-        return step_profile(self.graph, samples=1)
+        return self.facts.profile if self.facts else step_profile(self.graph, samples=1)
+
+    @cached_property
+    def memory_profile(self) -> MemoryProfile:
+        """What the memory of the step is made of."""
+        return self.facts.memory if self.facts else memory_profile(self.graph)
 
     @cached_property
     def buckets(self) -> GradientBuckets:
@@ -65,6 +76,8 @@ class CapturedStep:
     @cached_property
     def unpriced_operators(self) -> Mapping[str, int]:
         """Operators without a cost formula and how often they occur."""
+        if self.facts:
+            return self.facts.unpriced
         from perfmodel.graph.cost import cost_table
 
         return MappingProxyType(dict(sorted(cost_table(self.graph).unpriced.items())))
@@ -128,8 +141,9 @@ class PreparedJob:
     @cached_property
     def memory_profile(self) -> MemoryProfile:
         """What the memory of the step is made of."""
-        selective = self.job.selective_checkpointing
-        return memory_profile(self.step.graph, selective_checkpointing=selective)
+        if not self.job.selective_checkpointing:
+            return self.step.memory_profile
+        return memory_profile(self.step.graph, selective_checkpointing=True)
 
     @cached_property
     def has_plan_engine(self) -> bool:
@@ -140,6 +154,10 @@ class PreparedJob:
     def straggler(self) -> float:
         """Relative spread of the times of equal replicas."""
         return fitted_constants().straggler_of(self.job.model)
+
+    def work_out(self) -> None:
+        """Work out what every answer needs, so that none in a hurry has to."""
+        _ = node_work(self.step.graph), self.step.buckets, self.memory_profile
 
     def on(self, accelerator: AcceleratorSpec) -> Workload:
         """Return the step on an accelerator."""

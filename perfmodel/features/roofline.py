@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.node_work import NodeWork, node_work
 from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
 from perfmodel.graph.workload import Workload
 from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
@@ -33,7 +34,6 @@ FloatArray = npt.NDArray[np.float64]
 #: ratios on CPUs and GPUs lie between 2 and 6; a bound must err on the fast side.
 CACHE_SPEEDUP = 10.0
 
-_WIDE_ITEM_BYTES = 4.0
 #: Smallest time that enters a logarithm.
 _TICK_S = 1e-9
 
@@ -80,10 +80,9 @@ def node_roofline(workload: Workload) -> NodeRoofline:
     -------
     NodeRoofline
     """
-    table = node_table(workload.graph)
-    spec, cost = workload.accelerator, table.cost
-    compute = np.asarray(cost.flops) / (_peaks(workload, table) * device_share(workload))
-    moved, bandwidth = table.traffic_bytes, spec.bandwidth_bytes_per_s
+    work, spec = node_work(workload.graph), workload.accelerator
+    compute = work.flops / (_peaks(workload, work) * device_share(workload))
+    moved, bandwidth = work.traffic_bytes, spec.bandwidth_bytes_per_s
     memory = moved / bandwidth
     cached = np.minimum(moved, spec.cache_bytes or 0.0)
     fastest = (moved - cached + cached / CACHE_SPEEDUP) / bandwidth
@@ -91,7 +90,7 @@ def node_roofline(workload: Workload) -> NodeRoofline:
         compute_s=compute,
         memory_s=memory,
         roofline_s=np.maximum(compute, memory),
-        bound_s=np.where(np.asarray(cost.priced), np.maximum(compute, fastest), 0.0),
+        bound_s=np.where(work.is_priced, np.maximum(compute, fastest), 0.0),
     )
 
 
@@ -100,7 +99,7 @@ def step_bound_s(workload: Workload) -> float:
     return float(node_roofline(workload).bound_s.sum())
 
 
-def _peaks(workload: Workload, table: NodeTable) -> FloatArray:
+def _peaks(workload: Workload, work: NodeWork) -> FloatArray:
     """FLOP/s of each node: matrix work on 4-byte operands never runs at a 2-byte rate."""
     spec, precision = workload.accelerator, workload.precision
     vector = spec.flops_per_s(Precision.FP32, Engine.VECTOR)
@@ -108,9 +107,8 @@ def _peaks(workload: Workload, table: NodeTable) -> FloatArray:
     wide = narrow
     if precision not in (Precision.FP32, Precision.TF32):
         wide = spec.flops_per_s(Precision.FP32, Engine.MATRIX)
-    is_wide = table.column("input_item_bytes") >= _WIDE_ITEM_BYTES
-    matrix = np.where(is_wide, wide, narrow)
-    return np.where(np.asarray(table.cost.engine_is_matrix), matrix, vector)
+    matrix = np.where(work.is_wide, wide, narrow)
+    return np.where(work.is_matrix, matrix, vector)
 
 
 def node_features(workload: Workload, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

@@ -52,6 +52,8 @@ _FUSIBLE = np.isin(
 _CONTRACTION_CODES = [
     _CODE[c] for c in (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
 ]
+#: Under which name it lies with its graph.
+_KEPT = "_step_sketch"
 #: Shares are kept in steps of one eighth: equal blocks of a deep network then have equal rows.
 _SHARE_STEPS = 8.0
 
@@ -144,12 +146,17 @@ def step_sketch(graph: Graph) -> StepSketch:
     -------
     StepSketch
     """
-    kept = graph.__dict__.get("_step_sketch")
+    kept = graph.__dict__.get(_KEPT)
     if isinstance(kept, StepSketch):
         return kept
     sketch = _build(graph)
-    graph.__dict__["_step_sketch"] = sketch
+    keep_sketch(graph, sketch)
     return sketch
+
+
+def keep_sketch(graph: Graph, sketch: StepSketch) -> None:
+    """Lay down what :func:`step_sketch` would make of a graph."""
+    graph.__dict__[_KEPT] = sketch
 
 
 def _build(graph: Graph) -> StepSketch:

@@ -17,7 +17,15 @@ import orjson
 from perfmodel.errors import InvalidGraphError
 from perfmodel.graph.ir import AttrValue, Graph, Node
 from perfmodel.graph.merkle import merkle_digest
-from perfmodel.graph.rows import expect, read_nodes, read_tensors, wrong
+from perfmodel.graph.rows import (
+    MAX_ELEMENTS,
+    MAX_OP_LENGTH,
+    MAX_RANK,
+    expect,
+    read_nodes,
+    read_tensors,
+    wrong,
+)
 
 FORMAT_VERSION = 1
 
@@ -142,6 +150,30 @@ def from_json(text: bytes | str) -> Graph:
     texts = isinstance(source, dict) and all(isinstance(v, str) for v in source.values())
     expect(texts, "/source", "an object of texts")
     return Graph(nodes=read_nodes(nodes), tensors=read_tensors(tensors), source=source)
+
+
+def is_readable(graph: Graph, canonical: bytes) -> bool:
+    """Return whether :func:`from_json` is sure to take what a graph was written as.
+
+    For graphs that were captured, whose attributes are what a graph can hold. It looks at the
+    bounds alone and may refuse a graph that lies just within them.
+
+    Parameters
+    ----------
+    graph : Graph
+    canonical : bytes
+        From :func:`to_json`.
+    """
+    shapes = [graph.tensors[index].shape for index in graph.kinds.first_tensors]
+    return (
+        # Every value takes a byte at least.
+        len(canonical) <= MAX_TOKENS
+        and len(graph.nodes) <= MAX_NODES
+        and len(graph.tensors) <= MAX_TENSORS
+        and all(len(s) <= MAX_RANK and math.prod(s) <= MAX_ELEMENTS for s in shapes)
+        and all(0 <= tensor.storage <= MAX_ELEMENTS for tensor in graph.tensors)
+        and all(0 < len(node.op) <= MAX_OP_LENGTH for node in graph.nodes)
+    )
 
 
 def content_hash(graph: Graph) -> str:

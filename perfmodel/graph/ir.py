@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import InvalidGraphError
 from perfmodel.graph.kinds import Kinds, kinds_of
+from perfmodel.graph.unread import looked_into
 from perfmodel.types import Phase, Role
 
 #: Bytes of one element of each dtype a tensor may have (PyTorch names).
@@ -166,6 +168,12 @@ class Graph:
 
     def __post_init__(self) -> None:
         _check(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Read a graph that was left unread so far."""
+            return looked_into(self, name)
 
     @cached_property
     def content_hash(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
-from perfmodel.features.nodes import node_table
+from perfmodel.features.node_work import node_work
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.base import FloatArray, Predictor, Sample
@@ -45,7 +45,7 @@ class RooflinePredictor(Predictor):
 
     def predict_nodes(self, workload: Workload) -> FloatArray:
         """Return the roofline of each node plus its launch."""
-        launches = ~node_table(workload.graph).is_view
+        launches = ~node_work(workload.graph).is_view
         return node_roofline(workload).roofline_s + self.launch_s * launches
 
     def save(self, folder: Path) -> Mapping[str, Any]:

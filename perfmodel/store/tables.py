@@ -30,6 +30,16 @@ GRAPHS = Table(
     Column("created_at", String(32), nullable=False),
 )
 
+#: What answers need of a graph, worked out once for all processes. ``version`` is that of the code
+#: that did; what another one left is worked out again and replaced.
+GRAPH_FACTS = Table(
+    "graph_facts",
+    METADATA,
+    Column("hash", String(64), primary_key=True),
+    Column("version", String(64), nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
 #: What a client registered: how the graph was captured, and what there is to say of it without
 #: reading it. Graphs that were registered before facts were kept have none.
 REGISTRATIONS = Table(

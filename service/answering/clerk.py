@@ -15,7 +15,6 @@ from perfmodel.estimator.explanation import Explanation
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.ranking import Ranking
-from perfmodel.features.nodes import node_table
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.observation import Observation
@@ -181,7 +180,7 @@ class Clerk:
         """Return a job with its captured step, and recognise it by what was written from now on."""
         prepared = self.estimator.prepare(job)
         if self.known.job(written) is not prepared:
-            _work_out(prepared)
+            prepared.work_out()
             self.known.keep_job(written, prepared)
         return prepared
 
@@ -252,11 +251,6 @@ class Clerk:
                 error.pointer = f"/prices/{written}"
                 raise
         return prices
-
-
-def _work_out(prepared: PreparedJob) -> None:
-    """Work out what every answer about a job needs, so that none in a hurry has to."""
-    _ = node_table(prepared.step.graph), prepared.step.buckets, prepared.memory_profile
 
 
 def _attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelError:

@@ -9,7 +9,10 @@ import pytest
 
 from perfmodel.errors import CaptureError, InvalidInputError, UnknownModelError
 from perfmodel.estimator.capture import CaptureChild, capture_in_process
+from perfmodel.estimator.step_facts import facts_to_keep
+from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
+from perfmodel.graph.unread import is_unread
 from perfmodel.types import Mode
 
 pytest.importorskip("torch")
@@ -26,6 +29,14 @@ def child() -> Iterator[CaptureChild]:
 
 def test_a_child_captures_the_same_graph(child: CaptureChild) -> None:
     assert child(MLP).graph.content_hash == capture_in_process(MLP).graph.content_hash
+
+
+def test_a_child_sends_facts_and_leaves_the_graph_to_be_read(child: CaptureChild) -> None:
+    step, expected = child(MLP), capture_in_process(MLP).graph
+    assert is_unread(step.graph)
+    assert step.facts is not None
+    assert step.facts.to_bytes() == step.packed_facts == facts_to_keep(expected, to_json(expected))
+    assert step.canonical == to_json(step.graph) == to_json(expected)
 
 
 def test_a_refusal_comes_back_whole(child: CaptureChild) -> None:

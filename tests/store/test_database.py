@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.store.database import Database, Registration
+from perfmodel.store.database import Database, Registration, StoredGraph, deflated, inflated
 
 
 @pytest.fixture
@@ -47,6 +47,54 @@ def test_a_capture_is_found_by_its_key(database: Database) -> None:
     assert database.put_capture("key", "ab", None)
     assert not database.put_capture("key", "cd", 5)
     assert database.capture("key") == ("ab", None)
+
+
+def _stored(graph_hash: str, facts: bytes | None = None) -> StoredGraph:
+    content = deflated(b"content of " + graph_hash.encode())
+    return StoredGraph(graph_hash=graph_hash, deflated=content, tokens_per_sample=128, facts=facts)
+
+
+def test_a_capture_is_kept_with_its_graph_and_facts(database: Database) -> None:
+    database.put_captured("key", _stored("ab", b"facts"), "one")
+    found = database.captured("key", "one")
+    assert found == _stored("ab", b"facts")
+    assert found is not None and inflated(found.deflated, "ab") == database.graph("ab")
+    assert database.captured("other", "one") is None
+    # Another version finds the graph, and its facts in the place of those that were there.
+    assert database.captured("key", "two") == _stored("ab")
+    database.put_facts("ab", "two", b"others")
+    assert database.captured("key", "two") == _stored("ab", b"others")
+    assert database.captured("key", "one") == _stored("ab")
+
+
+def test_jobs_of_one_graph_share_it(database: Database) -> None:
+    database.put_captured("key", _stored("ab", b"facts"), "one")
+    database.put_captured("other", _stored("ab", b"facts"), "one")
+    database.put_captured("key", _stored("ab"), "one")
+    for key in ("key", "other"):
+        assert database.captured(key, "one") == _stored("ab", b"facts")
+
+
+def test_a_registered_graph_is_found_with_its_facts(database: Database) -> None:
+    assert database.registered_graph("ab", "one") is None
+    database.put_graph("ab", b"content of ab")
+    registration = Registration(
+        graph_hash="ab", mode="training", batch_size=8, tokens_per_sample=128
+    )
+    assert database.registered_graph("ab", "one") is None
+    database.register(registration)
+    assert database.registered_graph("ab", "one") == _stored("ab")
+    database.put_facts("ab", "one", b"facts")
+    assert database.registered_graph("ab", "one") == _stored("ab", b"facts")
+
+
+def test_threads_keep_the_same_facts(path: Path) -> None:
+    database = Database(f"sqlite:///{path}")
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(lambda i: database.put_captured(f"{i}", _stored("ab", b"x"), "one"), range(40))
+        )
+    assert all(database.captured(f"{i}", "one") == _stored("ab", b"x") for i in range(40))
 
 
 def test_what_was_written_is_there_for_the_next_process(path: Path) -> None:
