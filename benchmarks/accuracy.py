@@ -16,7 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from perfmodel.training.arena.data import load_data
 from perfmodel.training.arena.others import run_others
 from perfmodel.training.arena.placement.run import PARTS, run_placements
 from perfmodel.training.arena.report import write_report
-from perfmodel.training.arena.run import load_answers, run_arena
+from perfmodel.training.arena.run import load_answers, note_duration, run_arena
 from perfmodel.training.arena.splits import SPLITS
 from perfmodel.training.arena.summary import summarise
 
@@ -38,15 +40,14 @@ def main() -> None:
     started = time.perf_counter()
     if not arguments.report_only:
         if not arguments.only_placements:
-            _run(arguments)
+            _run_steps(arguments)
         if arguments.data is not None:
-            run_placements(
-                arguments.data,
-                arguments.folder,
-                fast=arguments.fast,
-                parts=arguments.part or PARTS,
-                progress=_tell,
-            )
+            _run_tables(arguments)
+        if not (arguments.only_placements or arguments.resume):
+            note_duration(arguments.folder, time.perf_counter() - started)
+    if not (arguments.folder / "run.json").exists():
+        _tell(f"No answers about whole steps lie in {arguments.folder}: no report is written.")
+        return
     write_report(
         arguments.folder,
         arguments.out,
@@ -59,7 +60,7 @@ def main() -> None:
     print(f"{arguments.out} written; {(time.perf_counter() - started) / 60:.1f} minutes")
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _run_steps(arguments: argparse.Namespace) -> None:
     data = load_data(
         arguments.data,
         profiles=arguments.profiles,
@@ -84,14 +85,22 @@ def _run(arguments: argparse.Namespace) -> None:
         operators=data.operators,
         facts={"dropped": data.dropped, "rejected": data.rejected},
     )
-    if arguments.data is not None:
-        run_others(
-            arguments.data,
-            arguments.folder,
-            seed=arguments.seed,
-            fast=arguments.fast,
-            progress=_tell,
-        )
+
+
+def _run_tables(arguments: argparse.Namespace) -> None:
+    """Judge kernels and all parts of the placement floor, side by side."""
+    where = (arguments.data, arguments.folder)
+    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
+        running = []
+        if not arguments.only_placements:
+            options = {"seed": arguments.seed, "fast": arguments.fast, "progress": _tell}
+            running.append(pool.submit(run_others, *where, **options))
+        running += [
+            pool.submit(run_placements, *where, fast=arguments.fast, parts=[part], progress=_tell)
+            for part in arguments.part or PARTS
+        ]
+        for one in running:
+            one.result()
 
 
 def _learner(location: str) -> Any:

@@ -134,7 +134,7 @@ def run(arena: Arena, *, resume: bool = False, progress: Progress | None = None)
         ],
         "duration_s": time.perf_counter() - started,
     }
-    write_whole(arena.folder / "run.json", orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+    _write_facts(arena.folder, facts)
     if failures:
         listed = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
         raise TrainingError(f"{len(failures)} of {len(folds)} folds failed: {listed}")
@@ -159,6 +159,15 @@ def load_facts(folder: Path) -> dict[str, Any]:
     """Return ``run.json`` of a folder."""
     facts: dict[str, Any] = orjson.loads((Path(folder) / "run.json").read_bytes())
     return facts
+
+
+def note_duration(folder: Path, duration_s: float) -> None:
+    """Keep how long a run took together with what came before and after its folds."""
+    _write_facts(folder, load_facts(folder) | {"duration_s": duration_s})
+
+
+def _write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    write_whole(folder / "run.json", orjson.dumps(facts, option=orjson.OPT_INDENT_2))
 
 
 def answers_path(folder: Path, fold: Fold) -> Path:

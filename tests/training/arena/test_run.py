@@ -18,7 +18,7 @@ from perfmodel.training.arena.baselines import FittedRoofline
 from perfmodel.training.arena.goals import GOALS
 from perfmodel.training.arena.plain import PlainLearner
 from perfmodel.training.arena.report import write_report
-from perfmodel.training.arena.run import load_answers, load_facts, run_arena
+from perfmodel.training.arena.run import load_answers, load_facts, note_duration, run_arena
 from perfmodel.training.arena.schedule import FAST, Effort, probe_sets, schedule
 from perfmodel.training.arena.splits import SPLITS, make_folds
 from perfmodel.training.arena.summary import probe_curve, summarise
@@ -112,6 +112,9 @@ def test_another_run_starts_from_nothing(tmp_path: Path) -> None:
     )  # fmt: skip
     assert [p.name for p in tmp_path.glob("random/*.parquet")] == ["random-0.parquet"]
     assert load_facts(tmp_path)["samples"] == len(SAMPLES[::7])
+    note_duration(tmp_path, 600.0)
+    assert load_facts(tmp_path)["samples"] == len(SAMPLES[::7])
+    assert load_facts(tmp_path)["duration_s"] == 600.0
 
 
 class _Spy:
