@@ -14,8 +14,9 @@ given out, ``B`` the buckets of data parallelism and ``C`` the largest convoluti
 workspaces grow with it. ``f`` and ``F`` belong to workloads that were measured: batches of uneven
 length hold more than the average one that is captured, and a data set may lie on the device,
 divided in part among replicas (:func:`held_share`). A workload that was never measured has
-``f = 1`` and ``F = 0``, and the other amounts come from a fit in which all workloads have. Where
-the gradients and temporaries of the optimizer are more than the maximum, they stand in its place.
+``f = 1`` and ``F = 0``, and the other amounts come from a fit in which all workloads have; there
+``R`` holds what scripts keep too, so that inference has the other ``R``. Where the gradients and
+temporaries of the optimizer are more than the maximum, they stand in its place.
 
 ``R``, ``f``, ``F``, ``rho``, ``kappa``, ``beta`` and ``omega`` are fitted on what monitors of
 devices showed. A CPU has no such allocator: there ``D`` is the tensors and the process.
@@ -203,15 +204,20 @@ def generation(accelerator: AcceleratorSpec) -> str:
 def constants_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the constants for a job: of measured workloads, or common ones for all others.
 
+    Training of a workload that was never measured may keep gigabytes beside its tensors, which the
+    common runtime of a device holds in the mean. Inference has no such script around it: the
+    runtime is the context alone. No inference was measured, so that it is no surer for that.
+
     Parameters
     ----------
     job : Job or None
     constants : mapping
         As the fit writes them.
     """
-    own: Mapping[str, Any] = constants
     common: Mapping[str, Any] = constants["common"]
-    return common if _measured(job, constants) is None else own
+    if job is not None and job.mode is Mode.INFERENCE:
+        return {**constants, "deviation": common["deviation"]}
+    return common if _measured(job, constants) is None else constants
 
 
 def _measured(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, float] | None:
