@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.graph.ir import Graph
+from perfmodel.types import Phase
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -87,6 +88,10 @@ def _flat(groups: list[tuple[int, ...]]) -> IntArray:
     return np.fromiter(chain.from_iterable(groups), dtype=np.int64)
 
 
+#: Phases follow each other.
+_RANK = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.OPTIMIZER: 2}
+
+
 def _writers_and_depth(graph: Graph, is_view: list[bool]) -> tuple[list[int], list[int]]:
     storage = [tensor.storage for tensor in graph.tensors]
     tensor_depth = [0] * len(graph.tensors)
@@ -110,13 +115,10 @@ def _writers_and_depth(graph: Graph, is_view: list[bool]) -> tuple[list[int], li
 
 def _level_traffic(graph: Graph, depth: list[int], moved: FloatArray) -> FloatArray:
     """Bytes moved in all levels before that of each node."""
-    rank = {"forward": 0, "backward": 1, "optimizer": 2}
-    deepest = max(depth, default=0) + 1
-    level = np.array(
-        [rank[node.phase.value] * deepest + d for node, d in zip(graph.nodes, depth, strict=True)],
-        dtype=np.int64,
-    )
-    if not len(level):
+    if not depth:
         return np.zeros(0)
+    kinds, deepest = graph.kinds, max(depth) + 1
+    rank = np.array([_RANK[graph.nodes[i].phase] for i in kinds.first_nodes], dtype=np.int64)
+    level = rank[np.array(kinds.nodes, dtype=np.int64)] * deepest + np.array(depth, dtype=np.int64)
     traffic = np.bincount(level, weights=moved, minlength=3 * deepest)
     return np.asarray((np.cumsum(traffic) - traffic)[level], dtype=np.float64)

@@ -9,6 +9,7 @@ factor of two is one unit everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ from perfmodel.features.dataflow import Dataflow, trace_dataflow
 from perfmodel.features.operand_shapes import (
     NO_CONVOLUTION,
     NO_GEMM,
+    ConvolutionShape,
+    GemmShape,
     axis_stride,
     convolution_shape,
     gemm_shape,
@@ -179,20 +182,27 @@ class _TensorSizes:
 
     @classmethod
     def of(cls, graph: Graph) -> _TensorSizes:
-        tensors = graph.tensors
-        shapes = [tensor.shape for tensor in tensors]
-        elements = np.array([float(t.element_count) for t in tensors], dtype=np.float64)
-        item = np.array([float(DTYPE_BYTES[t.dtype]) for t in tensors], dtype=np.float64)
+        # Worked out for kinds of tensors, of which there are few, and spread over all.
+        kinds = graph.kinds
+        of_kind = np.array(kinds.tensors, dtype=np.int64)
+        first = [graph.tensors[index] for index in kinds.first_tensors]
+        shapes = [tensor.shape for tensor in first]
+        elements = np.array([float(t.element_count) for t in first], dtype=np.float64)
+        item = np.array([float(DTYPE_BYTES[t.dtype]) for t in first], dtype=np.float64)
+        rank = np.array([len(s) for s in shapes], dtype=np.float64)
+        last = np.array([s[-1] if s else 1 for s in shapes], dtype=np.float64)
+        second = np.array([s[1] if len(s) > 1 else 1 for s in shapes], dtype=np.float64)
         held = (Role.PARAMETER, Role.BUFFER, Role.OPTIMIZER_STATE)
+        is_state = np.array([t.role in held for t in first], dtype=np.bool_)
         return cls(
-            elements=elements,
-            item_bytes=item,
-            size_bytes=elements * item,
-            rank=np.array([len(s) for s in shapes], dtype=np.float64),
-            last=np.array([s[-1] if s else 1 for s in shapes], dtype=np.float64),
-            second=np.array([s[1] if len(s) > 1 else 1 for s in shapes], dtype=np.float64),
-            storage=np.array([t.storage for t in tensors], dtype=np.int64),
-            is_state=np.array([t.role in held for t in tensors], dtype=np.bool_),
+            elements=elements[of_kind],
+            item_bytes=item[of_kind],
+            size_bytes=(elements * item)[of_kind],
+            rank=rank[of_kind],
+            last=last[of_kind],
+            second=second[of_kind],
+            storage=np.array([t.storage for t in graph.tensors], dtype=np.int64),
+            is_state=is_state[of_kind],
         )
 
 
@@ -305,22 +315,31 @@ def _reordered(graph: Graph) -> FloatArray:
 
 
 def _shape_columns(graph: Graph, cost: CostTable) -> dict[str, npt.ArrayLike]:
-    gemms, convolutions, strides = [], [], []
-    flops = np.asarray(cost.flops, dtype=np.float64).tolist()
-    for position, (node, code) in enumerate(
-        zip(graph.nodes, np.asarray(cost.op_class).tolist(), strict=True)
-    ):
+    kinds, gemms, convolutions, strides = graph.kinds, [], [], []
+    first = np.array(kinds.first_nodes, dtype=np.int64)
+    flops = np.asarray(cost.flops, dtype=np.float64)[first].tolist()
+    codes = np.asarray(cost.op_class)[first].tolist()
+    for position, code, flop in zip(kinds.first_nodes, codes, flops, strict=True):
+        node = graph.nodes[position]
         gemm, convolution, stride = NO_GEMM, NO_CONVOLUTION, 0.0
         if code in _CONTRACTIONS:
             outputs = graph.outputs_of(node)
             if code == _CONVOLUTION:
                 convolution = convolution_shape(node, graph.inputs_of(node), outputs)
-            gemm = gemm_shape(outputs, flops[position])
+            gemm = gemm_shape(outputs, flop)
         elif code in _ALONG_AXIS and node.inputs and node.attrs:
             stride = axis_stride(node, graph.tensors[node.inputs[0]])
         gemms.append(gemm)
         convolutions.append(convolution)
         strides.append(stride)
+    of_kind = np.array(kinds.nodes, dtype=np.int64)
+    columns = _columns_of_shapes(gemms, convolutions, strides)
+    return {name: np.asarray(column)[of_kind] for name, column in columns.items()}
+
+
+def _columns_of_shapes(
+    gemms: Sequence[GemmShape], convolutions: Sequence[ConvolutionShape], strides: Sequence[float]
+) -> dict[str, npt.ArrayLike]:
     shape = np.array(gemms, dtype=np.float64).reshape(-1, 4)
     conv = np.array(convolutions, dtype=np.float64).reshape(-1, len(NO_CONVOLUTION))
     groups, channels_in, channels_out = conv[:, 0], conv[:, 1], conv[:, 2]

@@ -192,12 +192,22 @@ def _build(graph: Graph) -> StepSketch:
 
 def _role_bytes(graph: Graph, size: FloatArray) -> FloatArray:
     """Bytes of distinct storages by role, as ``Graph.storage_bytes`` gives them one by one."""
+    roles = _roles_of_kinds(graph)
     storages = np.array([tensor.storage for tensor in graph.tensors], dtype=np.int64)
     _, first, place = np.unique(storages, return_index=True, return_inverse=True)
     largest = np.zeros(len(first))
     np.maximum.at(largest, place, size)
-    roles = [graph.tensors[i].role for i in first.tolist()]
-    return np.array([largest[[r is role for r in roles]].sum() for role in ROLE_COLUMNS])
+    role = _of_tensors(graph, [ROLE_COLUMNS.index(r) if r in ROLE_COLUMNS else -1 for r in roles])
+    return np.array([largest[role[first] == i].sum() for i in range(len(ROLE_COLUMNS))])
+
+
+def _roles_of_kinds(graph: Graph) -> list[Role]:
+    return [graph.tensors[index].role for index in graph.kinds.first_tensors]
+
+
+def _of_tensors(graph: Graph, of_kinds: list[int] | list[bool]) -> npt.NDArray[Any]:
+    """Spread facts of kinds of tensors over all tensors."""
+    return np.array(of_kinds)[np.array(graph.kinds.tensors, dtype=np.int64)]
 
 
 def _distinct(
@@ -236,10 +246,8 @@ def _neighbours(
     nodes = table.node_count
     classes = np.asarray(table.cost.op_class, dtype=np.int64)
     read = size[flow.in_tensor] if len(flow.in_tensor) else np.zeros(0)
-    held = np.array(
-        [t.role in (Role.PARAMETER, Role.BUFFER, Role.OPTIMIZER_STATE) for t in graph.tensors],
-        dtype=np.bool_,
-    )
+    states = (Role.PARAMETER, Role.BUFFER, Role.OPTIMIZER_STATE)
+    held = _of_tensors(graph, [role in states for role in _roles_of_kinds(graph)])
     written = flow.in_writer >= 0
     source = np.where(written, classes[np.maximum(flow.in_writer, 0)], _CLASSES)
     if len(read):

@@ -129,10 +129,13 @@ def lifetimes(graph: Graph, *, selective_checkpointing: bool = False) -> Lifetim
 
 
 def _sizes(graph: Graph, slot: IntArray, count: int) -> tuple[FloatArray, npt.NDArray[np.int8]]:
+    # Sizes and roles are those of kinds of tensors, of which there are few.
+    kind = np.array(graph.kinds.tensors, dtype=np.int64)
+    first = [graph.tensors[index] for index in graph.kinds.first_tensors]
     size = np.zeros(count)
-    np.maximum.at(size, slot, np.array([float(t.size_bytes) for t in graph.tensors]))
+    np.maximum.at(size, slot, np.array([float(t.size_bytes) for t in first])[kind])
     held = np.full(count, Held.ACTIVATION, dtype=np.int8)
-    role = np.array([_HELD_FOR[tensor.role] for tensor in graph.tensors], dtype=np.int8)
+    role = np.array([_HELD_FOR[tensor.role] for tensor in first], dtype=np.int8)[kind]
     # Backwards, so that the first tensor of a storage has the last word.
     held[slot[::-1]] = role[::-1]
     held[slot[role == Held.GRADIENT]] = Held.GRADIENT

@@ -213,9 +213,10 @@ def _scores_bytes(graph: Graph, node: Node) -> float:
 
 
 def _convolution_bytes(graph: Graph) -> float:
+    different = [graph.nodes[position] for position in graph.kinds.first_nodes]
     sizes = [
         sum(graph.tensors[index].size_bytes for index in (*node.inputs, *node.outputs))
-        for node in graph.nodes
+        for node in different
         if node.op in _CONVOLUTIONS
     ]
     return float(max(sizes, default=0))
