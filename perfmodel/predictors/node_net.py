@@ -18,6 +18,7 @@ from torch import nn
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTable
+from perfmodel.predictors.asked_table import AskedTable
 from perfmodel.predictors.effect_facts import regress_effects
 from perfmodel.predictors.node_network import (
     EFFECTS,
@@ -32,7 +33,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Report = Callable[[str], None]
 
-_ANSWERED_AT_ONCE = 256
 _TICK_S = 1e-9
 
 
@@ -217,12 +217,12 @@ class NodeNet:
             Of contractions, traffic and launches; each step adds up to 1.
         """
         steps = np.arange(len(table.devices)) if steps is None else steps
-        tensors = TableTensors.of(table, self.mean_, self.scale_)
+        asked = AskedTable.of(table)
+        tensors = asked.tensors(self.mean_, self.scale_)
         device = self._device_codes(table.devices)
         logs, shares = np.zeros(len(table.devices)), np.zeros((len(table.devices), EFFECTS))
-        order = np.arange(len(table.sketches))
-        for batch in batches(table.sketch_of, steps, _ANSWERED_AT_ONCE, order):
-            times = self.network_.row_times(tensors, batch, device[torch.from_numpy(batch.steps)])
+        for batch, entries in asked.batches(steps):
+            times = self.network_.row_times(tensors, batch, device[entries.chosen], entries=entries)
             parts = _parts(times, len(batch.steps))
             total = parts.sum(dim=1).clamp_min(_TICK_S)
             logs[batch.steps] = torch.log(total).numpy()

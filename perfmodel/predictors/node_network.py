@@ -19,7 +19,7 @@ Needs torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,11 +94,20 @@ class TableTensors:
     @classmethod
     def of(cls, table: StepTable, mean: torch.Tensor, scale: torch.Tensor) -> TableTensors:
         """Convert a table; rows are standardised with the statistics of training."""
-        rows = torch.from_numpy(table.rows) - mean
+        return cls.unscaled(table).standardised(mean, scale)
+
+    def standardised(self, mean: torch.Tensor, scale: torch.Tensor) -> TableTensors:
+        """Return the same with rows in the measure of one network."""
+        rows = self.rows - mean
+        return replace(self, rows=rows.div_(scale).clamp_(-_LIMIT, _LIMIT))
+
+    @classmethod
+    def unscaled(cls, table: StepTable) -> TableTensors:
+        """Convert a table, its rows as they are."""
         return cls(
             start=torch.from_numpy(table.start),
             length=torch.from_numpy(table.length),
-            rows=rows.div_(scale).clamp_(-_LIMIT, _LIMIT),
+            rows=torch.from_numpy(table.rows),
             row_facts=_stacked(
                 table.flops, table.traffic_bytes, table.fused_bytes, table.fused_launch,
                 _tiles(table), table.log_output, table.matrix, table.wide, table.count,
@@ -180,6 +189,83 @@ def batches(sketch_of: IntArray, steps: IntArray, size: int, order: IntArray) ->
 
 
 @dataclass(frozen=True, kw_only=True)
+class Entries:
+    """The rows of every step of a batch, and all of them that no network has learned.
+
+    Parameters
+    ----------
+    rows : Tensor of int64, shape (rows of the batch,)
+        Rows of the table.
+    entry : Tensor of int64, shape (entries,)
+        Position in ``rows`` of each entry.
+    step, row : Tensor of int64, shape (entries,)
+        As of :class:`RowTimes`.
+    chosen : Tensor of int64, shape (steps,)
+        Steps of the table.
+    rates : Tensor, shape (entries, RATE_COLUMNS)
+        What the device makes of each entry.
+    roofline_s, launches, slow_s, count : Tensor, shape (entries,)
+    kind : Tensor of int64, shape (entries,)
+    of_kind, of_sort : Tensor of int64, shape (entries,)
+        Positions in tables of (steps, effects) and (steps, sorts of rows).
+    settings, facts, products : Tensor, shape (steps, ...)
+    """
+
+    rows: torch.Tensor
+    entry: torch.Tensor
+    step: torch.Tensor
+    row: torch.Tensor
+    chosen: torch.Tensor
+    rates: torch.Tensor
+    roofline_s: torch.Tensor
+    launches: torch.Tensor
+    slow_s: torch.Tensor
+    count: torch.Tensor
+    kind: torch.Tensor
+    of_kind: torch.Tensor
+    of_sort: torch.Tensor
+    settings: torch.Tensor
+    facts: torch.Tensor
+    products: torch.Tensor
+
+    @classmethod
+    def of(cls, t: TableTensors, batch: Batch) -> Entries:
+        """Lay a batch out."""
+        sketches = torch.from_numpy(batch.sketches)
+        place = torch.from_numpy(batch.place)
+        chosen = torch.from_numpy(batch.steps)
+        length = t.length[sketches]
+        begin = torch.cumsum(length, 0) - length
+        rows = _ranges(t.start[sketches], length)
+        lengths = length[place]
+        entry = _ranges(begin[place], lengths)
+        step = torch.repeat_interleave(torch.arange(len(place)), lengths)
+        row = rows.index_select(0, entry)
+        of_entry = t.row_facts.index_select(1, row)
+        of_step = t.step_facts.index_select(1, chosen).index_select(1, step)
+        rates, roofline, launches = _rates(of_entry, of_step)
+        settings, kind = t.settings[chosen], t.kind.index_select(0, row)
+        return cls(
+            rows=rows,
+            entry=entry,
+            step=step,
+            row=row,
+            chosen=chosen,
+            rates=rates,
+            roofline_s=roofline,
+            launches=launches,
+            slow_s=(of_entry[_SLOW_WORK] * of_step[_SLOW_RATES]).sum(dim=0),
+            count=of_entry[_COUNT],
+            kind=kind,
+            of_kind=step * EFFECTS + kind,
+            of_sort=step * len(ROW_SORTS) + t.sort.index_select(0, row),
+            settings=settings,
+            facts=t.facts[chosen],
+            products=_with_products(settings),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowTimes:
     """Times of the rows of some steps.
 
@@ -236,7 +322,13 @@ class NodeNetwork(nn.Module):
     by_fact: torch.Tensor
 
     def row_times(
-        self, t: TableTensors, batch: Batch, device: torch.Tensor, *, blur: float = 0.0
+        self,
+        t: TableTensors,
+        batch: Batch,
+        device: torch.Tensor,
+        *,
+        blur: float = 0.0,
+        entries: Entries | None = None,
     ) -> RowTimes:
         """Return the time of every row of every step of a batch.
 
@@ -248,40 +340,30 @@ class NodeNetwork(nn.Module):
         blur : float
             Standard deviation of the noise on what would give a device away (cores and caches);
             for training alone. What is peculiar to a device then has to go into its effects.
+        entries : Entries or None
+            Those of the batch, where another network was asked about it before.
         """
-        sketches = torch.from_numpy(batch.sketches)
-        place = torch.from_numpy(batch.place)
-        chosen = torch.from_numpy(batch.steps)
-        length = t.length[sketches]
-        begin = torch.cumsum(length, 0) - length
-        rows = _ranges(t.start[sketches], length)
-        of_row = self.row(t.rows.index_select(0, rows))
-        lengths = length[place]
-        entry = _ranges(begin[place], lengths)
-        step = torch.repeat_interleave(torch.arange(len(place)), lengths)
-        row = rows.index_select(0, entry)
-        of_entry = t.row_facts.index_select(1, row)
-        of_step = t.step_facts.index_select(1, chosen).index_select(1, step)
-        rates, roofline, launches = _rates(of_entry, of_step)
-        settings, facts = t.settings[chosen], t.facts[chosen]
+        e = entries or Entries.of(t, batch)
+        of_row = self.row(t.rows.index_select(0, e.rows))
+        rates, facts = e.rates, e.facts
         if blur:
-            noise = blur * torch.randn(len(place), RATE_COLUMNS) * _BLURRED
-            rates = rates + noise.index_select(0, step)
+            noise = blur * torch.randn(len(batch.place), RATE_COLUMNS) * _BLURRED
+            rates = rates + noise.index_select(0, e.step)
             facts = facts + blur * torch.randn(facts.shape)
-        whole = self.setting(settings) + self.fact(facts)
-        hidden = of_row.index_select(0, entry) + self.rate(rates) + whole.index_select(0, step)
+        whole = self.setting(e.settings) + self.fact(facts)
+        hidden = of_row.index_select(0, e.entry) + self.rate(rates)
+        hidden = hidden + whole.index_select(0, e.step)
         answer = self.output(torch.relu(self.hidden(torch.relu(hidden))))
-        effects = self._effects(t, chosen, device)
-        kind = t.kind.index_select(0, row)
-        effect = effects.reshape(-1).index_select(0, step * EFFECTS + kind)
-        by_sort = (_with_products(settings) @ self.by_sort).reshape(-1)
-        of_sort = by_sort.index_select(0, step * len(ROW_SORTS) + t.sort.index_select(0, row))
-        work = roofline * torch.exp((answer[:, 0] + effect + of_sort).clamp(-4.0, 7.0))
-        work = work + (of_entry[_SLOW_WORK] * of_step[_SLOW_RATES]).sum(dim=0)
-        calls = answer[:, 1] + effects[:, LAUNCH].index_select(0, step)
-        launch = LAUNCH_S * torch.exp(calls.clamp(-4.0, 6.0)) * launches
-        count = of_entry[_COUNT]
-        return RowTimes(step=step, row=row, work_s=work * count, launch_s=launch * count, kind=kind)
+        effects = self._effects(t, e.chosen, device)
+        effect = effects.reshape(-1).index_select(0, e.of_kind)
+        of_sort = (e.products @ self.by_sort).reshape(-1).index_select(0, e.of_sort)
+        work = e.roofline_s * torch.exp((answer[:, 0] + effect + of_sort).clamp(-4.0, 7.0))
+        work = work + e.slow_s
+        calls = answer[:, 1] + effects[:, LAUNCH].index_select(0, e.step)
+        launch = LAUNCH_S * torch.exp(calls.clamp(-4.0, 6.0)) * e.launches
+        return RowTimes(
+            step=e.step, row=e.row, work_s=work * e.count, launch_s=launch * e.count, kind=e.kind
+        )
 
     def _effects(self, t: TableTensors, steps: torch.Tensor, device: torch.Tensor) -> torch.Tensor:
         """Return the effects of device and settings, shape (steps, EFFECTS)."""
