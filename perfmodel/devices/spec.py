@@ -27,6 +27,11 @@ _FALLBACK: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+#: Compilers for TPUs compute fp16 in bf16; libraries for CPUs do not.
+_CPU_FALLBACK: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {**_FALLBACK, "fp16": ("fp16", "fp32", "bf16")}
+)
+
 #: Rates that say all about how a precision is computed on an accelerator that lacks it.
 _COMPUTED_AS: Mapping[Precision, tuple[str, ...]] = MappingProxyType(
     {
@@ -135,7 +140,8 @@ class AcceleratorSpec:
         ----------
         precision : Precision
         """
-        for key in _FALLBACK[precision.matrix_rate]:
+        tried = _CPU_FALLBACK if self.kind == "cpu" else _FALLBACK
+        for key in tried[precision.matrix_rate]:
             if key in self.peak_flops:
                 return key
         return max(self.peak_flops, key=lambda key: self.peak_flops[key])
@@ -171,7 +177,8 @@ class AcceleratorSpec:
         """Return the precision in which an accelerator computes what is asked of it.
 
         TF32 is a way to compute fp32 that an accelerator has or has not; without units for 8 bits,
-        weights and activations of 8 bits are multiplied in 16.
+        weights and activations of 8 bits are multiplied in 16. A CPU without units for 16 bits
+        gains nothing from them.
 
         Parameters
         ----------
@@ -189,9 +196,11 @@ class AcceleratorSpec:
         'fp32'
         """
         used = self.rate_of(precision)
-        if used == precision.matrix_rate or used not in _COMPUTED_AS.get(precision, ()):
+        if used == precision.matrix_rate:
             return precision
-        return Precision(used)
+        if self.kind == "cpu" or used in _COMPUTED_AS.get(precision, ()):
+            return Precision(used)
+        return precision
 
     def supports(self, precision: Precision) -> bool:
         """Tell whether the accelerator states a rate of its own for a precision."""

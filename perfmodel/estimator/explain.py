@@ -11,6 +11,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.estimator.analytical import explain_roofline
+from perfmodel.estimator.emulation import emulation
 from perfmodel.estimator.explain_nearest import near_observations, near_points
 from perfmodel.estimator.explain_nodes import StepShares
 from perfmodel.estimator.explain_placement import placed_chain
@@ -83,7 +84,7 @@ def explain_answer(
     predicted = predictions[chain.kind]
     explained = explain_step(estimator, prepared, accelerator, predicted.time_s)
     stages = [
-        *_up_to(explained.stages, predicted.time_s, weighed=prepared.has_plan_engine),
+        *_up_to(explained.stages, predicted.time_s, _last_stage(prepared, accelerator)),
         *chain.stages,
     ]
     seen = near_observations(estimator, prepared, placement, observed)
@@ -182,9 +183,16 @@ def _finder(catalog: Catalog) -> Accelerators:
     return find
 
 
-def _up_to(stages: Sequence[Stage], predicted_s: float, *, weighed: bool) -> list[Stage]:
+def _last_stage(prepared: PreparedJob, accelerator: AcceleratorSpec) -> str | None:
+    """Return what is done to the prediction of a model before an answer starts from it."""
+    if emulation(prepared.job, accelerator) is not None:
+        return "emulated arithmetic"
+    return "equations of language models" if prepared.has_plan_engine else None
+
+
+def _up_to(stages: Sequence[Stage], predicted_s: float, last: str | None) -> list[Stage]:
     """Let the stages of a model end at the prediction that the answer starts from."""
-    if weighed:
-        return [*stages, Stage(name="equations of language models", time_s=predicted_s)]
+    if last is not None:
+        return [*stages, Stage(name=last, time_s=predicted_s)]
     # The same sum over a batch of other sizes differs in the last digits.
     return [*stages[:-1], Stage(name=stages[-1].name, time_s=predicted_s)]

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.estimator.emulation import emulation
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.graph.job import Job
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import Compiler
+from perfmodel.types import Basis, Compiler
 
 #: Said where a type is computed by units of another one.
 NO_UNITS_WARNING = (
     "{device} has no {rate} arithmetic: matrix work is answered at its {used} rate. Frameworks may "
     "emulate {rate} there, slower still, or refuse it."
+)
+
+#: Said where 16 bits are emulated on a CPU.
+EMULATED_WARNING = (
+    "{device} has no {rate} arithmetic: the step is answered as {factor:g} times that of fp32, "
+    "which libraries without kernels for it were seen to take. Compute in fp32 there."
 )
 
 #: Said of TensorRT on accelerators of other makers.
@@ -37,8 +46,10 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
     ()
     """
     said = []
-    if not spec.supports(job.precision):
-        rate = job.precision.matrix_rate
+    slower, rate = emulation(job, spec), job.precision.matrix_rate
+    if slower is not None:
+        said.append(EMULATED_WARNING.format(device=spec.name, rate=rate, factor=slower.factor))
+    elif not spec.supports(job.precision):
         used = spec.rate_of(job.precision)
         said.append(NO_UNITS_WARNING.format(device=spec.name, rate=rate, used=used))
     if job.compiler is Compiler.TENSORRT and (spec.vendor, spec.kind) != ("NVIDIA", "gpu"):
@@ -47,25 +58,39 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
 
 
 def with_unsupported(prediction: StepPrediction, job: Job, spec: AcceleratorSpec) -> StepPrediction:
-    """Return a prediction that also says what the accelerator has not.
+    """Return a prediction that also says what the accelerator has not, and what that costs.
 
     Parameters
     ----------
     prediction : StepPrediction
+        As :meth:`~perfmodel.devices.spec.AcceleratorSpec.computed_as` has it computed.
     job : Job
     spec : AcceleratorSpec
     """
     said = unsupported(job, spec)
     if not said:
         return prediction
+    slower = emulation(job, spec)
+    factor, wide, basis = 1.0, 0.0, prediction.basis
+    if slower is not None:
+        factor, wide = slower
+        basis = max(prediction.basis, Basis.ANALYTICAL, key=list(Basis).index)
+    time_s = prediction.time_s * factor
     return Prediction(
-        time_s=prediction.time_s,
-        low_s=prediction.low_s,
-        high_s=prediction.high_s,
+        time_s=time_s,
+        low_s=time_s * _wider(prediction.low_s / prediction.time_s, wide),
+        high_s=time_s * _wider(prediction.high_s / prediction.time_s, wide),
         coverage=prediction.coverage,
-        basis=prediction.basis,
-        out_of_distribution=prediction.out_of_distribution,
+        basis=basis,
+        out_of_distribution=prediction.out_of_distribution or slower is not None,
         nearest=tuple(prediction.nearest),
         model_version=prediction.model_version,
         warnings=(*prediction.warnings, *said),
     )
+
+
+def _wider(end: float, half_width: float) -> float:
+    """Return an end of an interval, over its middle, with an independent width added."""
+    if not half_width:
+        return end
+    return math.exp(math.copysign(math.hypot(math.log(end), half_width), math.log(end)))

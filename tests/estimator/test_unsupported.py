@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.emulation import emulation
 from perfmodel.estimator.unsupported import unsupported
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Compiler, Precision
+from perfmodel.types import Basis, Compiler, Precision
 
 CATALOG = Catalog.default()
 
@@ -64,3 +68,57 @@ def test_tf32_is_fp32_where_it_is_not(estimator: Estimator) -> None:
     on_volta = prepared.on(CATALOG.get("V100-SXM2-16GB"))
     on_ampere = prepared.on(CATALOG.get("A10"))
     assert (on_volta.precision, on_ampere.precision) == (Precision.FP32, Precision.TF32)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "factor"),
+    [
+        # AVX-512 without units for bf16; vectors of 256 bits; fp16 on anything but Granite Rapids.
+        ("Xeon-Platinum-8380", Precision.BF16, 2.1),
+        ("EPYC-7742", Precision.AMP_BF16, 15.0),
+        ("EPYC-9654", Precision.FP16, 15.0),
+        ("Xeon-Platinum-8380", Precision.AMP_FP16, 15.0),
+    ],
+)
+def test_16_bits_without_units_take_a_cpu_longer_than_32(
+    estimator: Estimator, device: str, precision: Precision, factor: float
+) -> None:
+    on = parse_placement(device)
+    plain, emulated = (
+        estimator.estimate(Job(model="zoo/one", batch_size=8, precision=p), on)
+        for p in (Precision.FP32, precision)
+    )
+    assert emulated.step_time_s == pytest.approx(factor * plain.step_time_s)
+    assert "Compute in fp32" in " ".join(emulated.warnings)
+    assert emulated.basis is Basis.ANALYTICAL
+    # The model's 0.8 and 1.25, and what the factor may be off.
+    off = 1.3 if factor < 3 else 2.5
+    wide = math.exp(math.hypot(math.log(1.25), math.log(off)))
+    rate = emulated.throughput
+    assert rate.samples_per_second / rate.low == pytest.approx(wide)
+    assert rate.high / rate.samples_per_second == pytest.approx(wide)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        ("EPYC-9654", Precision.BF16),
+        ("Xeon-6980P", Precision.FP16),
+        ("Graviton2", Precision.FP16),
+        ("EPYC-7742", Precision.TF32),
+        ("V100-SXM2-16GB", Precision.BF16),
+    ],
+)
+def test_nothing_is_emulated_where_units_are_or_nothing_is_known(
+    device: str, precision: Precision
+) -> None:
+    assert emulation(Job(model="zoo/one", precision=precision), CATALOG.get(device)) is None
+
+
+def test_the_factor_of_an_emulation_is_explained(estimator: Estimator) -> None:
+    explains = Estimator(accelerators=CATALOG, model=AnalyticalModel(), graphs=estimator.graphs)
+    job = Job(model="zoo/two", batch_size=8, precision=Precision.FP16)
+    found = explains.explain(job, parse_placement("EPYC-7742"))
+    factors = {one.name: one.factor for one in found.contributions}
+    assert factors["emulated arithmetic"] == pytest.approx(15.0)
+    assert found.contributions[-1].step_time_s == pytest.approx(found.estimate.step_time_s)
