@@ -16,7 +16,7 @@ from perfmodel.requests import (
     parse_query,
     parse_request,
 )
-from perfmodel.types import Mode, Precision
+from perfmodel.types import Compiler, Mode, Precision
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 
@@ -157,3 +157,11 @@ def test_a_bad_observation_is_refused(change: dict[str, object], pointer: str, s
     with pytest.raises(InvalidInputError, match=said) as caught:
         parse_observations([seen])
     assert str(caught.value.pointer).startswith(pointer)
+
+
+def test_tensorrt_trains_nothing() -> None:
+    job = {"model": "timm/resnet18", "mode": "training", "batch_size": 8, "compiler": "tensorrt"}
+    with pytest.raises(InvalidInputError, match="inference only") as refused:
+        parse_job(job)
+    assert refused.value.pointer == "/job/compiler"
+    assert parse_job({**job, "mode": "inference"}).compiler is Compiler.TENSORRT

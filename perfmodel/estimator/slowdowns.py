@@ -161,8 +161,11 @@ def slowdown_on(
         half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
     if placement.placement.power_limit_w is not None:
         limit_w = placement.placement.power_limit_w
-        factors.append(("power limit", _under_limit(placement, kind, load, limit_w)))
-        half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
+        limited = _under_limit(placement, kind, load, limit_w)
+        # A limit at the board's own or above it is none.
+        if limit_w < (kind.accelerator.tdp_w or math.inf):
+            factors.append(("power limit", limited))
+            half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
     if neighbours:
         name = kind.accelerator.name
         slow = slowdown_beside(load, neighbours, name, sharing=placement.placement.sharing)

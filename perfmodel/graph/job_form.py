@@ -162,6 +162,12 @@ def _check_agreement(job: Job, pointer: str) -> None:
             "gradients. Leave it out, or use the mode 'training'.",
             pointer=f"{pointer}/accumulation_steps",
         )
+    if job.mode is Mode.TRAINING and job.compiler is Compiler.TENSORRT:
+        raise InvalidInputError(
+            "TensorRT executes inference only; train with 'eager' or 'inductor'.",
+            pointer=f"{pointer}/compiler",
+            allowed=tuple(c.value for c in Compiler if c is not Compiler.TENSORRT),
+        )
 
 
 def _read(name: str, value: object, pointer: str) -> Any:

@@ -252,3 +252,11 @@ def test_half_of_the_cores_slow_down_work_below_the_peaks(estimator: Estimator) 
     expected = load.device_share * (moving + (1 - moving) / 0.5)
     assert load.memory_bound_share > moving
     assert half.step_time_s / whole.step_time_s == pytest.approx(expected)
+
+
+def test_a_limit_that_limits_nothing_leaves_the_answer_alone(estimator: Estimator) -> None:
+    # The board of an A10 takes 150 W.
+    free, above, below = (_on(estimator, f"A10{text}") for text in ("", " power=150", " power=100"))
+    assert above == free
+    assert below.basis is Basis.ANALYTICAL
+    assert below.step_time_s > free.step_time_s
