@@ -9,13 +9,16 @@ from perfmodel.estimator.emulation import emulation
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.graph.job import Job
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import Basis, Compiler
+from perfmodel.types import Basis, Compiler, Precision
 
 #: Said where a type is computed by units of another one.
 NO_UNITS_WARNING = (
     "{device} has no {rate} arithmetic: matrix work is answered at its {used} rate. Frameworks may "
     "emulate {rate} there, slower still, or refuse it."
 )
+
+#: Said where TF32, a way to compute fp32, is switched on for nothing.
+NO_TF32_WARNING = "{device} has no {rate} arithmetic: matrix work is answered at its {used} rate."
 
 #: Said where 16 bits are emulated on a CPU.
 EMULATED_WARNING = (
@@ -41,7 +44,6 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
     Examples
     --------
     >>> from perfmodel.devices.catalog import Catalog
-    >>> from perfmodel.types import Precision
     >>> unsupported(Job(model="zoo/mlp", precision=Precision.BF16), Catalog.default().get("A10"))
     ()
     """
@@ -51,7 +53,8 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
         said.append(EMULATED_WARNING.format(device=spec.name, rate=rate, factor=slower.factor))
     elif not spec.supports(job.precision):
         used = spec.rate_of(job.precision)
-        said.append(NO_UNITS_WARNING.format(device=spec.name, rate=rate, used=used))
+        text = NO_TF32_WARNING if job.precision is Precision.TF32 else NO_UNITS_WARNING
+        said.append(text.format(device=spec.name, rate=rate, used=used))
     if job.compiler is Compiler.TENSORRT and (spec.vendor, spec.kind) != ("NVIDIA", "gpu"):
         said.append(NO_TENSORRT_WARNING.format(device=spec.name))
     return tuple(said)

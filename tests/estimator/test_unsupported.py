@@ -39,6 +39,8 @@ def test_a_type_without_units_is_named_with_the_rate_that_stands_in(
     said = _told(device, precision)
     assert f"{device} has no {precision.matrix_rate} arithmetic" in said
     assert f"at its {used} rate" in said
+    # TF32 is fp32 there; nothing is emulated.
+    assert ("emulate" in said) == (precision is not Precision.TF32)
 
 
 @pytest.mark.parametrize("precision", list(Precision))
