@@ -16,8 +16,9 @@ def checkpoint_activations(module: nn.Module) -> None:
     """Checkpoint the natural blocks of a module.
 
     The module's own switch is used where it has one (timm's ``set_grad_checkpointing``,
-    transformers' ``gradient_checkpointing_enable``); else each child of its largest
-    ``ModuleList`` or ``Sequential`` (by parameters) becomes one checkpointed block.
+    transformers' ``gradient_checkpointing_enable``); else each child of the finest
+    ``ModuleList`` or ``Sequential`` that holds half of its parameters becomes one checkpointed
+    block, but for children that overwrite what they read, which could not be recomputed.
 
     Parameters
     ----------
@@ -66,17 +67,20 @@ def _blocks(module: nn.Module) -> Sequence[nn.Module]:
     ]
     if not groups:
         return ()
-    largest = max(groups, key=_group_weight)
-    return [block for block in largest if _can_be_called(block)]
+    # Outer groups hold inner ones: the finest with most of the parameters is the one of blocks.
+    weights = [_weight(group) for group in groups]
+    most = min(_weight(module) / 2, max(weights))
+    _, finest = min((w, -i) for i, w in enumerate(weights) if w >= most)
+    return [block for block in groups[-finest] if _can_be_recomputed(block)]
 
 
-def _group_weight(group: nn.ModuleList | nn.Sequential) -> int:
-    # Outer groups contain inner ones; the finest group that holds most parameters is wanted.
-    return sum(p.numel() for p in group.parameters())
+def _weight(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _can_be_called(block: nn.Module) -> bool:
-    return type(block).forward is not nn.Module.forward
+def _can_be_recomputed(block: nn.Module) -> bool:
+    callable_ = type(block).forward is not nn.Module.forward
+    return callable_ and not getattr(block, "inplace", False)
 
 
 def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -208,8 +209,19 @@ def _read(name: str, value: object, pointer: str) -> Any:
             return as_flag(name, value, pointer)
         case "software":
             versions = as_object(value, pointer, what=name)
-            return {key: as_text(key, item, f"{pointer}/{key}") for key, item in versions.items()}
+            return {key: _version(key, item, f"{pointer}/{key}") for key, item in versions.items()}
     raise AssertionError(f"job field {name!r} has no reader")
+
+
+def _version(name: str, value: object, pointer: str) -> str:
+    version = as_text(name, value, pointer)
+    if name == "torch" and not re.match(r"\d+\.\d+", version):
+        raise InvalidInputError(
+            f'torch is a version such as "2.9.1"; got {shown(value)}. Leave it out if it is not '
+            "known.",
+            pointer=pointer,
+        )
+    return version
 
 
 def _sample_costs(value: object, pointer: str) -> dict[str, float]:

@@ -190,6 +190,29 @@ def test_checkpointing_recomputes_blocks_in_the_backward_phase() -> None:
     assert backward.count("convolution") == 0
 
 
+def test_the_finest_group_of_blocks_is_checkpointed_and_nothing_that_overwrites_its_input() -> None:
+    def block() -> nn.Sequential:
+        return nn.Sequential(
+            nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(8, 8, 1)
+        )
+
+    body = nn.Sequential(block(), block(), block())
+    # The outer group holds most parameters of all; its ReLU could not be computed again.
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True), body, nn.Flatten())
+    saved = capture_module(module, (images(),), mode=Mode.TRAINING, activation_checkpointing=True)
+    backward = [n.op for n in saved.nodes if n.phase is Phase.BACKWARD]
+    # PyTorch stops recomputing where nothing further is needed: before the last one of a block.
+    assert backward.count("convolution") == 3
+    assert backward.count("relu_") == 3
+
+    flat = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True), nn.Conv2d(8, 8, 3))
+    saved = capture_module(flat, (images(),), mode=Mode.TRAINING, activation_checkpointing=True)
+    # A block of one convolution needs no more than its input, which is saved.
+    backward = [n.op for n in saved.nodes if n.phase is Phase.BACKWARD]
+    assert backward.count("convolution_backward") == 2
+    assert backward.count("convolution") == 0
+
+
 def test_lamb_follows_its_equation() -> None:
     # One step from zero moments: m/(1-b1) = g, v/(1-b2) = g^2, so u = sign(g) + 0.01 w.
     weight = nn.Parameter(torch.tensor([3.0, -4.0]))
