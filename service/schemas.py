@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
 from perfmodel.estimator.ranking import Criterion
 from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
@@ -20,6 +20,19 @@ from service.answering.terms import MOST_MS
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _with_a_version(software: dict[str, str]) -> dict[str, str]:
+    if not software.get("torch", "0")[0].isdigit():
+        raise ValueError("torch is a version that starts with a digit")
+    return software
+
+
+Software = Annotated[
+    dict[str, Text],
+    AfterValidator(_with_a_version),
+    Field(json_schema_extra={"properties": {"torch": {"type": "string", "pattern": "^[0-9]"}}}),
+]
 
 
 class _Strict(BaseModel):
@@ -75,7 +88,7 @@ class JobBody(_Strict):
     sequence_length: Count | None = Field(None, description="Tokens per sample.")
     activation_checkpointing: bool | Literal[CHECKPOINTING] | None = False  # type: ignore[valid-type]
     selective_checkpointing: bool | None = False
-    software: dict[str, Text] | None = Field(None, description="Versions that matter.")
+    software: Software | None = Field(None, description="Versions that matter.")
     input: dict[str, Annotated[float, Field(ge=0)]] | None = Field(
         None, description="What a sample costs the host: `stored_bytes`, `cpu_s`, `files`."
     )

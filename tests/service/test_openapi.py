@@ -129,6 +129,7 @@ PIPELINE: dict[str, Any] = {"pipeline": 2, "schedule": "interleaved", "virtual_s
         {"job": JOB, "placement": "A10"},
         {"job": {**JOB, "model": {"graph": "ab"}}, "placement": "A10"},
         {"job": {**JOB, "precision": None, "software": {"torch": "2"}}, "placement": "A10"},
+        {"job": {**JOB, "software": {"torch": "banana"}}, "placement": "A10"},
         {"job": JOB, "placement": {"nodes": [NODE], "network": "ib-400g", "plan": {"data": 2}}},
         {"job": JOB, "placement": {"nodes": [NODE], "network": {"bandwidth_bytes_per_s": 1e9}}},
         {"job": {**JOB, "batch_size": 0}, "placement": "A10"},
