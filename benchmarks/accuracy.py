@@ -4,7 +4,7 @@ Public measurements are read from ``--data`` (or PERFMODEL_DATA); without them o
 of this project are judged. Captured sketches are kept (PERFMODEL_CACHE): the first run captures
 every model once, which takes about 20 minutes on two cores and does not count for the times below.
 On two cores the full form took 83 minutes, with other work beside it for the first half hour (aim:
-90); the aim of the fast form is 10.
+90), and the fast form 7.4 with nothing beside it (aim: 10).
 """
 
 from __future__ import annotations
