@@ -354,7 +354,7 @@ class NodeNetwork(nn.Module):
         hidden = of_row.index_select(0, e.entry) + self.rate(rates)
         hidden = hidden + whole.index_select(0, e.step)
         answer = self.output(torch.relu(self.hidden(torch.relu(hidden))))
-        effects = self._effects(t, e.chosen, device)
+        effects = self._effects(e, device)
         effect = effects.reshape(-1).index_select(0, e.of_kind)
         of_sort = (e.products @ self.by_sort).reshape(-1).index_select(0, e.of_sort)
         work = e.roofline_s * torch.exp((answer[:, 0] + effect + of_sort).clamp(-4.0, 7.0))
@@ -365,15 +365,14 @@ class NodeNetwork(nn.Module):
             step=e.step, row=e.row, work_s=work * e.count, launch_s=launch * e.count, kind=e.kind
         )
 
-    def _effects(self, t: TableTensors, steps: torch.Tensor, device: torch.Tensor) -> torch.Tensor:
+    def _effects(self, e: Entries, device: torch.Tensor) -> torch.Tensor:
         """Return the effects of device and settings, shape (steps, EFFECTS)."""
-        settings = t.settings[steps]
         unknown = (device >= self.devices)[:, None]
-        typical = self.typical_effect + t.facts[steps] @ self.by_fact
+        typical = self.typical_effect + e.facts @ self.by_fact
         own = torch.where(unknown, typical, self.effect[device])
         # How fast the host of a device calls says nothing of an operator that is repeated.
-        own = own * (1.0 - settings[:, _ALONE, None] * _OF_LAUNCH)
-        return own + settings @ self.by_setting
+        own = own * (1.0 - e.settings[:, _ALONE, None] * _OF_LAUNCH)
+        return own + e.settings @ self.by_setting
 
     def keep_devices(self, devices: int) -> None:
         """Forget the effects of all devices but the first ones."""
