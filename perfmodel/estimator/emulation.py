@@ -20,7 +20,7 @@ _X86_VENDORS = ("Intel", "AMD")
 
 
 class Emulation(NamedTuple):
-    """How many times as long a step takes as in fp32.
+    """How many times as long a step takes as with fp32 arithmetic on the same tensors.
 
     Parameters
     ----------

@@ -22,8 +22,9 @@ NO_TF32_WARNING = "{device} has no {rate} arithmetic: matrix work is answered at
 
 #: Said where 16 bits are emulated on a CPU.
 EMULATED_WARNING = (
-    "{device} has no {rate} arithmetic: the step is answered as {factor:g} times that of fp32, "
-    "which libraries without kernels for it were seen to take. Compute in fp32 there."
+    "{device} has no {rate} arithmetic: the step is answered as {factor:g} times that of fp32 "
+    "arithmetic on tensors of 16 bits; libraries without kernels for it were seen to take about as "
+    "long. Compute in fp32 there."
 )
 
 #: Said of TensorRT on accelerators of other makers.
