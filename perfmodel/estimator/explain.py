@@ -84,7 +84,11 @@ def explain_answer(
     predicted = predictions[chain.kind]
     explained = explain_step(estimator, prepared, accelerator, predicted.time_s)
     stages = [
-        *_up_to(explained.stages, predicted.time_s, _last_stage(prepared, accelerator)),
+        *_up_to(
+            _longer(explained.stages, prepared.step.time_factor),
+            predicted.time_s,
+            _last_stage(prepared, accelerator),
+        ),
         *chain.stages,
     ]
     seen = near_observations(estimator, prepared, placement, observed)
@@ -188,6 +192,11 @@ def _last_stage(prepared: PreparedJob, accelerator: AcceleratorSpec) -> str | No
     if emulation(prepared.job, accelerator) is not None:
         return "emulated arithmetic"
     return "equations of language models" if prepared.has_plan_engine else None
+
+
+def _longer(stages: Sequence[Stage], factor: float) -> list[Stage]:
+    """Return the stages of a step so many times as long as that of its graph."""
+    return [Stage(name=stage.name, time_s=stage.time_s * factor) for stage in stages]
 
 
 def _up_to(stages: Sequence[Stage], predicted_s: float, last: str | None) -> list[Stage]:

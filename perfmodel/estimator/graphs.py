@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator.code_versions import facts_version, installed_version
+from perfmodel.estimator.repeated_batches import RepeatedBatches, captured_batches
 from perfmodel.estimator.step import CapturedStep, job_key
 from perfmodel.estimator.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
@@ -64,13 +65,16 @@ class GraphLibrary:
         """
         if job.graph is not None:
             return self._registered(job, job.graph)
-        job = captured_view(job)
-        key = _capture_key(job)
+        view = captured_view(job)
+        key = _capture_key(view)
         with self._lock_of(key):
             kept = self._kept(key)
             if kept is None:
-                kept = self._keep(key, self._capture(job))
-        return kept
+                kept = self._keep(key, self._capture(view))
+        captured, wanted = view.accumulation_steps, job.accumulation_steps
+        if captured == wanted:
+            return kept
+        return replace(kept, repeated=RepeatedBatches(captured=captured, wanted=wanted))
 
     def register(
         self,
@@ -187,7 +191,8 @@ def captured_view(job: Job) -> Job:
     """Return the job that is captured for a job: the same program, and the same for all alike.
 
     Compiler, versions of software and selective checkpointing are no part of a program, optimizer
-    and checkpointing none of inference, and some precisions have the program of another one.
+    and checkpointing none of inference, some precisions have the program of another one, and of
+    many micro-batches a few are captured.
 
     Parameters
     ----------
@@ -207,6 +212,7 @@ def captured_view(job: Job) -> Job:
         compiler=Compiler.EAGER,
         software=MappingProxyType({}),
         selective_checkpointing=False,
+        accumulation_steps=captured_batches(job),
     )
     return view if trains else replace(view, optimizer="sgd", activation_checkpointing=False)
 

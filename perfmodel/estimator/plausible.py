@@ -31,6 +31,7 @@ def least_step_s(prepared: PreparedJob, placement: ResolvedPlacement) -> float:
         float(node_roofline(prepared.on(kind.accelerator)).compute_s.sum())
         for kind in placement.kinds
     )
+    fastest_s *= prepared.step.time_factor
     plan = placement.fabric.plan
     split = plan.tensor * plan.pipeline * plan.context
     return fastest_s / (split * FEWER_MULTIPLICATIONS * BEYOND_THE_PEAK)

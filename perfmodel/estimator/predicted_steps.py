@@ -14,6 +14,7 @@ from perfmodel.estimator.splits import single_with_plan_engine
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.estimator.unsupported import with_unsupported
 from perfmodel.graph.workload import Workload
+from perfmodel.predictors.prediction import Prediction
 
 
 class _On(NamedTuple):
@@ -72,12 +73,30 @@ class PredictedSteps:
             answers = self.model.predict([on.workload for on in missing.values()])
             for key, on, prediction in zip(missing, missing.values(), answers, strict=True):
                 _check(prediction)
+                prediction = _longer(prediction, on.prepared.step.time_factor)
                 if on.prepared.has_plan_engine:
                     prediction = single_with_plan_engine(on.prepared, on.accelerator, prediction)
                 prediction = with_unsupported(prediction, on.prepared.job, on.accelerator)
                 found[key] = prediction
                 self._kept.put(key, prediction)
         return [found[key] for key in keys]
+
+
+def _longer(prediction: StepPrediction, factor: float) -> StepPrediction:
+    """Return the prediction of a step so many times as long as that of its graph."""
+    if factor == 1.0:
+        return prediction
+    return Prediction(
+        time_s=prediction.time_s * factor,
+        low_s=prediction.low_s * factor,
+        high_s=prediction.high_s * factor,
+        coverage=prediction.coverage,
+        basis=prediction.basis,
+        out_of_distribution=prediction.out_of_distribution,
+        nearest=tuple(prediction.nearest),
+        model_version=prediction.model_version,
+        warnings=tuple(prediction.warnings),
+    )
 
 
 def _check(prediction: StepPrediction) -> None:

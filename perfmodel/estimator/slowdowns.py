@@ -95,7 +95,7 @@ def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoa
     memory = memory_estimate(prepared.memory_profile, kind.held, job=prepared.job)
     load = load_of(
         prepared.on(kind.accelerator),
-        step_time_s,
+        step_time_s / prepared.step.time_factor,
         memory_bytes=memory.peak_bytes,
         family=family,
     )

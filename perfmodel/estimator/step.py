@@ -13,6 +13,7 @@ import orjson
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.language_models import has_plan_engine
+from perfmodel.estimator.repeated_batches import RepeatedBatches
 from perfmodel.estimator.step_facts import StepFacts
 from perfmodel.features.node_work import node_work
 from perfmodel.graph.ir import Graph
@@ -44,6 +45,8 @@ class CapturedStep:
         them at hand; for whoever keeps them, and not remembered beyond that.
     facts : StepFacts or None
         Facts of the graph that are known already; all others are worked out of it.
+    repeated : RepeatedBatches or None
+        The step has more micro-batches than the graph.
     """
 
     graph: Graph
@@ -52,10 +55,20 @@ class CapturedStep:
     canonical: bytes | None = field(default=None, repr=False, compare=False)
     packed_facts: bytes | None = field(default=None, repr=False, compare=False)
     facts: StepFacts | None = field(default=None, repr=False, compare=False)
+    repeated: RepeatedBatches | None = None
 
     @cached_property
     def profile(self) -> StepProfile:
         """What a placement needs to know of the step, all its micro-batches."""
+        return self.repeated.profile(self._captured) if self.repeated else self._captured
+
+    @cached_property
+    def time_factor(self) -> float:
+        """How many times as long as that of the graph the step is."""
+        return self.repeated.time_factor(self._captured) if self.repeated else 1.0
+
+    @cached_property
+    def _captured(self) -> StepProfile:
         return self.facts.profile if self.facts else step_profile(self.graph, samples=1)
 
     @cached_property
@@ -139,6 +152,12 @@ class PreparedJob:
         return self.job.batch_size * self.job.accumulation_steps
 
     @cached_property
+    def captured_samples(self) -> int:
+        """Samples of the graph, which may hold fewer micro-batches."""
+        repeated = self.step.repeated
+        return self.job.batch_size * repeated.captured if repeated else self.samples
+
+    @cached_property
     def memory_profile(self) -> MemoryProfile:
         """What the memory of the step is made of."""
         if not self.job.selective_checkpointing:
@@ -160,13 +179,13 @@ class PreparedJob:
         _ = node_work(self.step.graph), self.step.buckets, self.memory_profile
 
     def on(self, accelerator: AcceleratorSpec) -> Workload:
-        """Return the step on an accelerator."""
+        """Return the step of the graph on an accelerator."""
         job = self.job
         return Workload(
             graph=self.step.graph,
             accelerator=accelerator,
             mode=job.mode,
-            batch_size=self.samples,
+            batch_size=self.captured_samples,
             precision=accelerator.computed_as(job.precision),
             memory_format=job.memory_format,
             compiler=job.compiler,
