@@ -11,6 +11,8 @@ from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.companions import Companions
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.opaque_job import OpaqueJob
+from perfmodel.estimator.step import job_key
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.observation import Observation
@@ -42,6 +44,14 @@ class _Observed(NamedTuple):
     job: ObservedJob | None
 
 
+class _Type(NamedTuple):
+    """A job type as it was observed, and what that was made of."""
+
+    seen: tuple[Observation, ...]
+    companions: Companions
+    job: OpaqueJob
+
+
 class ObservedJobs:
     """Calibrates jobs by stored observations, again only where some were added.
 
@@ -56,6 +66,7 @@ class ObservedJobs:
         self._state = state
         self._families: LruCache[str, str] = LruCache(20_000)
         self._observed: LruCache[str, _Observed] = LruCache(2_048)
+        self._types: LruCache[str, _Type] = LruCache(2_048)
         self._companions = Companions(estimator, ())
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
@@ -81,6 +92,26 @@ class ObservedJobs:
             self._observed.put(prepared.key, known)
         return known.job
 
+    def of_type(self, job: Job) -> OpaqueJob:
+        """Return a job that is known by its type alone, with what is stored of it and of others.
+
+        Parameters
+        ----------
+        job : Job
+            With a ``job_type``.
+        """
+        seen, companions = self._state.observations_of(job), self.companions()
+        key = job_key(job)
+        known = self._types.get(key)
+        if known is None or known.seen is not seen:
+            found = self._estimator.opaque(job, self.counting(job), companions)
+            known = _Type(seen, companions, found)
+            self._types.put(key, known)
+        elif known.companions is not companions:
+            known = _Type(seen, companions, known.job.with_companions(companions))
+            self._types.put(key, known)
+        return known.job
+
     def companions(self) -> Companions:
         """Return what was observed of all jobs; the same object until something is added."""
         seen = self._state.observations_of_all()
@@ -93,7 +124,6 @@ class ObservedJobs:
         """Return the stored observations that answers about a job may rest on.
 
         Those are left out that cannot be any more, because a device was changed or removed since.
-        What is known of a job by its type alone rests on other types too.
 
         Parameters
         ----------
@@ -102,8 +132,7 @@ class ObservedJobs:
         """
         seen = self._state.observations_of(job)
         if job.job_type is not None:
-            of_types = self._of_other_types(job.job_type)
-            return tuple(one for one in (*of_types, *seen) if self._resolves(one))
+            return tuple(one for one in seen if self._resolves(one))
         if not seen:
             return ()
         try:
@@ -144,13 +173,6 @@ class ObservedJobs:
             logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
         still = [one for one in seen if self._ok(prepared, one)]
         return self._estimator.observed(prepared, still, companions)
-
-    def _of_other_types(self, job_type: str) -> list[Observation]:
-        return [
-            one
-            for one in self._state.observations_of_all()
-            if one.job is not None and one.job.job_type not in (None, job_type)
-        ]
 
     def _resolves(self, seen: Observation) -> bool:
         try:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.plausible import least_step_s
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -108,8 +107,8 @@ class Plausibility:
         asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
         placement = self.estimator.resolve(seen.placement)
         if job.job_type is not None:
-            catalog = self.estimator.accelerators
-            opaque_estimates(asked, [placement], [seen], catalog)
+            # Whether an answer can rest on it is tried here; no time of it is beyond belief.
+            self.estimator.estimate(asked, seen.placement, [seen])
             return _Bounds()
         prepared = self.estimator.prepare(asked)
         predicted = self.estimator.answer(prepared, placement)

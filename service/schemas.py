@@ -376,8 +376,8 @@ class CurveAnswer(BaseModel):
     step_time_s: list[float]
     exposed_communication_s: list[float]
     efficiency: list[float] = Field(description="Throughput over ideal scaling.")
-    peak_bytes: list[float]
-    fits: list[bool]
+    peak_bytes: list[float | None]
+    fits: list[bool | None]
     basis: list[str]
     out_of_distribution: bool
     model_version: str

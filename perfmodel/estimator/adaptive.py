@@ -26,15 +26,21 @@ from perfmodel.types import Mode
 
 if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator
+    from perfmodel.estimator.observed import ObservedJob
+    from perfmodel.graph.job import Job
 
 
 def best_goodput(
-    estimator: Estimator, prepared: PreparedJob, placement: ResolvedPlacement
+    estimator: Estimator,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
 ) -> BestBatch:
     """Return the batch of the greatest goodput of a job on a placement.
 
     Its step is asked for at two batches; in between and beyond, its time on one accelerator and
-    its memory are taken as affine in the batch.
+    its memory are taken as affine in the batch. What observed steps change of the job's own batch
+    they change of all.
 
     Parameters
     ----------
@@ -42,14 +48,41 @@ def best_goodput(
     prepared : PreparedJob
         Its job states ``adaptation``.
     placement : ResolvedPlacement
+    observed : ObservedJob or None
+        What observed steps of the job say.
 
     Raises
     ------
     InvalidInputError
         The job states no adaptation, does not train, or no batch lies within its bounds and fits.
     """
-    stated = prepared.job.adaptation
-    if stated is None or prepared.job.mode is not Mode.TRAINING:
+    stated = stated_adaptation(prepared.job, placement)
+    factor = _observed_factor(estimator, prepared, placement, observed)
+    pair = _at_two_batches(estimator, prepared)
+    adaptation = adaptation_of(stated, _most_samples(pair, placement))
+    steps = [_affine(estimator, pair, kind.accelerator.name) for kind in placement.kinds]
+
+    def step_times(batch: IntArray, accumulation: IntArray) -> FloatArray:
+        alone = np.maximum.reduce([one.times_s(batch)[0] for one in steps])
+        parts = replica_parts(
+            [alone], placement.world, prepared.step.buckets, mode=Mode.TRAINING,
+            zero_stage=placement.fabric.plan.zero_stage, straggler=prepared.straggler,
+        )  # fmt: skip
+        # Gradients are exchanged in the last micro-batch alone.
+        return np.asarray(factor * (parts.step_time_s + (accumulation - 1) * alone))
+
+    return best_batch(adaptation, placement.count, step_times)
+
+
+def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, Any]:
+    """Return what a job states about its batches.
+
+    Raises
+    ------
+    InvalidInputError
+        It states nothing, does not train, or is split over the accelerators.
+    """
+    if job.adaptation is None or job.mode is not Mode.TRAINING:
         raise InvalidInputError(
             "Goodput is defined for a training job that states its adaptation: "
             "gradient_noise_scale, initial_batch_size and batch_size_bounds.",
@@ -60,20 +93,20 @@ def best_goodput(
             "Goodput is answered for data parallelism; leave the other degrees of the plan out.",
             pointer=f"{placement.pointer}/plan",
         )
-    pair = _at_two_batches(estimator, prepared)
-    adaptation = _adaptation(stated, _most_samples(pair, placement))
-    steps = [_affine(estimator, pair, kind.accelerator.name) for kind in placement.kinds]
+    return job.adaptation
 
-    def step_times(batch: IntArray, accumulation: IntArray) -> FloatArray:
-        alone = np.maximum.reduce([one.times_s(batch)[0] for one in steps])
-        parts = replica_parts(
-            [alone], placement.world, prepared.step.buckets, mode=Mode.TRAINING,
-            zero_stage=placement.fabric.plan.zero_stage, straggler=prepared.straggler,
-        )  # fmt: skip
-        # Gradients are exchanged in the last micro-batch alone.
-        return np.asarray(parts.step_time_s + (accumulation - 1) * alone)
 
-    return best_batch(adaptation, placement.count, step_times)
+def _observed_factor(
+    estimator: Estimator,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None,
+) -> float:
+    """Return how many times as long as predicted the job's own step takes."""
+    if observed is None:
+        return 1.0
+    times = [estimator.answer(prepared, placement, seen).step_time_s for seen in (observed, None)]
+    return times[0] / times[1]
 
 
 def _at_two_batches(estimator: Estimator, prepared: PreparedJob) -> tuple[PreparedJob, PreparedJob]:
@@ -117,8 +150,15 @@ def _most_samples(pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlac
     return max(int(most), 0)
 
 
-def _adaptation(stated: Mapping[str, Any], most_samples: int) -> BatchAdaptation:
-    if most_samples < 1:
+def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:
+    """Return what a job states about its batches, with what its memory allows.
+
+    Raises
+    ------
+    InvalidInputError
+        Not even one sample fits, or a number outside its range.
+    """
+    if most_samples is not None and most_samples < 1:
         raise InvalidInputError(
             "Not even a batch of one sample fits the accelerator.", pointer="/job/batch_size"
         )

@@ -9,12 +9,22 @@ from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfmodel.errors import PerfModelError
+from perfmodel.estimator.opaque_steps import (
+    guess_of,
+    is_modelled,
+    modelled,
+    observed_rows,
+    opaque_word,
+)
+from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.weighed_steps import machine_word, weighed_cells
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
 
 if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator
@@ -39,8 +49,8 @@ class Companions:
     estimator : Estimator
         Predicts what was observed.
     observations : iterable of Observation
-        Each with its ``job``, oldest first. Equal ones count once; one that cannot be weighed,
-        and one of a job without a graph, is passed over.
+        Each with its ``job``, oldest first. Equal ones count once; one that cannot be weighed is
+        passed over. Of a job that is known by its type alone plain replicas count.
     previous : Companions or None
         Of the same estimator; what both hold is not weighed again.
     """
@@ -56,7 +66,8 @@ class Companions:
         self._machines = _by_machine(estimator, self.observations)
         self._ready: set[_Chosen] = set()
         # Carried over, and taken where what it was made of is still the same.
-        self._pieces: dict[tuple[str, str], tuple[_Seen, ObservedSteps | None]] = {}
+        self._pieces: dict[tuple[str, str], tuple[_Seen, OpaqueGuess | None, _Steps]] = {}
+        self._guesses: dict[str, OpaqueGuess | None] = {}
         self._joined: dict[_Chosen, tuple[tuple[ObservedSteps | None, ...], _Steps]] = {}
         self._alone: dict[_Chosen, tuple[ObservedSteps, Calibration]] = {}
         if previous is not None:
@@ -110,11 +121,32 @@ class Companions:
         return _Chosen(machine, tuple(found[-MOST_JOBS:]))
 
     def _piece(self, machine: str, family: str) -> ObservedSteps | None:
-        key, seen = (machine, family), tuple(_spread(self._machines[machine][family]))
+        key, seen = (machine, family), tuple(spread(self._machines[machine][family], MOST_CELLS))
+        guess = self._guess(family) if _is_opaque(seen[0].job) else None
         known = self._pieces.get(key)
-        if known is None or not _same(known[0], seen):
-            known = self._pieces[key] = (seen, self._weighed(family, seen))
-        return known[1]
+        if known is None or not _same(known[0], seen) or known[1] != guess:
+            steps = self._weighed(family, seen) if guess is None else self._of(family, seen, guess)
+            known = self._pieces[key] = (seen, guess, steps)
+        return known[2]
+
+    def _guess(self, family: str) -> OpaqueGuess | None:
+        """Return what is guessed of a job type from all of its steps, wherever it ran."""
+        if family not in self._guesses:
+            seen = [one for on in self._machines.values() for one in on.get(family, ())]
+            placements, kept = self._modelled(seen)
+            self._guesses[family] = guess_of(placements, kept) if kept else None
+        return self._guesses[family]
+
+    def _of(self, family: str, seen: Sequence[Observation], guess: OpaqueGuess) -> ObservedSteps:
+        placements, kept = self._modelled(seen)
+        assert kept[0].job is not None
+        return observed_rows(guess, placements, kept, word=family, mode=kept[0].job.mode)
+
+    def _modelled(
+        self, seen: Sequence[Observation]
+    ) -> tuple[list[ResolvedPlacement], list[Observation]]:
+        assert seen[0].job is not None
+        return modelled(self._estimator, seen, seen[0].job.mode)
 
     def _weighed(self, family: str, seen: Sequence[Observation]) -> ObservedSteps | None:
         rows = []
@@ -149,31 +181,44 @@ def _by_machine(
     families: dict[int, str] = {}
     known = set()
     for one in observations:
-        if one.job is None or one.job.job_type is not None:
+        if one.job is None:
             continue
-        family = families.get(id(one.job)) or families.setdefault(id(one.job), job_family(one.job))
+        family = families.get(id(one.job)) or families.setdefault(id(one.job), _family(one.job))
         content = (
-            family, one.placement, one.batch_size, one.accumulation_steps, one.step_time_s,
-            one.sync_time_s,
+            family, one.job.job_type, one.placement, one.batch_size, one.accumulation_steps,
+            one.step_time_s, one.sync_time_s,
         )  # fmt: skip
         if content in known:
             continue
         known.add(content)
         try:
-            machine = machine_word(estimator.resolve(one.placement))
+            placement = estimator.resolve(one.placement)
         except PerfModelError:
             continue
+        if _is_opaque(one.job) and not is_modelled(placement, one.job.mode):
+            continue
+        machine = machine_word(placement)
         seen = found[machine].pop(family, [])
         found[machine][family] = [*seen, one]
     return found
 
 
-def _spread(seen: Sequence[Observation]) -> list[Observation]:
+def _is_opaque(job: Job | None) -> bool:
+    return job is not None and job.job_type is not None
+
+
+def _family(job: Job) -> str:
+    return opaque_word(job) if _is_opaque(job) else job_family(job)
+
+
+def spread(seen: Sequence[Observation], most: int) -> list[Observation]:
     """Return the newest observation of each cell, of as many placements as there is room for."""
-    cells = {(o.placement, o.batch_size, o.accumulation_steps): o for o in seen}
+    cells = {
+        (o.placement, o.batch_size, o.accumulation_steps, o.job and o.job.job_type): o for o in seen
+    }
     turns: dict[int, list[Observation]] = defaultdict(list)
     taken: dict[object, int] = defaultdict(int)
     for one in reversed(list(cells.values())):
         turns[taken[one.placement]].append(one)
         taken[one.placement] += 1
-    return [one for turn in sorted(turns) for one in turns[turn]][:MOST_CELLS]
+    return [one for turn in sorted(turns) for one in turns[turn]][:most]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.data_groups import scaling_groups
 from perfmodel.placement.topology.default_network import default_network
 from perfmodel.placement.topology.groups import CommGroups, LinkClass
-from perfmodel.placement.topology.topology import Node, Placement, Plan
+from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import Basis
 
 if TYPE_CHECKING:
@@ -112,16 +113,33 @@ def _one_by_one(
     """Put a curve together from single answers, where equations for plans give them."""
 
     def answer(count: int) -> Estimate:
-        placement = estimator.resolve(_placement(spec, count, asked))
+        placement = estimator.resolve(curve_placement(spec, count, asked))
         return estimator.answer(prepared, placement, observed)
 
-    one, points = answer(1), [answer(count) for count in asked.counts]
+    return curve_of(spec.name, asked.counts, answer(1), [answer(count) for count in asked.counts])
+
+
+def curve_of(
+    accelerator: str, asked: Sequence[int], one: Estimate, points: Sequence[Estimate]
+) -> Curve:
+    """Put a curve together from single answers.
+
+    Parameters
+    ----------
+    accelerator : str
+    asked : sequence of int
+        Counts.
+    one : Estimate
+        On one accelerator.
+    points : sequence of Estimate
+        For each count.
+    """
     rate = np.array([point.throughput.samples_per_second for point in points])
-    counts = np.array(asked.counts, dtype=np.int64)
+    counts = np.array(asked, dtype=np.int64)
     exposed = [point.breakdown.exposed_communication_s for point in points]
     said = (text for point in points for text in point.warnings)
     return Curve(
-        accelerator=spec.name,
+        accelerator=accelerator,
         counts=counts,
         samples_per_second=rate,
         low=np.array([point.throughput.low for point in points]),
@@ -130,7 +148,8 @@ def _one_by_one(
         exposed_communication_s=np.array(exposed),
         efficiency=rate / (counts * one.throughput.samples_per_second),
         peak_bytes=np.array([point.memory.peak_bytes for point in points], dtype=np.float64),
-        fits=np.array([point.memory.fits for point in points], dtype=np.bool_),
+        # A memory that is not known is no reason to keep a job away.
+        fits=np.array([point.memory.fits is not False for point in points], dtype=np.bool_),
         basis=tuple(point.basis for point in points),
         coverage=one.throughput.coverage,
         out_of_distribution=one.out_of_distribution,
@@ -139,7 +158,7 @@ def _one_by_one(
     )
 
 
-def _placement(spec: AcceleratorSpec, count: int, asked: CurveQuestion) -> Placement:
+def curve_placement(spec: AcceleratorSpec, count: int, asked: CurveQuestion) -> Placement:
     """Return so many accelerators, hosts filled one by one."""
     full, rest = divmod(count, asked.per_host)
     nodes = [
@@ -219,11 +238,6 @@ def _cells(
     parts: StepParts,
 ) -> StepCells:
     """Return the points of a curve as what a calibration reads."""
-    between = asked.network or default_network([spec])
-    fabrics = [
-        fabric_word(LinkClass(int(link)), between if hosts > 1 else None)
-        for link, hosts in zip(groups.intra_class, groups.hosts, strict=True)
-    ]
     return StepCells.of_job(
         parts,
         batch_size=prepared.samples,
@@ -234,8 +248,17 @@ def _cells(
         window_share=window_share(prepared),
         job=OBSERVED_JOB,
         machine=spec.name,
-        fabric=fabrics,
+        fabric=fabrics_of(spec, groups, asked.network),
     )
+
+
+def fabrics_of(spec: AcceleratorSpec, groups: CommGroups, network: Network | None) -> list[str]:
+    """Return a word for the links of each point of a curve."""
+    between = network or default_network([spec])
+    return [
+        fabric_word(LinkClass(int(link)), between if hosts > 1 else None)
+        for link, hosts in zip(groups.intra_class, groups.hosts, strict=True)
+    ]
 
 
 def _bases(single: Basis, hosts: FloatArray, counts: FloatArray) -> tuple[Basis, ...]:

@@ -22,10 +22,13 @@ from perfmodel.estimator.model import StepModel, StepPrediction
 from perfmodel.estimator.neighbours import neighbours
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.opaque import opaque_estimates
+from perfmodel.estimator.opaque_curve import draw_opaque_curve
+from perfmodel.estimator.opaque_job import OpaqueJob
 from perfmodel.estimator.placed import PlacedStep, place
 from perfmodel.estimator.plain import is_plain, plain_answer
 from perfmodel.estimator.predicted_steps import PredictedSteps
 from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements, search
+from perfmodel.estimator.rated import CapturedRated, OpaqueRated, Rated
 from perfmodel.estimator.resolve import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
@@ -249,7 +252,7 @@ class Estimator:
         """
         resolved = self.resolve(placement)
         if job.job_type is not None:
-            return opaque_estimates(job, [resolved], observations, self.accelerators)[0]
+            return self.answer_type(self.opaque(job, observations), [resolved])[0]
         prepared = self.prepare(job)
         return self.answer(prepared, resolved, self.observed(prepared, observations))
 
@@ -309,6 +312,31 @@ class Estimator:
             return None
         return ObservedJob.of(self, prepared, observations, companions)
 
+    def opaque(
+        self,
+        job: Job,
+        observations: Sequence[Observation],
+        companions: Companions | None = None,
+    ) -> OpaqueJob:
+        """Return what observed steps say about a job that is known by its type alone.
+
+        Parameters
+        ----------
+        job : Job
+            With a ``job_type``.
+        observations : sequence of Observation
+            Of the job, and of others that they name.
+        companions : Companions or None
+            More observed steps of any jobs.
+        """
+        return OpaqueJob.of(self, job, observations, companions)
+
+    def answer_type(
+        self, opaque: OpaqueJob, placements: Sequence[ResolvedPlacement]
+    ) -> list[Estimate]:
+        """Answer questions about a job that is known by its type alone, one for each placement."""
+        return opaque_estimates(opaque, placements, self.accelerators)
+
     def curve(
         self,
         job: Job,
@@ -332,6 +360,8 @@ class Estimator:
         InvalidInputError
             As :meth:`estimate`.
         """
+        if job.job_type is not None:
+            return draw_opaque_curve(self, self.opaque(job, observations, companions), question)
         prepared = self.prepare(job)
         observed = self.observed(prepared, observations, companions)
         return draw_curve(self, prepared, question, observed)
@@ -382,10 +412,14 @@ class Estimator:
         companions : Companions or None
             As for :meth:`observed`.
         """
-        prepared = self.prepare(job)
         resolved = [_attempt(self.resolve, placement) for placement in placements]
-        observed = self.observed(prepared, observations, companions)
-        return rank_placements(self, prepared, resolved, question, observed)
+        rated: Rated
+        if job.job_type is not None:
+            rated = OpaqueRated(self, self.opaque(job, observations, companions))
+        else:
+            prepared = self.prepare(job)
+            rated = CapturedRated(self, prepared, self.observed(prepared, observations, companions))
+        return rank_placements(rated, resolved, question, self.model_version)
 
     def search(
         self, job: Job, placement: Placement, *, global_batch: int | None = None, most: int = 10

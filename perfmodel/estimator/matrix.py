@@ -16,7 +16,6 @@ from perfmodel.estimator.companions import Companions
 from perfmodel.estimator.matrix_columns import Cells, MatrixColumns
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.observed import ObservedJob
-from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.graph.job import Job
@@ -121,13 +120,13 @@ def fill_matrix(
     columns = MatrixColumns(prepared, resolved, predictions, observed)
     columns.fill_plain()
     known_columns = [column for column, placement in enumerate(resolved) if placement is not None]
-    for row, job in opaque.items():
-        asked = [r for r in resolved if r is not None]
-        seen = tuple(observations.get(row, ()))
-        if asked:
-            columns.fill_row(
-                row, known_columns, opaque_estimates(job, asked, seen, estimator.accelerators)
-            )
+    asked = [r for r in resolved if r is not None]
+    for row, job in opaque.items() if asked else ():
+        try:
+            found = estimator.opaque(job, observations.get(row, ()), others)
+            columns.fill_row(row, known_columns, estimator.answer_type(found, asked))
+        except PerfModelError as error:
+            observed_errors.append((row, error))
     refused = columns.fill_special(estimator.placed)
     known = list(predictions.values())
     arrays = columns.arrays()

@@ -1,41 +1,58 @@
-"""Answers for jobs that are known by measured cells alone, without a graph."""
+"""Answers for jobs that are known by measured cells alone, without a graph.
+
+Where steps of the job itself were observed, and replicas on whole accelerators are asked about,
+they are those of :mod:`.opaque_job`. Everything else, a job of which nothing is known, one beside
+another, a part of an accelerator, is completed from cells that resemble it
+(:mod:`perfmodel.placement.opaque.completion`).
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.opaque_job import OpaqueJob, OpaqueSteps
+from perfmodel.estimator.opaque_steps import ReplicaColumns, is_modelled, own_batch
 from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.weighed_steps import machine_word
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
-from perfmodel.placement.opaque.completion import COVERAGE, OpaqueTable, nearest_labels
-from perfmodel.placement.opaque.opaque_cells import opaque_cells
-from perfmodel.types import Basis
+from perfmodel.placement.opaque.completion import (
+    COVERAGE,
+    Completion,
+    OpaqueTable,
+    nearest_labels,
+)
+from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
+from perfmodel.placement.opaque.opaque_likeness import nearest_cells
+from perfmodel.types import Basis, Mode
+
+if TYPE_CHECKING:
+    from perfmodel.devices.catalog import Catalog
+
+FloatArray = npt.NDArray[np.float64]
 
 #: ``model_version`` of such answers.
 VERSION = "opaque"
 
 
 def opaque_estimates(
-    job: Job,
-    placements: Sequence[ResolvedPlacement],
-    observations: Sequence[Observation],
-    catalog: Catalog,
+    opaque: OpaqueJob, placements: Sequence[ResolvedPlacement], catalog: Catalog
 ) -> list[Estimate]:
     """Answer the cells of an opaque job by those that were observed.
 
     Parameters
     ----------
-    job : Job
-        With a ``job_type``.
+    opaque : OpaqueJob
+        Without any observation the answers rest on the name alone.
     placements : sequence of ResolvedPlacement
         At least one.
-    observations : sequence of Observation
-        Of the job, and of other job types that they name. May be empty; the answers then rest on
-        the name alone.
     catalog : Catalog
 
     Returns
@@ -43,52 +60,142 @@ def opaque_estimates(
     list of Estimate
         One for each placement; their memory is not known.
     """
-    name = job.job_type or ""
-    known = opaque_cells(
-        [(_type_of(seen, name), seen.batch_size) for seen in observations],
-        [seen.placement for seen in observations],
+    modelled = [
+        opaque.own is not None and is_modelled(placement, opaque.job.mode)
+        for placement in placements
+    ]
+    answers: dict[int, Estimate] = {}
+    for ways, answer in ((True, _by_steps), (False, _by_completion)):
+        chosen = [at for at, way in enumerate(modelled) if way is ways]
+        if chosen:
+            found = answer(opaque, [placements[at] for at in chosen], catalog)
+            answers |= dict(zip(chosen, found, strict=True))
+    return [answers[at] for at in range(len(placements))]
+
+
+def _by_steps(
+    opaque: OpaqueJob, placements: Sequence[ResolvedPlacement], catalog: Catalog
+) -> list[Estimate]:
+    """Answer replicas of a job of which steps were observed."""
+    job, (own, _) = opaque.job, _known_cells(opaque.job, opaque.own_observations, catalog)
+    asked = _asked_cells(job, placements, catalog)
+    nearest = nearest_cells(asked, own)
+    alike: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for at, placement in enumerate(placements):
+        alike[machine_word(placement), placement.fabric.plan.zero_stage].append(at)
+    answers: dict[int, Estimate] = {}
+    for rows in alike.values():
+        found = opaque.steps(ReplicaColumns.of([placements[at] for at in rows]))
+        for row, at in enumerate(rows):
+            labels = tuple(own.label(int(i)) for i in nearest[at])
+            answers[at] = _of_step(job, placements[at], found, row, labels)
+    return [answers[at] for at in range(len(placements))]
+
+
+def _of_step(
+    job: Job,
+    placement: ResolvedPlacement,
+    found: OpaqueSteps,
+    row: int,
+    nearest: tuple[str, ...],
+) -> Estimate:
+    parts = found.calibrated.parts
+    low_s, high_s = (float(end[row]) for end in found.calibrated.interval())
+    times = float(parts.step_time_s[row]), low_s, high_s
+    answer = _estimate(job, placement, times, found.bases[row], nearest)
+    return replace(
+        answer,
+        compute_time_s=float(parts.compute_s[row]),
+        sync_time_s=float(parts.communication_s[row]),
+        breakdown=Breakdown(
+            compute_s=float(parts.compute_s[row]),
+            exposed_communication_s=float(parts.exposed_communication_s[row]),
+            input_stall_s=float(parts.input_stall_s[row]),
+            overhead_s=float(parts.overhead_s[row]),
+        ),
+    )
+
+
+def _by_completion(
+    opaque: OpaqueJob, placements: Sequence[ResolvedPlacement], catalog: Catalog
+) -> list[Estimate]:
+    """Answer cells by what resembles them."""
+    job, asked = opaque.job, _asked_cells(opaque.job, placements, catalog)
+    table = OpaqueTable(*_known_cells(job, opaque.known, catalog))
+    found, alone = table.complete(asked), table.complete(asked.on_one_accelerator())
+    return [
+        _completed(job, placement, found, at, float(alone.median_s[at]), table)
+        for at, placement in enumerate(placements)
+    ]
+
+
+def _completed(
+    job: Job,
+    placement: ResolvedPlacement,
+    found: Completion,
+    at: int,
+    alone_s: float,
+    table: OpaqueTable,
+) -> Estimate:
+    micro_batches = job.accumulation_steps
+    ends = (found.median_s[at], found.low_s[at], found.high_s[at])
+    step_s, low_s, high_s = (float(end) * micro_batches for end in ends)
+    nearest = tuple(nearest_labels(table, found, at))
+    answer = _estimate(job, placement, (step_s, low_s, high_s), found.basis[at], nearest)
+    if placement.count == 1 or job.mode is Mode.INFERENCE:
+        return answer
+    # What the step takes beyond that on one accelerator is what several wait for each other.
+    compute_s = min(alone_s * micro_batches, step_s)
+    return replace(
+        answer,
+        compute_time_s=compute_s,
+        sync_time_s=step_s - compute_s,
+        breakdown=Breakdown(compute_s=compute_s, exposed_communication_s=step_s - compute_s),
+    )
+
+
+def _known_cells(
+    job: Job, seen: Sequence[Observation], catalog: Catalog
+) -> tuple[OpaqueCells, list[float]]:
+    """Return observed cells, and the time of one micro-batch of each."""
+    cells = opaque_cells(
+        [(_type_of(one.job, job), one.batch_size) for one in seen],
+        [one.placement for one in seen],
         catalog=catalog,
         mode=job.mode,
     )
-    # A cell is one micro-batch; more of them take as many times as long.
-    times = [seen.step_time_s / seen.accumulation_steps for seen in observations]
-    asked = opaque_cells(
-        [(name, job.batch_size)] * len(placements),
+    return cells, [one.step_time_s / one.accumulation_steps for one in seen]
+
+
+def _type_of(seen: Job | None, asked: Job) -> str:
+    """Return the job type that was measured; a job with a graph goes by what it is."""
+    if seen is None:
+        return asked.job_type or ""
+    return seen.job_type or seen.label
+
+
+def _asked_cells(
+    job: Job, placements: Sequence[ResolvedPlacement], catalog: Catalog
+) -> OpaqueCells:
+    return opaque_cells(
+        [(job.job_type or "", job.batch_size)] * len(placements),
         [placement.placement for placement in placements],
         catalog=catalog,
         mode=job.mode,
     )
-    table = OpaqueTable(known, times)
-    found = table.complete(asked)
-    return [
-        _estimate(
-            job,
-            placement,
-            np.array([found.median_s[i], found.low_s[i], found.high_s[i]]),
-            found.basis[i],
-            tuple(nearest_labels(table, found, i)),
-        )
-        for i, placement in enumerate(placements)
-    ]
-
-
-def _type_of(seen: Observation, name: str) -> str:
-    """Return the job type that was measured; a job with a graph goes by what it is."""
-    if seen.job is None:
-        return name
-    return seen.job.job_type or seen.job.label
 
 
 def _estimate(
     job: Job,
     placement: ResolvedPlacement,
-    times_s: np.ndarray[tuple[int], np.dtype[np.float64]],
+    times_s: tuple[float, float, float],
     basis: Basis,
     nearest: tuple[str, ...],
 ) -> Estimate:
-    step_s, low_s, high_s = (times_s * job.accumulation_steps).tolist()
+    """Return an answer with the step on one accelerator, or of replicas that do not wait."""
+    step_s, low_s, high_s = times_s
     plan = placement.fabric.plan
-    samples = (plan.data or 1) * job.batch_size * job.accumulation_steps
+    samples = (plan.data or 1) * own_batch(job) * job.accumulation_steps
     return Estimate(
         throughput=Throughput(
             samples_per_second=samples / step_s,
@@ -120,7 +227,8 @@ def _warnings(job: Job, basis: Basis) -> tuple[str, ...]:
 
 #: Said in every answer of this kind.
 NO_GRAPH_WARNING = (
-    "The job is known by its type alone: its memory is not known, and its step is not broken down."
+    "The job is known by its type alone: its memory is not known, and its step is divided as far "
+    "as observed steps tell."
 )
 
 #: Said where no cell of the job was observed and nothing goes by its name.

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from perfmodel.errors import InvalidInputError, PerfModelError
-from perfmodel.estimator.adaptive import best_goodput
-from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.rated import Rated
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.splits import transformer_training
 from perfmodel.estimator.step import PreparedJob
@@ -126,22 +125,22 @@ class Ranking:
 
 
 def rank_placements(
-    estimator: Estimator,
-    prepared: PreparedJob,
+    rated: Rated,
     placements: Sequence[ResolvedPlacement | PerfModelError],
     question: RankQuestion,
-    observed: ObservedJob | None = None,
+    model_version: str,
 ) -> Ranking:
     """Rank placements of a job.
 
     Parameters
     ----------
-    estimator : Estimator
-    prepared : PreparedJob
+    rated : Rated
+        The job.
     placements : sequence
         An error in place of a placement is carried into the answer.
     question : RankQuestion
-    observed : ObservedJob or None
+    model_version : str
+        Of the answers.
     """
     ranked: list[Ranked] = []
     errors: dict[int, PerfModelError] = {}
@@ -149,7 +148,7 @@ def rank_placements(
         try:
             if isinstance(placement, PerfModelError):
                 raise placement
-            ranked.append(_one(estimator, prepared, placement, question, observed, position))
+            ranked.append(_one(rated, placement, question, position))
         except PerfModelError as error:
             errors[position] = error
     # Of equals the earlier in the question comes first.
@@ -158,23 +157,16 @@ def rank_placements(
         best=tuple(best[: question.most]),
         left_out=tuple(r for r in ranked if r.left_out),
         errors=MappingProxyType(errors),
-        model_version=estimator.model_version,
+        model_version=model_version,
     )
 
 
 def _one(
-    estimator: Estimator,
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    question: RankQuestion,
-    observed: ObservedJob | None,
-    position: int,
+    rated: Rated, placement: ResolvedPlacement, question: RankQuestion, position: int
 ) -> Ranked:
-    estimate = estimator.answer(prepared, placement, observed)
+    estimate = rated.estimate(placement)
     rate = estimate.throughput.samples_per_second
-    batch = None
-    if question.by is Criterion.GOODPUT:
-        batch = best_goodput(estimator, prepared, placement)
+    batch = rated.best_batch(placement) if question.by is Criterion.GOODPUT else None
     found = Ranked(
         position=position,
         score=rate,

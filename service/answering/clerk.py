@@ -14,6 +14,7 @@ from perfmodel.estimator.explain import explain_answer
 from perfmodel.estimator.explanation import Explanation
 from perfmodel.estimator.lru import LruCache
 from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.opaque_job import OpaqueJob
 from perfmodel.estimator.ranking import Ranking
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
@@ -116,8 +117,8 @@ class Clerk:
         query = parse_query(self.resolved(question))
         placement = self.known.placement(question["placement"])
         if query.job.job_type is not None:
-            seen = self._seen(query.job, query.observations)
-            return self.estimator.estimate(query.job, query.placement, seen)
+            opaque = self._opaque(query.job, query.observations)
+            return self.estimator.answer_type(opaque, [placement])[0]
         prepared = self.prepare(query.job, question["job"])
         observed = self._observed(prepared, query.observations)
         return self.estimator.answer(prepared, placement, observed)
@@ -236,6 +237,12 @@ class Clerk:
             return self.observed_jobs.of(prepared)
         seen = self._seen(prepared.job, stated)
         return self.estimator.observed(prepared, seen, self.observed_jobs.companions())
+
+    def _opaque(self, job: Job, stated: tuple[Observation, ...]) -> OpaqueJob:
+        if not stated:
+            return self.observed_jobs.of_type(job)
+        seen = self._seen(job, stated)
+        return self.estimator.opaque(job, seen, self.observed_jobs.companions())
 
     def _seen(self, job: Job, stated: Sequence[Observation] = ()) -> tuple[Observation, ...]:
         """Return what was observed of a job: with the question first, then what is stored."""

@@ -138,7 +138,7 @@ class Comparisons:
         """Return two comparisons of steps whose parts are known and one of others."""
         step, sync = observed.step_time_s, observed.sync_time_s
         apart = (observed.cells.ranks > 1) & ~np.isnan(sync)
-        alone = np.where(apart, np.maximum(step - sync, _LEAST_ALONE * step), step)
+        alone = alone_s(step, sync, observed.cells.ranks)
         variances = noise.variances(1 - alone / step)
         split, whole = np.flatnonzero(apart), np.flatnonzero(~apart)
         rows = np.concatenate([split, split, whole])
@@ -186,6 +186,22 @@ class Comparisons:
         growth, moved = self.mix[0] == 0, -(self.misplaced**2)
         alone = np.where(growth, moved, self.variance)
         return np.stack([same * alone, same * np.where(growth, self.variance, moved)])
+
+
+def alone_s(
+    step_time_s: FloatArray, sync_time_s: FloatArray, ranks: npt.NDArray[Any]
+) -> FloatArray:
+    """Return what steps take without synchronisation, where that was logged.
+
+    Examples
+    --------
+    >>> both = np.array([0.3, 0.3])
+    >>> alone_s(both, np.array([0.1, np.nan]), np.array([2, 2])).round(3).tolist()
+    [0.2, 0.3]
+    """
+    apart = (ranks > 1) & ~np.isnan(sync_time_s)
+    left = np.maximum(step_time_s - sync_time_s, _LEAST_ALONE * step_time_s)
+    return np.where(apart, left, step_time_s)
 
 
 def cell_codes(a: StepCells, b: StepCells) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

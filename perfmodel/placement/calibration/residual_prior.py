@@ -109,7 +109,8 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
     }
 )
 
-_SCOPES = ("all", "place", "job", "own")
+#: The last three are ``place``, ``job`` and ``own`` among jobs that are known by a name alone.
+_SCOPES = ("all", "place", "job", "own", "guess_place", "guess_job", "guess_own")
 
 #: Fields that belong to the machine; the others belong to the fabric.
 OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.SPREAD, Field.FIXED})
@@ -255,7 +256,8 @@ class ResidualPrior:
         total = np.zeros((len(Field), len(cells)))
         for name, sd in self.sds.items():
             term = Term.parse(name)
-            total[term.field] += sd**2 * _diagonal(term.shape, columns)
+            counts = cells.guessed if term.scope.startswith("guess") else 1.0
+            total[term.field] += sd**2 * _diagonal(term.shape, columns) * counts
         return total
 
 
@@ -274,11 +276,16 @@ def _scopes_and_shapes(
     names: tuple[str, ...], a: StepCells, b: StepCells
 ) -> tuple[dict[tuple[bool, str], FloatArray], dict[str, FloatArray]]:
     same_job = _same(a.job, b.job)
+    guess = np.outer(a.guessed, b.guessed).astype(np.float64)
     scopes: dict[tuple[bool, str], FloatArray] = {}
     for of_machine, key in ((True, "machine"), (False, "fabric")):
         place = _same(getattr(a, key), getattr(b, key))
         scopes |= {(of_machine, "place"): place, (of_machine, "own"): place * same_job}
         scopes |= {(of_machine, "job"): same_job, (of_machine, "all"): np.ones(same_job.shape)}
+        scopes |= {
+            (of_machine, f"guess_{scope}"): guess * scopes[of_machine, scope]
+            for scope in ("place", "job", "own")
+        }
     one, other = _Columns.of(a), _Columns.of(b)
     return scopes, {s: SHAPES[s](one, other) for s in {Term.parse(name).shape for name in names}}
 

@@ -19,7 +19,10 @@ Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 #: Of what runs on the accelerator, the part beside which gradients can be exchanged.
 USUAL_WINDOW_SHARE = 0.6
 _TEXTS = ("job", "machine", "fabric")
-_NUMBERS = ("batch_size", "ranks", "hosts", "largest_share", "host_s", "window_share")
+_NUMBERS = ("batch_size", "ranks", "hosts", "largest_share", "host_s", "window_share", "device_s")
+_FLAGS = ("guessed",)
+_COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS)
+_TYPES = {**dict.fromkeys(_TEXTS, np.str_), **dict.fromkeys(_FLAGS, np.bool_)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,6 +41,10 @@ class StepCells:
         What the host needs to issue the step's operators; a step is hardly shorter.
     window_share : ndarray, shape (rows,)
         Part of the computation that runs while gradients are exchanged.
+    device_s : ndarray, shape (rows,)
+        What the accelerator alone takes to compute; the step of a captured job, as predicted.
+    guessed : ndarray of bool, shape (rows,)
+        Whether nothing but a name was known of the job, so that all of it is a guess.
     job : ndarray of str
         Rows of one job share its residual.
     machine : ndarray of str
@@ -58,13 +65,15 @@ class StepCells:
     parts: StepParts
     host_s: FloatArray
     window_share: FloatArray
+    device_s: FloatArray
+    guessed: npt.NDArray[np.bool_]
     job: TextArray
     machine: TextArray
     fabric: TextArray
 
     def __post_init__(self) -> None:
         rows = len(self.batch_size)
-        for name in (*_NUMBERS, *_TEXTS):
+        for name in _COLUMNS:
             if np.shape(getattr(self, name)) != (rows,):
                 raise InvalidInputError(f"Column {name} of steps needs {rows} rows.")
         for name in _NUMBERS:
@@ -87,6 +96,8 @@ class StepCells:
         largest_share: npt.ArrayLike,
         host_s: npt.ArrayLike,
         window_share: npt.ArrayLike = USUAL_WINDOW_SHARE,
+        device_s: npt.ArrayLike | None = None,
+        guessed: bool = False,
         job: str = "",
         machine: str | Sequence[str] = "",
         fabric: str | Sequence[str] = "",
@@ -108,6 +119,8 @@ class StepCells:
             largest_share=numbers(largest_share),
             host_s=numbers(host_s),
             window_share=numbers(window_share),
+            device_s=numbers(parts.compute_s if device_s is None else device_s),
+            guessed=np.full(rows, guessed),
             job=texts(job),
             machine=texts(machine),
             fabric=texts(fabric),
@@ -115,15 +128,14 @@ class StepCells:
 
     def take(self, rows: Rows) -> Self:
         """Return some of the rows, by a mask or by positions."""
-        columns = {name: getattr(self, name)[rows] for name in (*_NUMBERS, *_TEXTS)}
+        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
         return type(self)(parts=_each_part(lambda name: self._part(name)[rows]), **columns)
 
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Self:
         """Return the rows of several, one after the other."""
         columns = {
-            name: np.concatenate([getattr(piece, name) for piece in pieces])
-            for name in (*_NUMBERS, *_TEXTS)
+            name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _COLUMNS
         }
         parts = _each_part(lambda name: np.concatenate([piece._part(name) for piece in pieces]))
         return cls(parts=parts, **columns)
@@ -131,12 +143,12 @@ class StepCells:
     def order(self, *last: FloatArray) -> npt.NDArray[np.int64]:
         """Return positions that sort the rows by all that they are, then by ``last``."""
         parts = [self._part(one.name) for one in fields(StepParts)]
-        keys = [getattr(self, name) for name in (*_TEXTS, *_NUMBERS)]
+        keys = [getattr(self, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)]
         return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns as plain JSON values."""
-        plain = {name: getattr(self, name).tolist() for name in (*_NUMBERS, *_TEXTS)}
+        plain = {name: getattr(self, name).tolist() for name in _COLUMNS}
         plain["parts"] = {one.name: self._part(one.name).tolist() for one in fields(StepParts)}
         return plain
 
@@ -144,8 +156,7 @@ class StepCells:
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
         """Read back what :meth:`to_dict` gave."""
         columns: dict[str, Any] = {
-            name: np.asarray(plain[name], dtype=np.str_ if name in _TEXTS else np.float64)
-            for name in (*_NUMBERS, *_TEXTS)
+            name: np.asarray(plain[name], dtype=_TYPES.get(name, np.float64)) for name in _COLUMNS
         }
         parts = _each_part(lambda name: np.asarray(plain["parts"][name], dtype=np.float64))
         return cls(parts=parts, **columns)

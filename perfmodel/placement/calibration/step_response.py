@@ -204,7 +204,7 @@ class _State:
 
 def _worked(cells: StepCells, z: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the time that device or host work, and the share of it that is the device's."""
-    device = CORNER * (np.log(cells.parts.compute_s) + z[Field.DEVICE])
+    device = CORNER * (np.log(cells.device_s) + z[Field.DEVICE])
     host = CORNER * (np.log(cells.host_s) + z[Field.HOST])
     longer = np.logaddexp(device, host)
     return np.exp(longer / CORNER + z[Field.SPREAD]), np.exp(device - longer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +84,14 @@ class OpaqueCells:
         """Return some of the cells, by a mask or by positions."""
         return OpaqueCells(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
+    def on_one_accelerator(self) -> OpaqueCells:
+        """Return the same jobs on one accelerator of the same kind."""
+        one, nothing = np.ones(len(self)), np.full(len(self), "")
+        return replace(
+            self, count=one, hosts=one, network=nothing, log_wire=np.zeros(len(self)),
+            shares=nothing,
+        )  # fmt: skip
+
     def label(self, row: int) -> str:
         """Return one cell for people: ``"LM, batch 5, on 2 x K80 over 2 hosts"``."""
         hosts = f" over {self.hosts[row]:.0f} hosts" if self.hosts[row] > 1 else ""
@@ -147,7 +155,7 @@ def opaque_cells(
             f"Each cell needs a job and a placement; got {len(jobs)} and {len(placements)}."
         )
     described = {one: _place(one, catalog) for one in dict.fromkeys(placements)}
-    named = {one: _named(*one, mode) for one in dict.fromkeys(jobs)}
+    named = {one: named_job(*one, mode) for one in dict.fromkeys(jobs)}
     types = [named[job] for job in jobs]
     places = [described[placement] for placement in placements]
     return OpaqueCells(
@@ -187,7 +195,14 @@ def _numbers(values: Sequence[float]) -> FloatArray:
     return np.array(values, dtype=np.float64)
 
 
-def _named(label: str, batch_size: int, mode: Mode) -> tuple[str, float]:
+def named_job(label: str, batch_size: int, mode: Mode) -> tuple[str, float]:
+    """Return name and batch size of a job type in a mode; inference goes by another name.
+
+    Raises
+    ------
+    InvalidInputError
+        An empty name, or a batch size below 1.
+    """
     name, batch_size = split_label(label, batch_size)
     if not name.strip() or batch_size < 1:
         raise InvalidInputError(
@@ -204,7 +219,7 @@ def _place(placement: Placement, catalog: Catalog) -> _Place:
     partner, partner_batch = _partner(placement)
     return _Place(
         accelerator="+".join(sorted(specs)),
-        log_speed=min(_log_speed(spec) for spec in specs.values()),
+        log_speed=min(log_speed(spec) for spec in specs.values()),
         accelerators=placement.accelerator_count,
         hosts=placement.host_count,
         network=network,
@@ -224,7 +239,8 @@ def _wire(placement: Placement) -> tuple[str, float]:
     return f"{network.name or ''} {rate:.4g} B/s", float(np.log(rate / _NETWORK_BYTES_PER_S))
 
 
-def _log_speed(spec: AcceleratorSpec) -> float:
+def log_speed(spec: AcceleratorSpec) -> float:
+    """Return how fast an accelerator is, as :attr:`OpaqueCells.log_speed`."""
     # Nobody says in which precision an opaque job computes; the plain rate orders devices best.
     rate = spec.peak_flops.get("fp32") or max(spec.peak_flops.values())
     compute, traffic = rate / _FLOPS_PER_S, spec.bandwidth_bytes_per_s / _BYTES_PER_S

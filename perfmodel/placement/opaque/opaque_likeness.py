@@ -24,6 +24,8 @@ FEATURES = ("one", "batch", "speed", "several", "crossing", "count", "shared")
 
 #: Distance of batch sizes, in doublings, over which jobs of one name stay alike.
 _DOUBLINGS = 3.0
+#: Doublings that another device counts as.
+_OTHER_DEVICE = 8.0
 #: Distance of counts, in doublings, over which crossing hosts costs alike.
 _COUNT_DOUBLINGS = 2.0
 
@@ -112,6 +114,27 @@ def effects(a: OpaqueCells, b: OpaqueCells) -> dict[str, FloatArray]:
     acts["crossing_count"] = acts["crossing"] * _near(a.count, b.count, _COUNT_DOUBLINGS)
     acts["cell"] = device * equal(a.count, b.count) * equal(a.hosts, b.hosts)
     return acts
+
+
+def nearest_cells(asked: OpaqueCells, known: OpaqueCells, most: int = 3) -> IntArray:
+    """Return the known cells nearest to each asked one, best first.
+
+    Doublings of batch, accelerators and hosts count alike; another device counts as many.
+
+    Parameters
+    ----------
+    asked, known : OpaqueCells
+    most : int
+
+    Returns
+    -------
+    ndarray of int, shape (asked, up to most)
+    """
+    away = _OTHER_DEVICE * (1 - equal(asked.accelerator, known.accelerator))
+    for name in ("batch_size", "count", "hosts"):
+        a, b = np.log2(getattr(asked, name)), np.log2(getattr(known, name))
+        away += np.abs(a[:, None] - b[None, :])
+    return np.argsort(away, axis=1, kind="stable")[:, :most]
 
 
 def features(cells: OpaqueCells) -> FloatArray:
