@@ -125,11 +125,26 @@ def split_parts(
     if training is None:
         refuse_operator_splits(plan, pointer=placement.pointer)
         return _staged(prepared, placement, single_s)
+    _refuse_experts(training.shape.experts, plan, pointer=placement.pointer)
     choices = [job_choice(job, plan)] * len(single_s)
     steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
     # What the bound of the arithmetic adds counts as computing.
     beyond = steps.step_time_s - steps.parts.step_time_s
     return replace(steps.parts, compute_s=steps.parts.compute_s + beyond)
+
+
+def _refuse_experts(experts: int, plan: Plan, *, pointer: str) -> None:
+    """Refuse to spread experts that a model does not have, or not evenly."""
+    if experts % plan.expert == 0:
+        return
+    found = f"has {experts} in a layer" if experts > 1 else "has none: each token passes all of it"
+    allowed = [str(n) for n in range(1, experts + 1) if experts % n == 0]
+    raise InvalidPlacementError(
+        f"expert is {plan.expert}, but the experts of this model cannot be spread over so many: it "
+        f"{found}. Choose among {', '.join(allowed)}, or leave expert out.",
+        pointer=f"{pointer}/plan/expert",
+        allowed=tuple(allowed),
+    )
 
 
 def _staged(prepared: PreparedJob, placement: ResolvedPlacement, single_s: FloatArray) -> StepParts:

@@ -17,7 +17,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Basis, Mode, Phase, Role
+from perfmodel.types import Basis, Mode, Phase, Precision, Role
 
 
 def _ask(estimator: Estimator, placement: Any = "A10", **job: Any) -> Estimate:
@@ -131,6 +131,15 @@ def test_operators_of_an_unknown_structure_are_not_split(estimator: Estimator) -
         estimator.estimate(Job(model="zoo/two", mode=Mode.TRAINING, batch_size=8), placement)
     with pytest.raises(InvalidPlacementError, match="inference"):
         estimator.estimate(Job(model="zoo/one"), placement)
+
+
+def test_experts_are_spread_only_where_there_are_some(estimator: Estimator) -> None:
+    dense = Job(
+        model="zoo/megatron-gpt", mode=Mode.TRAINING, batch_size=2, precision=Precision.FP16
+    )
+    with pytest.raises(InvalidPlacementError, match="has none") as error:
+        estimator.estimate(dense, parse_placement("4xA10 ep=2"))
+    assert (error.value.pointer, error.value.allowed) == ("/placement/plan/expert", ("1",))
 
 
 def test_any_graph_may_be_cut_into_stages(estimator: Estimator) -> None:

@@ -3,13 +3,18 @@ r"""Peak memory of one accelerator, whether it fits, and how likely it runs out.
 The tensors of a step are counted by liveness (:mod:`.liveness`), divided by a
 plan (:mod:`.memory_parts`) and surrounded by what framework and allocator hold
 (:mod:`.memory_demand`). That demand ``D`` is what a device with room to spare
-would show. A full device makes the allocator give back what it has cached, so that a part ``n`` of
-it is enough, and the logarithm of the true need is off by a normal residual:
+would show. Of it ``S`` is certain: parameters, gradients and optimizer state are counted to the
+byte, and nothing gives them back. A full device makes the allocator give back what it has cached,
+so that a part ``n`` of the rest is enough, and the logarithm of what the rest truly needs is off by
+a normal residual:
 
-.. math::  P(\text{runs out}) = \Phi\Bigl(\frac{\ln(n D / \mathrm{capacity})}{\sigma}\Bigr)
+.. math::
 
-with ``n`` and ``sigma`` fitted on runs that ran and on runs that ran out. A step fits where that
-is one half at most.
+    P(\text{runs out}) = \Phi\Bigl(\frac{1}{\sigma}
+    \ln\frac{n (D - S)}{\mathrm{capacity} - S}\Bigr)
+
+with ``n`` and ``sigma`` fitted on runs that ran and on runs that ran out; 1 where ``S`` alone is
+more than there is. A step fits where that is one half at most.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from perfmodel.placement.memory.liveness import lifetimes
 from perfmodel.placement.memory.memory_demand import constants_for, demand_bytes, overhead
 from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
+from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Plan
 
 FloatArray = npt.NDArray[np.float64]
@@ -95,7 +101,10 @@ def memory_columns(
     demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
     capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
     share = np.where(around.has_allocator, constants["need_share"], 1.0)
-    probability = oom_probability(demand * share, capacity, constants["deviation"])
+    certain = np.broadcast_to(parts.certain_bytes, (cells,))
+    probability = oom_probability(
+        (demand - certain) * share, capacity - certain, constants["deviation"]
+    )
     fits = probability <= 0.5
     full = np.where(around.has_allocator, constants["full_share"], 1.0) * capacity
     return MemoryColumns(
@@ -169,6 +178,8 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         tensor=float(plan.tensor),
         pipeline=float(plan.pipeline),
         context=float(plan.context),
+        expert=float(plan.expert),
+        expert_share=expert_share(job) if plan.expert > 1 else 0.0,
         zero_stage=float(plan.zero_stage),
         sequence_parallel=plan.sequence_parallel,
         micro_batches=1.0 if job is None else float(job.accumulation_steps),
@@ -177,15 +188,30 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
     )
 
 
-def oom_probability(
-    need_bytes: FloatArray, capacity_bytes: FloatArray, deviation: float
-) -> FloatArray:
-    """Return how likely a need is above the capacity, 0 or 1 where it is clear.
+def expert_share(job: Job | None) -> float:
+    """Return the part of the parameters of a job that belongs to experts.
 
     Parameters
     ----------
-    need_bytes, capacity_bytes : ndarray, shape (cells,)
+    job : Job or None
+        Of a model whose dimensions its name or config tells; 0 for others.
+    """
+    shape = None if job is None else transformer_shape(job)
+    if shape is None or shape.experts == 1:
+        return 0.0
+    experts = shape.layers * shape.experts * shape.expert_parameters
+    return experts / shape.parameter_count
+
+
+def oom_probability(need_bytes: FloatArray, room_bytes: FloatArray, deviation: float) -> FloatArray:
+    """Return how likely a need is above the room for it, 0 or 1 where it is clear.
+
+    Parameters
+    ----------
+    need_bytes : ndarray, shape (cells,)
         > 0.
+    room_bytes : ndarray, shape (cells,)
+        Where it is not above 0, there is none.
     deviation : float
         Of the logarithm of the need, > 0.
 
@@ -193,8 +219,11 @@ def oom_probability(
     --------
     >>> oom_probability(np.array([1.0, 8.0, 64.0]), np.full(3, 8.0), 0.1).tolist()
     [0.0, 0.5, 1.0]
+    >>> oom_probability(np.array([1.0]), np.array([-2.0]), 0.1).tolist()
+    [1.0]
     """
-    away = np.log(need_bytes / capacity_bytes) / deviation
+    room = np.maximum(room_bytes, need_bytes * math.exp(-2 * _CLEAR * deviation))
+    away = np.log(need_bytes / room) / deviation
     inside = [0.5 * math.erfc(-z / math.sqrt(2)) for z in np.clip(away, -_CLEAR, _CLEAR).tolist()]
     return np.where(away > _CLEAR, 1.0, np.where(away < -_CLEAR, 0.0, inside))
 

@@ -2,17 +2,20 @@ r"""What of a step's memory lies on one accelerator under a plan, in columns.
 
 With ``d`` replicas, ``t`` tensor ranks, ``p`` pipeline stages and ``c`` context ranks::
 
-    parameters       P / (t p)       and / d  from ZeRO stage 3
-    gradients        G / (t p)       and / d  from ZeRO stage 2
-    optimizer state  S / (t p)       and / d  from ZeRO stage 1
+    parameters       P / (t p)       and / (d c)  from ZeRO stage 3
+    gradients        G / (t p)       and / (d c)  from ZeRO stage 2
+    optimizer state  S / (t p)       and / (d c)  from ZeRO stage 1
     activations      A / (c p) * n * ((1 - w) / t + w)
 
 where ``n`` is the number of micro-batches in flight on the first stage, the fullest one: all ``m``
 of them with GPipe, ``min(p, m)`` with 1F1B, and ``1 + (p - 1) / (p v)`` times that when each
 accelerator holds ``v`` chunks; and ``w`` is what tensor ranks keep whole, 10 of 34 parts of a
-transformer's layer without sequence parallelism and nothing with it.
+transformer's layer without sequence parallelism and nothing with it. Context ranks hold the same
+parameters, so that stages share them out over those too. Of what belongs to experts, each of ``e``
+ranks holds ``1 / e``, and stages share it out over the ``d c / e`` replicas of an expert.
 
-Left out: stages of unequal weight, the logits of the last stage, experts.
+Left out: stages of unequal weight, the logits of the last stage, experts that get more tokens than
+others.
 
 References
 ----------
@@ -56,6 +59,9 @@ class MemoryParts:
         Gradients that are copied into buckets to be summed over replicas.
     attention_bytes, convolution_bytes : ndarray, shape (cells,)
     reserved_ratio : ndarray, shape (cells,)
+    certain_bytes : ndarray, shape (cells,)
+        What is there when the optimizer begins, whatever the allocator does: what is held, but for
+        buffers, which also stand for tensors of which only the peak is known, and gradients.
     """
 
     held_bytes: FloatArray
@@ -67,6 +73,7 @@ class MemoryParts:
     attention_bytes: FloatArray
     convolution_bytes: FloatArray
     reserved_ratio: FloatArray
+    certain_bytes: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,8 +82,10 @@ class MemoryPlan:
 
     Parameters
     ----------
-    data, tensor, pipeline, context : ndarray or float
-        Degrees, >= 1.
+    data, tensor, pipeline, context, expert : ndarray or float
+        Degrees, >= 1; ``expert`` divides ``data``.
+    expert_share : float
+        Part of the parameters that belongs to experts, in [0, 1].
     zero_stage : ndarray or float
         0 to 3.
     sequence_parallel : ndarray of bool or bool
@@ -90,6 +99,8 @@ class MemoryPlan:
     tensor: Numbers = 1.0
     pipeline: Numbers = 1.0
     context: Numbers = 1.0
+    expert: Numbers = 1.0
+    expert_share: float = 0.0
     zero_stage: Numbers = 0.0
     sequence_parallel: npt.NDArray[np.bool_] | bool = False
     micro_batches: Numbers = 1.0
@@ -111,19 +122,25 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
     MemoryParts
     """
     plan = plan or MemoryPlan()
-    data, tensor, pipeline, context, stage, kept = np.broadcast_arrays(
+    data, tensor, pipeline, context, expert, stage, kept = np.broadcast_arrays(
         np.atleast_1d(np.asarray(plan.data, dtype=np.float64)),
         plan.tensor,
         plan.pipeline,
         plan.context,
+        plan.expert,
         plan.zero_stage,
         _activations_kept(plan),
     )
-    model = tensor * pipeline
-    gradients = 1 / (model * np.where(stage >= 2, data, 1))
-    state = 1 / (model * np.where(stage >= 1, data, 1))
+    model, replicas, experts = tensor * pipeline, data * context, plan.expert_share
+    own = _own_share(model, replicas, expert, experts, shares=np.zeros(kept.shape, dtype=np.bool_))
+    gradients = _own_share(model, replicas, expert, experts, shares=stage >= 2)
+    state = _own_share(model, replicas, expert, experts, shares=stage >= 1)
+    sharded = _own_share(model, replicas, expert, experts, shares=stage >= 3)
+    # ZeRO 3 gathers one piece while it works on another.
+    piece = 2 * profile.largest_parameter_bytes / (model * np.where(experts > 0, expert, 1.0))
+    gathered = np.where((stage >= 3) & (replicas > 1), piece, 0.0)
     held = (
-        _parameter_bytes(profile, model, data, stage)
+        np.minimum(profile.parameter_bytes * sharded + gathered, profile.parameter_bytes * own)
         + profile.buffer_bytes
         + profile.input_bytes / context
         + profile.optimizer_state_bytes * state
@@ -134,10 +151,11 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         gradient_corners=profile.gradient_corners * gradients[:, None],
         gradient_bytes=profile.gradient_bytes * gradients,
         optimizer_bytes=profile.optimizer_bytes * state,
-        bucket_bytes=_bucket_bytes(profile.gradient_bytes / model, data, stage),
+        bucket_bytes=_bucket_bytes(profile.gradient_bytes * own, replicas, stage),
         attention_bytes=profile.attention_bytes * kept,
         convolution_bytes=profile.convolution_bytes * kept,
         reserved_ratio=np.full(kept.shape, profile.reserved_ratio),
+        certain_bytes=held - profile.buffer_bytes + profile.gradient_bytes * gradients,
     )
 
 
@@ -178,16 +196,21 @@ def _activations_kept(plan: MemoryPlan) -> FloatArray:
     return np.asarray(in_flight * split / (pipeline * plan.context))
 
 
-def _parameter_bytes(
-    profile: MemoryProfile, model: FloatArray, data: FloatArray, stage: FloatArray
+def _own_share(
+    model: FloatArray,
+    replicas: FloatArray,
+    expert: FloatArray,
+    expert_share: float,
+    *,
+    shares: npt.NDArray[np.bool_],
 ) -> FloatArray:
-    """Return own parameters; ZeRO 3 gathers one piece while it works on another."""
-    own = profile.parameter_bytes / model
-    gathered = 2 * profile.largest_parameter_bytes / model
-    return np.where((stage >= 3) & (data > 1), np.minimum(own / data + gathered, own), own)
+    """Return the part of all parameters that one rank holds, where replicas share them or not."""
+    common = (1 - expert_share) / np.where(shares, replicas, 1.0)
+    experts = expert_share / (expert * np.where(shares, replicas / expert, 1.0))
+    return np.asarray((common + experts) / model)
 
 
-def _bucket_bytes(gradients: FloatArray, data: FloatArray, stage: FloatArray) -> FloatArray:
+def _bucket_bytes(gradients: FloatArray, replicas: FloatArray, stage: FloatArray) -> FloatArray:
     """Return buckets: copies of all gradients, or of two pieces at a time."""
     buckets = np.where(stage >= 2, np.minimum(gradients, 2 * _BUCKET_BYTES), gradients)
-    return np.where(data > 1, buckets, 0.0)
+    return np.where(replicas > 1, buckets, 0.0)

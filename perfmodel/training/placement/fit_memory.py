@@ -9,9 +9,9 @@ the share ``u``, the residuals are
     min(0, ln(D / M) - 0.1)               for one that ran out, whose D is above M,
 
 and each unknown is drawn to its prior. The runs of one workload, precision and device weigh as one.
-Then the share of the demand that is enough and its deviation are those under which it is most
-likely that the runs ran, and ran out, as they did; one that ran out, of which few are published,
-counts as often as the root of how many more ran.
+Then, of the demand beyond what is certain, the share that is enough and its deviation are those
+under which it is most likely that the runs ran, and ran out, as they did; one that ran out, of
+which few are published, counts as often as the root of how many more ran.
 """
 
 from __future__ import annotations
@@ -255,10 +255,12 @@ def _fit_table(table: MemoryTable, *, apart: bool) -> dict[str, Any]:
 
     x = least_squares(residuals, middle, steps=60)
     demand = demand_bytes(table.parts, unknowns.around(x))
-    share, spread = _edge(demand / table.capacity, ran)
-    room = ran & (measured < _WITH_ROOM * table.capacity)
+    certain = table.parts.certain_bytes
+    room_bytes = np.maximum(table.capacity - certain, 1.0)
+    share, spread = _edge((demand - certain) / room_bytes, ran)
+    room = ran & (measured < _WITH_ROOM * table.capacity) & (measured > certain)
     # Full devices hide how far a demand may be off; those with room show it.
-    misses = np.log(demand / measured)[room]
+    misses = np.log((demand - certain)[room] / (measured - certain)[room])
     spread = max(spread, float(np.sqrt(np.mean(misses**2))) if room.any() else 0.0)
     constants = _constants(unknowns, x, share, spread)
     return {**constants, "workloads": _workloads(unknowns, x)} if apart else constants

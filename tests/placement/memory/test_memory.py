@@ -11,6 +11,7 @@ from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.memory import (
+    expert_share,
     memory_columns,
     memory_estimate,
     memory_plan,
@@ -180,6 +181,83 @@ def test_sharding_never_takes_more_memory_than_copies() -> None:
     assert list(peaks) == sorted(peaks, reverse=True)
     # Stage 1 shares 2 GB of state among 8.
     assert peaks[0] - peaks[1] == pytest.approx(2 * GB * 7 / 8)
+
+
+def test_state_that_no_device_holds_runs_out_for_sure() -> None:
+    # Parameters, gradients and optimizer state of 1 + 1 + 2 GB, 20 times: 80 GB of 16.
+    names = (
+        "parameter_bytes", "gradient_bytes", "optimizer_state_bytes", "gradient_corners",
+    )  # fmt: skip
+    large = dataclasses.replace(PROFILE, **{name: 20 * getattr(PROFILE, name) for name in names})
+    found = memory_estimate(large, CATALOG.get("V100-SXM2-16GB"))
+    assert (found.fits, found.oom_probability) == (False, 1.0)
+
+
+def test_the_more_of_a_demand_is_counted_to_the_byte_the_surer_it_is() -> None:
+    # 20 GB are asked for of 16: with 11 GB of state that is surer to be too much than with 4.
+    gpu = CATALOG.get("V100-SXM2-16GB")
+    names = ("parameter_bytes", "gradient_bytes", "optimizer_state_bytes")
+    state = dataclasses.replace(PROFILE, **{name: 2.75 * getattr(PROFILE, name) for name in names})
+
+    def chance_at_20(profile: MemoryProfile) -> float:
+        scaled = [
+            dataclasses.replace(profile, activation_corners=profile.activation_corners * scale)
+            for scale in np.linspace(0.1, 3, 200).tolist()
+        ]
+        asked = [memory_columns(one, [gpu]) for one in scaled]
+        nearest = min(asked, key=lambda one: abs(float(one.demand_bytes[0]) - 20e9))
+        assert nearest.demand_bytes[0] == pytest.approx(20e9, rel=0.01)
+        return float(nearest.oom_probability[0])
+
+    assert 0.1 < chance_at_20(PROFILE) < chance_at_20(state) - 0.05
+
+
+def test_ranks_of_experts_hold_their_own_alone() -> None:
+    gpu = CATALOG.get("A100-SXM4-80GB")
+    plan = MemoryPlan(
+        data=8.0, expert=np.array([1.0, 2.0, 8.0]), expert_share=0.8, zero_stage=np.zeros(3)
+    )
+    peaks = memory_columns(PROFILE, [gpu] * 3, plan=plan).demand_bytes
+    # Of 1 GB of parameters and 2 GB of state 0.8 are experts'; halves, then eighths are left.
+    assert peaks[0] - peaks[1] > 3 * GB * 0.8 / 2
+    assert peaks[0] - peaks[2] > 3 * GB * 0.8 * 7 / 8
+    # Shared out over all, an expert on each rank is as much as a part of all experts.
+    whole, split = (
+        memory_columns(
+            dataclasses.replace(PROFILE, largest_parameter_bytes=0.0),
+            [gpu],
+            plan=MemoryPlan(data=8.0, expert=expert, expert_share=0.8, zero_stage=3.0),
+        ).demand_bytes[0]
+        for expert in (1.0, 8.0)
+    )
+    assert whole == pytest.approx(split)
+
+
+def test_the_config_says_which_parameters_are_experts() -> None:
+    config = {
+        "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 256,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "vocab_size": 100, "num_local_experts": 4, "num_experts_per_tok": 2,
+    }  # fmt: skip
+    job = Job(hf_config=config, mode=Mode.TRAINING)
+    # Of a layer 4 experts of 3 products of 64 x 256, an attention of 4 of 64 x 64, a choice of
+    # experts and 2 norms; of the ends two tables of 100 words and a norm.
+    experts = 2 * 4 * 3 * 64 * 256
+    rest = 2 * (4 * 64 * 64 + 64 * 4 + 2 * 64) + 2 * 100 * 64 + 64
+    assert expert_share(job) == pytest.approx(experts / (experts + rest))
+    assert memory_plan(Plan(expert=4), 4, job).expert_share == expert_share(job)
+    assert expert_share(Job(model="zoo/gnmt", mode=Mode.TRAINING)) == 0.0
+
+
+def test_context_ranks_share_out_what_replicas_share_out() -> None:
+    gpu = CATALOG.get("A100-SXM4-80GB")
+    plan = MemoryPlan(data=np.array([2.0, 2.0]), context=np.array([1.0, 4.0]), zero_stage=1.0)
+    bare = dataclasses.replace(
+        PROFILE, activation_corners=np.zeros(2), input_bytes=0.0, convolution_bytes=0.0
+    )
+    fewer, more = memory_columns(bare, [gpu] * 2, plan=plan).demand_bytes
+    # 2 GB of state in 2 parts or in 8, and 1 GB of the optimizer's temporaries as well.
+    assert fewer - more == pytest.approx((2 + 1) * GB * (1 / 2 - 1 / 8))
 
 
 def test_a_plan_says_how_many_replicas_there_are() -> None:
