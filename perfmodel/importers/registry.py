@@ -94,6 +94,11 @@ _ALL = (
         location="llm_foundry:read_llm_foundry",
     ),
     ImportFormat(
+        name="llm-training",
+        description="LLM training on clusters: Megatron-LM, MaxText, tpu-recipes, ModelLink.",
+        location="llm_training:read_llm_training",
+    ),
+    ImportFormat(
         name="vtrain",
         description="GPT iteration times per parallel plan: VIA-Research/vTrain.",
         location="vtrain:read_vtrain",

@@ -16,7 +16,10 @@ from perfmodel.training.arena.metrics import ratio_error
 from perfmodel.training.arena.placement.line import Line
 
 #: Parts by the file of this folder that judges them.
-PARTS = ("data_parallel", "plans", "sia", "memory", "colocation", "opaque", "collectives")
+PARTS = (
+    "data_parallel", "plans", "plans_published", "sia", "memory", "colocation", "opaque",
+    "collectives",
+)  # fmt: skip
 
 
 def run_placements(
