@@ -21,9 +21,17 @@ _BOARDS = ((2022, "8xib-400g"), (2020, "8xib-200g"), (0, "ib-100g"))
 #: The same for cards in servers and for CPUs.
 _SERVERS = ((2020, "eth-100g"), (2018, "eth-25g"), (0, "eth-10g"))
 
-#: Boards with adapters of their own generation, or four accelerators to a host.
+#: Boards with adapters of their own generation, or four accelerators to a host; hosts of four TPUs
+#: with the 50 and 100 Gbit/s of each that the documentation of Cloud TPU states.
 _OWN: Mapping[str, str] = MappingProxyType(
-    {"B300-SXM": "8xib-800g", "GB200": "4xib-400g", "GB300": "4xib-800g"}
+    {
+        "B300-SXM": "8xib-800g",
+        "GB200": "4xib-400g",
+        "GB300": "4xib-800g",
+        "TPU-v5p": "eth-200g",
+        "TPU-v6e": "2xeth-200g",
+        "TPU-v7x": "2xeth-200g",
+    }
 )
 
 

@@ -211,11 +211,11 @@ def _pcie() -> Iterator[Link]:
 
 
 def _tori() -> Iterator[Link]:
-    # Rate of one chip over all its links, one direction (makers' tables of each generation); a
-    # torus of two dimensions has four neighbours, one of three has six. Largest slices.
+    # Rate of one chip over all its links, one direction (makers' tables of each generation, which
+    # state both directions together since v5p); a torus of two dimensions has four neighbours, one of three has six. Largest slices.
     generations = {
-        "v2": (62e9, 4, 512), "v3": (82e9, 4, 2_048), "v4": (150e9, 6, 4_096),
-        "v5e": (100e9, 4, 256), "v5p": (300e9, 6, 8_960), "v6e": (224e9, 4, 256),
+        "v2": (248e9, 4, 512), "v3": (328e9, 4, 2_048), "v4": (300e9, 6, 4_096),
+        "v5e": (200e9, 4, 256), "v5p": (600e9, 6, 8_960), "v6e": (400e9, 4, 256),
         "v7x": (600e9, 6, 9_216),
     }  # fmt: skip
     for generation, (rate, peers, most) in generations.items():

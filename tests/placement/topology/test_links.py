@@ -49,7 +49,7 @@ def test_pcie_doubles_with_each_generation_and_halves_with_the_lanes() -> None:
         ("A2", "pcie4-x8", LinkClass.PCIE, 15.75),
         ("MI100", "xgmi2", LinkClass.XGMI, 138),
         ("MI300X", "xgmi4", LinkClass.XGMI, 448),
-        ("TPU-v5p", "ici-v5p", LinkClass.ICI, 300),
+        ("TPU-v5p", "ici-v5p", LinkClass.ICI, 600),
     ],
 )
 def test_an_accelerator_has_the_link_it_comes_with(
