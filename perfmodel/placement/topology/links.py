@@ -212,7 +212,8 @@ def _pcie() -> Iterator[Link]:
 
 def _tori() -> Iterator[Link]:
     # Rate of one chip over all its links, one direction (makers' tables of each generation, which
-    # state both directions together since v5p); a torus of two dimensions has four neighbours, one of three has six. Largest slices.
+    # state both directions together since v5p); a torus of two dimensions has four neighbours, one
+    # of three has six. Largest slices.
     generations = {
         "v2": (248e9, 4, 512), "v3": (328e9, 4, 2_048), "v4": (300e9, 6, 4_096),
         "v5e": (200e9, 4, 256), "v5p": (600e9, 6, 8_960), "v6e": (400e9, 4, 256),
