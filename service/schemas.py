@@ -21,6 +21,12 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
 
+_COMPUTES = "The part of the step that computes, in seconds."
+_SYNCHRONISES = (
+    "All communication of the step, in seconds; what computing hides of it lies within "
+    "`compute_time_s`."
+)
+
 
 def _with_a_version(software: dict[str, str]) -> dict[str, str]:
     if not software.get("torch", "0")[0].isdigit():
@@ -304,8 +310,8 @@ class PredictAnswer(BaseModel):
 
     throughput: ThroughputBody
     step_time_s: float
-    compute_time_s: float
-    sync_time_s: float
+    compute_time_s: float = Field(description=_COMPUTES)
+    sync_time_s: float = Field(description=_SYNCHRONISES)
     breakdown: BreakdownBody
     memory: MemoryBody
     basis: Literal[tuple(Basis)]  # type: ignore[valid-type]
@@ -353,6 +359,8 @@ class MatrixAnswer(BaseModel):
     high: list[list[float | None]]
     coverage: float | None
     step_time_s: list[list[float | None]]
+    compute_time_s: list[list[float | None]] = Field(description=_COMPUTES)
+    sync_time_s: list[list[float | None]] = Field(description=_SYNCHRONISES)
     peak_bytes: list[list[float | None]]
     fits: list[list[bool | None]]
     basis: list[list[str | None]]
@@ -374,6 +382,8 @@ class CurveAnswer(BaseModel):
     high: list[float]
     coverage: float
     step_time_s: list[float]
+    compute_time_s: list[float] = Field(description=_COMPUTES)
+    sync_time_s: list[float] = Field(description=_SYNCHRONISES)
     exposed_communication_s: list[float]
     efficiency: list[float] = Field(description="Throughput over ideal scaling.")
     peak_bytes: list[float | None]

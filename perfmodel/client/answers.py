@@ -113,6 +113,8 @@ class Cell:
     low: float | None
     high: float | None
     step_time_s: float | None
+    compute_time_s: float | None = None
+    sync_time_s: float | None = None
     peak_bytes: float | None
     fits: bool | None
     basis: str | None
@@ -121,7 +123,11 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Every pair of some jobs and some placements: one row a job, one element a placement."""
+    """Every pair of some jobs and some placements: one row a job, one element a placement.
+
+    A service that does not tell apart what computes and what synchronises leaves those columns
+    empty.
+    """
 
     jobs: int
     placements: int
@@ -130,6 +136,8 @@ class Matrix:
     high: Table
     coverage: float | None
     step_time_s: Table
+    compute_time_s: Table = ()
+    sync_time_s: Table = ()
     peak_bytes: Table
     fits: tuple[tuple[bool | None, ...], ...]
     basis: tuple[tuple[str | None, ...], ...]
@@ -150,6 +158,8 @@ class Matrix:
             low=self.low[job][placement],
             high=self.high[job][placement],
             step_time_s=self.step_time_s[job][placement],
+            compute_time_s=_element(self.compute_time_s, job, placement),
+            sync_time_s=_element(self.sync_time_s, job, placement),
             peak_bytes=self.peak_bytes[job][placement],
             fits=self.fits[job][placement],
             basis=self.basis[job][placement],
@@ -168,9 +178,16 @@ class Matrix:
         )
 
 
+def _element(table: Table, job: int, placement: int) -> float | None:
+    return table[job][placement] if table else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Throughput over the count of accelerators, in columns; ``efficiency`` is over the ideal."""
+    """Throughput over the count of accelerators, in columns; ``efficiency`` is over the ideal.
+
+    As in a matrix, ``compute_time_s`` and ``sync_time_s`` may be empty.
+    """
 
     accelerator: str
     counts: tuple[int, ...]
@@ -179,6 +196,8 @@ class Curve:
     high: Column
     coverage: float | None
     step_time_s: Column
+    compute_time_s: Column = ()
+    sync_time_s: Column = ()
     exposed_communication_s: Column
     efficiency: Column
     peak_bytes: Column

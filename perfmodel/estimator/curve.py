@@ -76,6 +76,8 @@ class Curve:
     counts : ndarray of int
     samples_per_second, low, high : ndarray
     step_time_s, exposed_communication_s : ndarray
+    compute_time_s, sync_time_s : ndarray
+        The parts of the step that compute and that synchronise; they may overlap.
     efficiency : ndarray
         Throughput over that many times the throughput of one; at most 1.
     peak_bytes : ndarray
@@ -94,6 +96,8 @@ class Curve:
     low: FloatArray
     high: FloatArray
     step_time_s: FloatArray
+    compute_time_s: FloatArray
+    sync_time_s: FloatArray
     exposed_communication_s: FloatArray
     efficiency: FloatArray
     peak_bytes: FloatArray

@@ -56,6 +56,9 @@ class MatrixEstimate:
         NaN where there is no answer.
     step_time_s, peak_bytes : ndarray
         NaN where there is no answer.
+    compute_time_s, sync_time_s : ndarray
+        The parts of the step that compute and that synchronise, as those of a single answer; they
+        may overlap. NaN where there is no answer.
     basis : ndarray of int
         Position on the ladder of evidence, -1 where there is no answer.
     out_of_distribution, fits, answered : ndarray of bool
@@ -73,6 +76,8 @@ class MatrixEstimate:
     low: FloatArray
     high: FloatArray
     step_time_s: FloatArray
+    compute_time_s: FloatArray
+    sync_time_s: FloatArray
     peak_bytes: FloatArray
     basis: npt.NDArray[np.int8]
     out_of_distribution: npt.NDArray[np.bool_]

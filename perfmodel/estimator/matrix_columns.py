@@ -39,6 +39,12 @@ IntArray = npt.NDArray[np.intp]
 #: Predictions on one accelerator, by row and name of the accelerator.
 Cells = dict[tuple[int, str], StepPrediction]
 
+#: Columns of numbers, as :class:`.matrix.MatrixEstimate` has them.
+_NUMBERS = (
+    "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
+    "peak_bytes",
+)  # fmt: skip
+
 #: Rows that are corrected in one go; more take more memory and no less time.
 _AT_ONCE = 32
 
@@ -101,10 +107,7 @@ class MatrixColumns:
         self._observed = observed
         self._single = {**predictions, **self._observed_alone()}
         shape = (len(prepared), len(resolved))
-        self._floats = {
-            name: np.full(shape, np.nan)
-            for name in ("samples_per_second", "low", "high", "step_time_s", "peak_bytes")
-        }
+        self._floats = {name: np.full(shape, np.nan) for name in _NUMBERS}
         self._basis = np.full(shape, -1, dtype=np.int8)
         self._out = np.zeros(shape, dtype=np.bool_)
         self._fits = np.zeros(shape, dtype=np.bool_)
@@ -183,7 +186,7 @@ class MatrixColumns:
                 several = np.array([p.count > 1 for p in block.placements])
                 waiting = wait_for_each_other(job.mode, block.zero_stage)
                 wide = half_width(parts, several & waiting)
-                self._floats["step_time_s"][block.target] = middle.step_time_s
+                self._put_parts(block.target, middle)
         low, high = interval(rates["time_s"], rates["low_s"], rates["high_s"], wide)
         self._floats["samples_per_second"][block.target] = rates["time_s"]
         self._floats["low"][block.target], self._floats["high"][block.target] = low, high
@@ -193,6 +196,12 @@ class MatrixColumns:
         self._basis[block.target] = np.maximum(rungs, np.array(least, dtype=np.int8))
         sure = np.hypot(np.log(rates["low_s"] / rates["high_s"]) / 2, wide)
         self._correct(block, middle, rates["time_s"], np.broadcast_to(sure, rates["time_s"].shape))
+
+    def _put_parts(self, target: Any, parts: StepParts, some: slice | int = slice(None)) -> None:
+        """State the time of some steps, and the parts of it that compute and that synchronise."""
+        self._floats["step_time_s"][target] = parts.step_time_s[some]
+        self._floats["compute_time_s"][target] = parts.compute_s[some]
+        self._floats["sync_time_s"][target] = parts.communication_s[some]
 
     def _correct(
         self, block: _Block, parts: StepParts, rate: FloatArray, half_width: FloatArray
@@ -230,8 +239,8 @@ class MatrixColumns:
         ends = np.cumsum([len(one.cells) for one in some])
         for one, end in zip(some, ends.tolist(), strict=True):
             own = slice(end - len(one.cells), end)
+            self._put_parts(one.target, found.parts, own)
             step_time_s = found.parts.step_time_s[own]
-            self._floats["step_time_s"][one.target] = step_time_s
             rate = one.rate * one.cells.parts.step_time_s / step_time_s
             wide = np.exp(np.minimum(DEVIATIONS * found.log_sd[own], one.half_width))
             self._floats["samples_per_second"][one.target] = rate
@@ -327,7 +336,7 @@ class MatrixColumns:
         self._floats["samples_per_second"][cell] = rate
         low, high = interval(rate, at_low, at_high, placed.half_width)
         self._floats["low"][cell], self._floats["high"][cell] = low, high
-        self._floats["step_time_s"][cell] = placed.parts.step_time_s[0]
+        self._put_parts(cell, placed.parts, 0)
         self._floats["peak_bytes"][cell] = memory.peak_bytes
         self._fits[cell] = memory.fits
         self._out[cell] = any(p.out_of_distribution for p in predictions)
@@ -341,6 +350,8 @@ class MatrixColumns:
             self._floats["samples_per_second"][cell] = rate.samples_per_second
             self._floats["low"][cell], self._floats["high"][cell] = rate.low, rate.high
             self._floats["step_time_s"][cell] = estimate.step_time_s
+            self._floats["compute_time_s"][cell] = estimate.compute_time_s
+            self._floats["sync_time_s"][cell] = estimate.sync_time_s
             peak, fits = estimate.memory.peak_bytes, estimate.memory.fits
             self._floats["peak_bytes"][cell] = np.nan if peak is None else peak
             # A memory that is not known is no reason to keep a job away.

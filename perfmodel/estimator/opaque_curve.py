@@ -66,6 +66,8 @@ def _by_steps(opaque: OpaqueJob, spec: AcceleratorSpec, asked: CurveQuestion) ->
         low=(samples / high_s)[1:],
         high=(samples / low_s)[1:],
         step_time_s=found.parts.step_time_s[1:],
+        compute_time_s=found.parts.compute_s[1:],
+        sync_time_s=found.parts.communication_s[1:],
         exposed_communication_s=found.parts.exposed_communication_s[1:],
         efficiency=rate[1:] / (counts[1:] * rate[0]),
         peak_bytes=np.full(len(counts) - 1, np.nan),
