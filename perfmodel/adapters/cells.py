@@ -11,6 +11,10 @@ from perfmodel.client.answers import Matrix
 
 Rows = Sequence[Sequence[Any]]
 
+_NEEDED = ("samples_per_second", "step_time_s", "peak_bytes", "fits")
+#: What a service may leave out.
+_PARTS = ("compute_time_s", "sync_time_s")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
@@ -22,6 +26,8 @@ class Cell:
         Of all accelerators, > 0.
     step_time_s : float
         Of a whole step, > 0.
+    compute_time_s, sync_time_s : float or None
+        Of it, what computes and what synchronises; they may overlap. None where it is not known.
     peak_bytes : float or None
         Memory of one accelerator.
     fits : bool or None
@@ -30,6 +36,8 @@ class Cell:
 
     samples_per_second: float
     step_time_s: float
+    compute_time_s: float | None = None
+    sync_time_s: float | None = None
     peak_bytes: float | None = None
     fits: bool | None = None
 
@@ -53,10 +61,13 @@ def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | 
     ValueError
         Not a matrix of that shape, or numbers that cannot be.
     """
-    names = ("samples_per_second", "step_time_s", "peak_bytes", "fits")
+    names = (*_NEEDED, *(name for name in _PARTS if getattr(answer, name)))
     columns = [_rows(getattr(answer, name), name, jobs, placements) for name in names]
     return [
-        [_cell(*values) for values in zip(*(column[row] for column in columns), strict=True)]
+        [
+            _cell(dict(zip(names, values, strict=True)))
+            for values in zip(*(column[row] for column in columns), strict=True)
+        ]
         for row in range(jobs)
     ]
 
@@ -67,18 +78,22 @@ def _rows(column: Rows, name: str, jobs: int, placements: int) -> Rows:
     return column
 
 
-def _cell(
-    rate: float | None, step_time_s: float | None, peak_bytes: float | None, fits: bool | None
-) -> Cell | None:
+def _cell(values: dict[str, Any]) -> Cell | None:
+    rate, step_time_s = values["samples_per_second"], values["step_time_s"]
     if rate is None or step_time_s is None:
         return None
     if not (_is_above_zero(rate) and _is_above_zero(step_time_s)):
         raise ValueError(f"{rate!r} samples/s in steps of {step_time_s!r} s cannot be")
+    parts = {name: values.get(name) for name in _PARTS}
+    if not all(part is None or 0 <= part < math.inf for part in parts.values()):
+        raise ValueError(f"a step of {step_time_s!r} s cannot have the parts {parts}")
+    peak_bytes = values["peak_bytes"]
     return Cell(
         samples_per_second=rate,
         step_time_s=step_time_s,
+        **parts,
         peak_bytes=peak_bytes if _is_above_zero(peak_bytes) else None,
-        fits=fits,
+        fits=values["fits"],
     )
 
 

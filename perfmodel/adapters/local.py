@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perfmodel.adapters.ask import JobForm, PlacementForm
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from perfmodel.estimator import Estimator
 
 T = TypeVar("T")
+
+#: What is taken over from a matrix: the fields of a cell.
+_COLUMNS = tuple(field.name for field in fields(Cell))
 
 
 class LocalAnswers:
@@ -37,7 +41,7 @@ class LocalAnswers:
             [_attempt(parse_job, job) for job in jobs],
             [_attempt(parse_placement, placement) for placement in placements],
         )
-        columns = (matrix.samples_per_second, matrix.step_time_s, matrix.peak_bytes, matrix.fits)
+        columns = [getattr(matrix, name) for name in _COLUMNS]
         answered = matrix.answered.tolist()
         return [
             [
@@ -64,11 +68,9 @@ def _attempt(read: Callable[[Any], T], value: Any) -> T | PerfModelError:
         return error
 
 
-def _cell(rate: float, step_time_s: float, peak_bytes: float, fits: bool) -> Cell:
-    known = math.isfinite(peak_bytes)
-    return Cell(
-        samples_per_second=rate,
-        step_time_s=step_time_s,
-        peak_bytes=peak_bytes if known else None,
-        fits=fits if known else None,
-    )
+def _cell(*values: Any) -> Cell:
+    known = dict(zip(_COLUMNS, values, strict=True))
+    if not math.isfinite(known["peak_bytes"]):
+        # Of a memory that is not known, a matrix says that it keeps no job away.
+        known["peak_bytes"] = known["fits"] = None
+    return Cell(**known)
