@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.companions import Companions, spread
+from perfmodel.estimator.opaque_levels import OpaqueLevels
 from perfmodel.estimator.opaque_steps import (
     ReplicaColumns,
     guess_of,
@@ -29,8 +32,9 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, cell_codes
-from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.opaque.completion import OpaquePrior
 from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
 from perfmodel.types import Basis
 
@@ -70,6 +74,7 @@ class OpaqueJob:
     ----------
     job : Job
         With a ``job_type``.
+    catalog : Catalog
     observations : tuple of Observation
         Of the job type at any batch, and of other jobs that they name.
     guess : OpaqueGuess or None
@@ -78,13 +83,20 @@ class OpaqueJob:
         The same steps.
     companions : Companions or None
         Observed steps of other jobs.
+    prior : ResidualPrior or None
+        What is believed of its steps beforehand; None: the fitted one.
+    cells_prior : OpaquePrior or None
+        What is believed of cells of job types; None: the shipped one.
     """
 
     job: Job
+    catalog: Catalog
     observations: tuple[Observation, ...]
     guess: OpaqueGuess | None = None
     own: ObservedSteps | None = field(default=None, repr=False)
     companions: Companions | None = field(default=None, repr=False)
+    prior: ResidualPrior | None = field(default=None, repr=False)
+    cells_prior: OpaquePrior | None = field(default=None, repr=False)
     _on: dict[str, tuple[_Beside, Calibration]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -148,7 +160,12 @@ class OpaqueJob:
         placements, kept = modelled(estimator, own, job.mode, pointer="/observations")
         if len(kept) > MOST_OWN:
             placements, kept = modelled(estimator, spread(kept, MOST_OWN), job.mode)
-        found = cls(job=job, observations=tuple(observations), companions=companions or None)
+        found = cls(
+            job=job,
+            catalog=estimator.accelerators,
+            observations=tuple(observations),
+            companions=companions or None,
+        )
         if not kept:
             return found
         guess = guess_of(placements, kept)
@@ -192,8 +209,15 @@ class OpaqueJob:
             batch_size=own_batch(self.job) if batch_size is None else batch_size,
             accumulation_steps=accumulation_steps or self.job.accumulation_steps,
         )
-        return OpaqueSteps(
-            calibrated=self.on(columns.machine[0]).apply(cells), bases=_bases(cells, self.own.cells)
+        calibration = self.on(columns.machine[0])
+        found = calibration.apply(cells)
+        found = self._levels.weigh(calibration, cells, found, columns.log_speed)
+        return OpaqueSteps(calibrated=found, bases=_bases(cells, self.own.cells))
+
+    @cached_property
+    def _levels(self) -> OpaqueLevels:
+        return OpaqueLevels(
+            job=self.job, known=self.known, catalog=self.catalog, prior=self.cells_prior
         )
 
     def on(self, machine: str) -> Calibration:
@@ -203,7 +227,7 @@ class OpaqueJob:
         known = self._on.get(machine)
         if known is None or not _same(known[0], beside):
             pieces = [_few(steps) if ran else steps for steps, ran in beside]
-            found = calibrate(ObservedSteps.join(self.own, *pieces), fitted_prior())
+            found = calibrate(ObservedSteps.join(self.own, *pieces), self.prior or fitted_prior())
             known = self._on[machine] = (beside, found)
         return known[1]
 

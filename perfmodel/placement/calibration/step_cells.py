@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -130,6 +130,15 @@ class StepCells:
         """Return some of the rows, by a mask or by positions."""
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
         return type(self)(parts=_each_part(lambda name: self._part(name)[rows]), **columns)
+
+    def on_one_accelerator(self) -> Self:
+        """Return the steps of the same jobs without communication."""
+        one, nothing = np.ones(len(self)), np.zeros(len(self))
+        parts = StepParts(
+            compute_s=self.parts.compute_s, exposed_communication_s=nothing,
+            input_stall_s=self.parts.input_stall_s, overhead_s=nothing, communication_s=nothing,
+        )  # fmt: skip
+        return replace(self, parts=parts, ranks=one, hosts=one, largest_share=one)
 
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Self:

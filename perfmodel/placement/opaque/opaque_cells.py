@@ -84,13 +84,17 @@ class OpaqueCells:
         """Return some of the cells, by a mask or by positions."""
         return OpaqueCells(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
-    def on_one_accelerator(self) -> OpaqueCells:
-        """Return the same jobs on one accelerator of the same kind."""
-        one, nothing = np.ones(len(self)), np.full(len(self), "")
+    def on_one_accelerator(self, which: npt.NDArray[np.bool_] | None = None) -> OpaqueCells:
+        """Return the same jobs on one accelerator of the same kind; of some cells alone."""
+        chosen = np.ones(len(self), dtype=np.bool_) if which is None else which
         return replace(
-            self, count=one, hosts=one, network=nothing, log_wire=np.zeros(len(self)),
-            shares=nothing,
-        )  # fmt: skip
+            self,
+            count=np.where(chosen, 1.0, self.count),
+            hosts=np.where(chosen, 1.0, self.hosts),
+            network=np.where(chosen, "", self.network),
+            log_wire=np.where(chosen, 0.0, self.log_wire),
+            shares=np.where(chosen, "", self.shares),
+        )
 
     def label(self, row: int) -> str:
         """Return one cell for people: ``"LM, batch 5, on 2 x K80 over 2 hosts"``."""

@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.graph.job import Job
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.importers.registry import import_format
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
+from perfmodel.types import Mode
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,14 +28,18 @@ class MeasuredCells:
     ----------
     cells : OpaqueCells
     log_s : ndarray, shape (cells,)
+    observations : ndarray of Observation, shape (cells,), or None
+        The same as a user would send them; None where nobody asks.
     """
 
     cells: OpaqueCells
     log_s: FloatArray
+    observations: npt.NDArray[np.object_] | None = None
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> MeasuredCells:
         """Return some of the cells."""
-        return MeasuredCells(cells=self.cells.take(rows), log_s=self.log_s[rows])
+        seen = None if self.observations is None else self.observations[rows]
+        return MeasuredCells(cells=self.cells.take(rows), log_s=self.log_s[rows], observations=seen)
 
     @property
     def step_time_s(self) -> FloatArray:
@@ -42,13 +49,27 @@ class MeasuredCells:
 
 def measured_cells(records: Sequence[PublishedPlacement]) -> MeasuredCells:
     """Describe published placements as cells, by the names of their jobs alone."""
+    seen = np.empty(len(records), dtype=np.object_)
+    seen[:] = [_observation(record) for record in records]
     return MeasuredCells(
+        observations=seen,
         cells=opaque_cells(
             [(record.job_type, record.batch_size) for record in records],
             [record.placement for record in records],
             catalog=Catalog.default(),
         ),
         log_s=np.log([record.step_time_s for record in records]),
+    )
+
+
+def _observation(record: PublishedPlacement) -> Observation:
+    job = Job(job_type=record.job_type, mode=Mode.TRAINING, batch_size=record.batch_size)
+    return Observation(
+        placement=record.placement,
+        batch_size=record.batch_size,
+        step_time_s=record.step_time_s,
+        sync_time_s=record.sync_time_s,
+        job=job,
     )
 
 
@@ -81,4 +102,8 @@ def joined(a: MeasuredCells, b: MeasuredCells) -> MeasuredCells:
         one.name: np.concatenate([getattr(a.cells, one.name), getattr(b.cells, one.name)])
         for one in fields(OpaqueCells)
     }
-    return MeasuredCells(cells=OpaqueCells(**columns), log_s=np.concatenate([a.log_s, b.log_s]))
+    seen = None
+    if a.observations is not None and b.observations is not None:
+        seen = np.concatenate([a.observations, b.observations])
+    log_s = np.concatenate([a.log_s, b.log_s])
+    return MeasuredCells(cells=OpaqueCells(**columns), log_s=log_s, observations=seen)

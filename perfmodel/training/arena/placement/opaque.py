@@ -1,7 +1,8 @@
-"""Judge the completion of opaque jobs: Gavel's table with most cells hidden, and Sia's steps.
+"""Judge opaque jobs: Gavel's table with most cells hidden, and Sia's steps as mere names.
 
 Nested: where cells of Gavel are hidden at random, mean and variances come from Sia's table alone;
-where a job type is new, they come from tables without any cell of its name.
+where a job type is new, they come from tables without any cell of its name. The prior of residuals
+is fitted on Sia's table, and without the job where that is asked about.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from perfmodel.placement.opaque.completion import OpaquePrior, complete
 from perfmodel.placement.opaque.opaque_cells import OpaqueCells
 from perfmodel.training.arena.placement import opaque_baselines as baselines
 from perfmodel.training.arena.placement.line import Line
+from perfmodel.training.arena.placement.opaque_answers import Priors, answers
+from perfmodel.training.arena.placement.sia import nested_priors
 from perfmodel.training.placement.fit_opaque import calibrated, fit_prior, repeat_variance
 from perfmodel.training.placement.opaque_rows import (
     MeasuredCells,
@@ -25,10 +28,13 @@ from perfmodel.training.placement.opaque_rows import (
     sia_cells,
     thinned,
 )
+from perfmodel.training.placement.sia_cells import sia_groups
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+#: Of the fit of a prior of residuals.
+_STEPS = 12
 _HIDDEN = (0.9, 0.8, 0.7)
 _KNOWN = (0, 1, 3, 10)
 _PROFILED = (0.1, 0.3)
@@ -54,7 +60,7 @@ class _Question:
     group: str
 
 
-def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
+def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -> list[Line]:
     """Judge on every kind of question.
 
     Parameters
@@ -63,6 +69,8 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
         Folder of public tables.
     fast : bool
         One draw of what is known instead of several, and only a part of the questions.
+    models : Path
+        Folder of the trained models that predict what priors of residuals are fitted on.
     """
     seeds = range(1 if fast else 5)
     sia, gavel = sia_cells(data), gavel_cells(data)
@@ -70,12 +78,18 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     few = thinned(sia, _PER_DEVICE, np.random.default_rng(0))
     lines = hidden_lines(data, seeds=seeds)
     together = gavel_cells(data, shared=True)
-    priors = {name: _without(name, together, few, noise) for name in _names(gavel, fast=fast)}
+    priors = {
+        name: Priors(_without(name, together, few, noise)) for name in _names(gavel, fast=fast)
+    }
     lines += [_new_job(gavel, priors, count, seeds) for count in _KNOWN[: 2 if fast else 4]]
     lines += [_new_name(gavel, priors, count, seeds) for count in _KNOWN[: 2 if fast else 4]]
     lines += [_other_kind(gavel, priors)]
     lines += [_pairs(together, priors, share) for share in _PROFILED[: 1 if fast else 2]]
-    apps = {name: _without_app(name, gavel, few, noise) for name in _names(sia, fast=fast)}
+    residuals = nested_priors(sia_groups(data, models), steps=0 if fast else _STEPS)
+    apps = {
+        name: Priors(_without_app(name, gavel, few, noise), residuals[name])
+        for name in _names(sia, fast=fast)
+    }
     return [*lines, *(_sia(sia, apps, count, seeds) for count in _KNOWN[: 2 if fast else 4])]
 
 
@@ -114,7 +128,7 @@ def _hidden(table: MeasuredCells, prior: OpaquePrior, share: float, seeds: Seque
         f"opaque-hidden-{share:.0%}".rstrip("%"),
         f"Gavel's table with {share:.0%} of the cells of every job hidden",
         table,
-        [(question, prior) for question in questions],
+        [(question, Priors(prior)) for question in questions],
         note="At least one cell of every job is known; mean and variances come from Sia's table.",
     )
 
@@ -130,9 +144,9 @@ def _at_random(table: MeasuredCells, share: float, seed: int) -> _Question:
 
 
 def _new_job(
-    table: MeasuredCells, priors: dict[str, OpaquePrior], count: int, seeds: Sequence[int]
+    table: MeasuredCells, priors: dict[str, Priors], count: int, seeds: Sequence[int]
 ) -> Line:
-    def questions() -> Iterator[tuple[_Question, OpaquePrior]]:
+    def questions() -> Iterator[tuple[_Question, Priors]]:
         for seed in seeds:
             rng = np.random.default_rng(seed)
             for rows in _jobs(table):
@@ -153,9 +167,9 @@ def _new_job(
 
 
 def _new_name(
-    table: MeasuredCells, priors: dict[str, OpaquePrior], count: int, seeds: Sequence[int]
+    table: MeasuredCells, priors: dict[str, Priors], count: int, seeds: Sequence[int]
 ) -> Line:
-    def questions() -> Iterator[tuple[_Question, OpaquePrior]]:
+    def questions() -> Iterator[tuple[_Question, Priors]]:
         for seed in seeds:
             rng = np.random.default_rng(seed)
             for name, prior in priors.items():
@@ -174,7 +188,7 @@ def _new_name(
     )
 
 
-def _other_kind(table: MeasuredCells, priors: dict[str, OpaquePrior]) -> Line:
+def _other_kind(table: MeasuredCells, priors: dict[str, Priors]) -> Line:
     questions = []
     for name, prior in priors.items():
         for kind in np.unique(table.cells.accelerator):
@@ -193,10 +207,8 @@ def _other_kind(table: MeasuredCells, priors: dict[str, OpaquePrior]) -> Line:
     )
 
 
-def _sia(
-    table: MeasuredCells, priors: dict[str, OpaquePrior], count: int, seeds: Sequence[int]
-) -> Line:
-    def questions() -> Iterator[tuple[_Question, OpaquePrior]]:
+def _sia(table: MeasuredCells, priors: dict[str, Priors], count: int, seeds: Sequence[int]) -> Line:
+    def questions() -> Iterator[tuple[_Question, Priors]]:
         for seed in seeds:
             rng = np.random.default_rng(seed)
             for name, prior in priors.items():
@@ -229,7 +241,7 @@ def _beside(table: MeasuredCells, name: str, rng: np.random.Generator) -> IntArr
     return thinned(marked, _OTHERS_PER_DEVICE, rng).log_s.astype(np.int64)
 
 
-def _pairs(table: MeasuredCells, priors: dict[str, OpaquePrior], share: float) -> Line:
+def _pairs(table: MeasuredCells, priors: dict[str, Priors], share: float) -> Line:
     """Judge slowdowns beside another job, Gavel's own question."""
     # Only jobs on one accelerator were run beside others.
     table = table.take(table.cells.count == 1)
@@ -315,25 +327,26 @@ def _line(
     name: str,
     title: str,
     table: MeasuredCells,
-    questions: Sequence[tuple[_Question, OpaquePrior]],
+    questions: Sequence[tuple[_Question, Priors]],
     *,
     beside: dict[str, _Beside] | None = None,
     note: str = "",
 ) -> Line:
     rivals = beside if beside is not None else {key: _by_matrix(f) for key, f in _BESIDE.items()}
-    answers, asked = [], [question.asked for question, _ in questions]
-    for question, prior in questions:
-        known = table.take(question.known)
-        answers.append(
-            complete(known.cells, known.step_time_s, table.cells.take(question.asked), prior)
-        )
+    asked = [question.asked for question, _ in questions]
+    found, alone = [], []
+    for question, priors in questions:
+        known, hidden = table.take(question.known), table.take(question.asked)
+        found.append(answers(known, hidden, priors))
+        alone.append(complete(known.cells, known.step_time_s, hidden.cells, priors.cells).median_s)
     rows = np.concatenate(asked)
     others = {
         key: np.concatenate([rival(table, question) for question, _ in questions])
         for key, rival in rivals.items()
     }
     measured = table.step_time_s[rows]
-    predicted = np.concatenate([one.median_s for one in answers])
+    predicted = np.concatenate([one.median_s for one in found])
+    others = {"completion of cells alone": np.concatenate(alone), **others}
     note = " ".join([note, *_on_their_rows(others, predicted, measured)]).strip()
     return Line(
         name=name,
@@ -344,8 +357,8 @@ def _line(
         jobs=_job_names(table.cells.take(rows)),
         baselines=others,
         target=_target(others, measured),
-        low=np.concatenate([one.low_s for one in answers]),
-        high=np.concatenate([one.high_s for one in answers]),
+        low=np.concatenate([one.low_s for one in found]),
+        high=np.concatenate([one.high_s for one in found]),
         note=note,
     )
 
@@ -355,12 +368,12 @@ def _on_their_rows(
 ) -> list[str]:
     """Say how well the same rows are answered that a method answers which does not answer all."""
     said = []
-    for name, answers in others.items():
-        known = np.isfinite(answers)
+    for name, found in others.items():
+        known = np.isfinite(found)
         if known.any() and not known.all():
             ours, theirs = (
-                float(np.mean(np.abs(found[known] / measured[known] - 1)))
-                for found in (predicted, answers)
+                float(np.mean(np.abs(one[known] / measured[known] - 1)))
+                for one in (predicted, found)
             )
             said.append(
                 f"On the {int(known.sum())} rows that {name} answers: ours {ours:.1%}, it "
@@ -372,9 +385,9 @@ def _on_their_rows(
 def _target(others: dict[str, FloatArray], measured: FloatArray) -> float | None:
     """Return half of the smallest error of Gavel's own ways, where they answer."""
     errors = [
-        float(np.nanmean(np.abs(answers / measured - 1)))
-        for name, answers in others.items()
-        if name.startswith("Gavel") and np.isfinite(answers).any()
+        float(np.nanmean(np.abs(found / measured - 1)))
+        for name, found in others.items()
+        if name.startswith("Gavel") and np.isfinite(found).any()
     ]
     return min(errors) / 2 if errors else None
 
