@@ -86,13 +86,14 @@ def _rank(estimator: Estimator, job: Job, candidates: tuple[str, ...]) -> list[d
             rows.append({"placement": text, **found.to_dict()})
         except PerfModelError as error:
             rows.append({"placement": text, "error": problem(error)})
-    return sorted(rows, key=_order)
+    return sorted(rows, key=in_order)
 
 
-def _order(row: dict[str, Any]) -> tuple[bool, bool, float]:
+def in_order(row: dict[str, Any]) -> tuple[bool, bool, float]:
+    """Return where a candidate stands: what fits, or may, the fastest first; errors last."""
     if "error" in row:
         return (True, True, 0.0)
-    return (False, not row["memory"]["fits"], -row["throughput"]["samples_per_second"])
+    return (False, row["memory"]["fits"] is False, -row["throughput"]["samples_per_second"])
 
 
 def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
@@ -106,7 +107,7 @@ def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
             cells.append(["-", row["placement"], row["error"]["detail"], "", "", "", ""])
             continue
         rate, room = row["throughput"], row["memory"]
-        fits = memory(room["peak_bytes"]) if room["fits"] else "does not fit"
+        fits = "does not fit" if room["fits"] is False else memory(room["peak_bytes"])
         interval = f"{count(rate['low'])} to {count(rate['high'])}"
         cells.append(
             [str(place), row["placement"], count(rate["samples_per_second"]), interval]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from perfmodel.cli.options import dims_option, job_options, models_option, outpu
 
 if TYPE_CHECKING:
     from perfmodel.estimator.curve import Curve
+
+#: What is printed for whether a job fits.
+_WORDS = {True: "yes", False: "NO", None: "?"}
 
 
 @click.command()
@@ -61,35 +65,50 @@ def command(
     job, estimator = prepare_question(Estimator.from_folder(models), read, settings, dims)
     found = estimator.curve(job, question)
     if as_json:
-        print_json(_plain(found))
+        print_json(plain_curve(found))
     else:
-        _print(found)
+        print_curve(found)
 
 
-def _plain(curve: Curve) -> dict[str, Any]:
-    names = ("counts", "samples_per_second", "low", "high", "step_time_s", "efficiency")
-    columns = {name: getattr(curve, name).tolist() for name in names}
+#: Columns of numbers in the JSON.
+_NUMBERS = (
+    "counts", "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
+    "efficiency",
+)  # fmt: skip
+
+
+def plain_curve(curve: Curve) -> dict[str, Any]:
+    """Return a curve as plain JSON values."""
+    columns = {name: getattr(curve, name).tolist() for name in _NUMBERS}
     return {
         "accelerator": curve.accelerator,
         **columns,
-        "fits": curve.fits.tolist(),
+        "fits": _fits(curve),
         "basis": [basis.value for basis in curve.basis],
         "model_version": curve.model_version,
         "warnings": list(curve.warnings),
     }
 
 
-def _print(curve: Curve) -> None:
+def _fits(curve: Curve) -> list[bool | None]:
+    """Tell for each count whether the job fits; None where its memory is not known."""
+    each = zip(curve.fits.tolist(), curve.peak_bytes.tolist(), strict=True)
+    return [fits if math.isfinite(peak_bytes) else None for fits, peak_bytes in each]
+
+
+def print_curve(curve: Curve) -> None:
+    """Print a curve for people."""
     from perfmodel.cli.numbers import count, duration, percent
 
-    head = ("count", "samples/s", "interval", "step", "of ideal")
-    click.echo("{:>6}  {:>10}  {:>21}  {:>9}  {:>8}  fits".format(*head))
+    head = ("count", "samples/s", "interval", "step", "sync", "of ideal")
+    click.echo("{:>6}  {:>10}  {:>21}  {:>9}  {:>9}  {:>8}  fits".format(*head))
+    fits = [_WORDS[one] for one in _fits(curve)]
     for i, number in enumerate(curve.counts.tolist()):
         between = f"{count(curve.low[i])} to {count(curve.high[i])}"
         click.echo(
             f"{number:>6}  {count(curve.samples_per_second[i]):>10}  {between:>21}  "
-            f"{duration(curve.step_time_s[i]):>9}  {percent(curve.efficiency[i]):>8}  "
-            f"{'yes' if curve.fits[i] else 'NO'}"
+            f"{duration(curve.step_time_s[i]):>9}  {duration(curve.sync_time_s[i]):>9}  "
+            f"{percent(curve.efficiency[i]):>8}  {fits[i]}"
         )
     for text in curve.warnings:
         click.echo(f"warning: {text}")

@@ -75,11 +75,13 @@ def duration(seconds: float | None) -> str:
 
     Examples
     --------
-    >>> duration(0.1032), duration(42e-6), duration(3.5), duration(725)
-    ('103 ms', '42 us', '3.5 s', '12 min 5 s')
+    >>> duration(0.1032), duration(42e-6), duration(3.5), duration(725), duration(0)
+    ('103 ms', '42 us', '3.5 s', '12 min 5 s', '0 s')
     """
     if seconds is None or not math.isfinite(seconds):
         return "-"
+    if seconds == 0:
+        return "0 s"
     if seconds >= 119.5:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest} s"

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfmodel.cli import cli
+from perfmodel.cli.compare import in_order
 
 #: No trained model: the analytical one answers, whatever this checkout ships.
 MODELS = ["--models", "no-such-folder"]
@@ -189,3 +190,11 @@ def test_compare_puts_what_does_not_fit_last_and_keeps_what_failed() -> None:
     assert ranked[0]["placement"] == "B200"
     assert not ranked[1]["memory"]["fits"]
     assert "nonsense" in ranked[2]["error"]["detail"]
+
+
+def test_compare_takes_a_memory_that_is_not_known_for_one_that_may_do() -> None:
+    rows = [
+        {"memory": {"fits": fits}, "throughput": {"samples_per_second": rate}}
+        for fits, rate in ((False, 3.0), (None, 2.0), (True, 1.0))
+    ]
+    assert [row["memory"]["fits"] for row in sorted(rows, key=in_order)] == [None, True, False]
