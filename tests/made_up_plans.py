@@ -65,6 +65,7 @@ def cells(
         plan=plan,
         device=DeviceColumns(
             peak_flops=np.full(count, peak_flops),
+            output_flops=np.full(count, peak_flops),
             score_flops=np.full(count, peak_flops),
             memory_bytes_per_s=np.full(count, memory_bytes_per_s),
             memory_bytes=np.full(count, 8e10),

@@ -24,12 +24,14 @@ from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import Mode
+from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Standard deviation in logarithms of the equations: of model sizes left out of their fit.
-_SPREAD = {Stack.MEGATRON: 0.07, Stack.TORCH: 0.12}
+#: Standard deviation in logarithms of the equations: of model sizes left out of their fit; of TPUs
+#: left out of theirs; and of accelerators of other kinds, on which nothing was measured.
+_SPREAD = {Stack.MEGATRON: 0.07, Stack.TORCH: 0.12, Stack.XLA: 0.15}
+_UNMEASURED_SPREAD = 0.3
 #: No prediction counts as surer than this, and how much a disagreement widens the interval.
 _LEAST_SPREAD, _DOUBT = 0.05, 0.25
 _DEVIATIONS = 1.645
@@ -70,14 +72,15 @@ def single_with_plan_engine(
         Of the step on it.
     """
     training = TransformerTraining.of(prepared.job)
-    if training is None or spec.kind != "gpu":
+    if training is None or spec.kind == "cpu":
         return prediction
+    training = training.on([spec])
     placement = Placement(nodes=(Node(accelerator=spec.name),))
     fabric = Fabric.of(placement, Catalog({spec.name: spec}, {}))
     choice = job_choice(prepared.job, Plan(data=1))
     equations_s = float(plan_answer(training, fabric, [choice]).step_time_s[0])
     own = math.log(prediction.high_s / prediction.low_s) / (2 * _DEVIATIONS)
-    weights = np.array([max(own, _LEAST_SPREAD) ** -2, _SPREAD[training.stack] ** -2])
+    weights = np.array([max(own, _LEAST_SPREAD) ** -2, _spread(training, spec) ** -2])
     logs = np.log([prediction.time_s, equations_s])
     time_s = float(np.exp(np.average(logs, weights=weights)))
     # Where the two disagree, neither is as sure as it says.
@@ -88,12 +91,25 @@ def single_with_plan_engine(
         low_s=time_s / half,
         high_s=time_s * half,
         coverage=prediction.coverage,
-        basis=prediction.basis,
+        basis=Basis.EXTRAPOLATED if training.stack is Stack.XLA else prediction.basis,
         out_of_distribution=prediction.out_of_distribution,
         nearest=tuple(prediction.nearest),
         model_version=prediction.model_version,
-        warnings=tuple(prediction.warnings),
+        warnings=tuple(prediction.warnings)
+        if spec.kind == "gpu"
+        else (NO_GPU_WARNING.format(spec.name),),
     )
+
+
+def _spread(training: TransformerTraining, spec: AcceleratorSpec) -> float:
+    return _SPREAD[training.stack] if spec.kind in ("gpu", "tpu") else _UNMEASURED_SPREAD
+
+
+#: Said of language models on accelerators that the trained model does not cover.
+NO_GPU_WARNING = (
+    "No step on {0} was measured here: the equations for language models answer, fitted on "
+    "published training of them on other accelerators."
+)
 
 
 def split_parts(

@@ -7,8 +7,8 @@ times. What each was run with is in the scripts ``MaxText/configs/<device>/``: s
 tokens, a batch for each chip, a policy of recomputation, tensor ranks.
 
 Left out: models of 1,160 billion parameters, which no script describes; GPT-3 on v5p, whose script
-multiplies in 8 bits where the table says 16; and meshes that a plan cannot say (replicas of shards
-within one slice).
+multiplies in 8 bits where the table says 16, and Llamas there, whose scripts differ in what they
+compute again; and meshes that a plan cannot say (replicas of shards within one slice).
 
 Reference: AI-Hypercomputer/maxtext, ``MaxText/configs`` and ``benchmarks``, Apache-2.0; the
 configurations that were published with the weights of Llama, Mistral and GPT-3.
@@ -145,9 +145,6 @@ RUNS: Mapping[tuple[str, str], Run] = MappingProxyType(
         ("TPU-v6e", "mistral-7b"): Run(sequence_length=8192),
         ("TPU-v6e", "mixtral-8x7b"): Run(sequence_length=4096),
         ("TPU-v6e", "mixtral-8x22b"): Run(sequence_length=4096),
-        ("TPU-v5p", "llama2-70b"): Run(sequence_length=4096),
-        ("TPU-v5p", "llama3.1-405b"): Run(sequence_length=8192),
-        ("TPU-v5p", "mixtral-8x7b"): Run(sequence_length=4096),
     }
 )
 

@@ -4,6 +4,8 @@ With r tokens of a micro-batch on a rank, t tensor ranks, peak F and memory band
 device, one forward pass of a layer takes::
 
     products   = 2 r weights / t / (e_g F) (1 + w F / watts) + 6 c
+                 weights of experts times the load of the fullest
+    casts      = q_8 r inputs / t / W                   of products in 8 bits
     scores     = 4 r s a d / t / (e_a F_w) + n r s a / t / (cores clock)    on the chip
                = 4 r s a d / t / (e_a F) + q_a 2 r a s / t / W              where they are written
     pointwise  = q_h 2 r h x / W                            x = (1 + 1/t)/2, or 1/t with the
@@ -122,7 +124,7 @@ def head_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
     """Return the passes of the output layer and the loss."""
     shape, device = cells.shape, cells.device
     words = shape.has_head * cells.tokens * shape.vocabulary / cells.plan.tensor
-    products = 2 * words * shape.hidden_size / (constants.head_efficiency * device.peak_flops)
+    products = 2 * words * shape.hidden_size / (constants.head_efficiency * device.output_flops)
     traffic = constants.head_passes * 2 * words / device.memory_bytes_per_s / 3
     launch = shape.has_head * constants.head_launch_s / 3
     nothing = np.zeros(len(cells))
@@ -136,11 +138,24 @@ def head_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
 
 def _products_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     shape, tensor = cells.shape, cells.plan.tensor
-    experts = shape.experts_per_token * shape.expert_weights
+    load = np.where(shape.experts > 1, constants.expert_load, 1.0)
+    experts = load * shape.experts_per_token * shape.expert_weights
     weights = shape.attention_weights + shape.router_weights + experts
     rate = constants.weight_efficiency * cells.device.peak_flops / _held_back(cells, constants)
     latency = _PRODUCTS * constants.product_latency_s
-    return np.asarray(2 * cells.tokens * weights / tensor / rate + latency)
+    return np.asarray(2 * cells.tokens * weights / tensor / rate + latency + _casts_s(cells))
+
+
+def _casts_s(cells: PlanCells) -> FloatArray:
+    """Return the casts of what goes into the products of a layer in 8 bits, a forward pass.
+
+    Inputs of queries, keys and values, of the output, and of both products of the network.
+    """
+    shape = cells.shape
+    inner = shape.expert_weights / shape.hidden_size / 2
+    rows = 2 * shape.hidden_size + shape.attention_width + shape.experts_per_token * inner
+    cast = cells.numbers.cast * cells.tokens * rows / cells.plan.tensor
+    return np.asarray(cast / cells.device.memory_bytes_per_s)
 
 
 def _held_back(cells: PlanCells, constants: PlanConstants) -> FloatArray:

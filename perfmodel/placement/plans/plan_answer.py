@@ -33,6 +33,7 @@ from perfmodel.types import Precision
 FloatArray = npt.NDArray[np.float64]
 
 _MEGATRON = "zoo/megatron-gpt"
+_FUSED_SINCE = 2022
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +71,22 @@ class TransformerTraining:
             fused_attention=not megatron,
             stack=Stack.MEGATRON if megatron else Stack.TORCH,
         )
+
+    def on(self, accelerators: Sequence[AcceleratorSpec]) -> TransformerTraining:
+        """Return what trains on some accelerators: TPUs compile whole steps.
+
+        Megatron's kernel for scores in memory gave way to scores that stay on the chip with the
+        accelerators of 2022.
+
+        Parameters
+        ----------
+        accelerators : sequence of AcceleratorSpec
+        """
+        if any(one.kind == "tpu" for one in accelerators):
+            return replace(self, stack=Stack.XLA, fused_attention=True)
+        if all((one.year or 0) >= _FUSED_SINCE for one in accelerators):
+            return replace(self, fused_attention=True)
+        return self
 
     @property
     def constants(self) -> PlanConstants:
@@ -141,6 +158,7 @@ def plan_answer(
     constants : PlanConstants or None
         The shipped ones where None.
     """
+    training = training.on(fabric.accelerators)
     known = constants or training.constants
     steps = plan_step(training.cells(fabric, choices), known)
     if single_s is None:
@@ -171,6 +189,7 @@ def _weakest(accelerators: Sequence[AcceleratorSpec], precision: Precision) -> D
     slowest = np.array([int(np.argmin(columns.peak_flops))])
     return DeviceColumns(
         peak_flops=columns.peak_flops[slowest],
+        output_flops=columns.output_flops.min(keepdims=True),
         score_flops=columns.score_flops.min(keepdims=True),
         memory_bytes_per_s=columns.memory_bytes_per_s.min(keepdims=True),
         memory_bytes=columns.memory_bytes.min(keepdims=True),

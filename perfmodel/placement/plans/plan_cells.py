@@ -185,6 +185,8 @@ class DeviceColumns(_Columns):
     ----------
     peak_flops : ndarray
         Rate of matrix work in the job's precision, FLOP/s.
+    output_flops : ndarray
+        The same of the output layer, which jobs in 8 bits compute in 16.
     score_flops : ndarray
         The same where single warps issue it, as attention does whose scores stay on the chip.
     memory_bytes_per_s, memory_bytes : ndarray
@@ -195,6 +197,7 @@ class DeviceColumns(_Columns):
     """
 
     peak_flops: FloatArray
+    output_flops: FloatArray
     score_flops: FloatArray
     memory_bytes_per_s: FloatArray
     memory_bytes: FloatArray
@@ -209,14 +212,22 @@ class DeviceColumns(_Columns):
         rates = [a.flops_per_s(p) for a, p in zip(accelerators, precisions, strict=True)]
         watts = [_watts(a) for a in accelerators]
         by_warps = [_warp_flops(a) for a in accelerators]
+        in_16 = [_in_16_bits(p) for p in precisions]
+        wide = [a.flops_per_s(p) for a, p in zip(accelerators, in_16, strict=True)]
         return cls(
             peak_flops=np.array(rates, dtype=np.float64),
-            score_flops=np.minimum(rates, by_warps),
+            output_flops=np.array(wide, dtype=np.float64),
+            # Scores are computed in 16 bits too.
+            score_flops=np.minimum(wide, by_warps),
             core_hz=np.array([_core_hz(a) for a in accelerators]),
             tflops_per_w=np.array(rates, dtype=np.float64) / 1e12 / np.array(watts),
             memory_bytes_per_s=np.array([a.bandwidth_bytes_per_s for a in accelerators]),
             memory_bytes=np.array([a.memory_bytes for a in accelerators]),
         )
+
+
+def _in_16_bits(precision: Precision) -> Precision:
+    return Precision.BF16 if precision is Precision.FP8 else precision
 
 
 def _core_hz(accelerator: AcceleratorSpec) -> float:
@@ -259,6 +270,9 @@ class NumberBytes(_Columns):
         Of a gradient on its way between replicas.
     state : ndarray
         Of the optimizer's state for one parameter.
+    cast : ndarray
+        Memory traffic for one input of a product that is cast for it: 8 bits are read as 16 and
+        written twice, as they are and transposed for the backward pass.
     """
 
     work: FloatArray
@@ -266,6 +280,7 @@ class NumberBytes(_Columns):
     gradient: FloatArray
     reduced: FloatArray
     state: FloatArray
+    cast: FloatArray
 
     @classmethod
     def of(cls, precisions: Sequence[Precision], optimizers: Sequence[str]) -> NumberBytes:
@@ -287,12 +302,14 @@ class NumberBytes(_Columns):
             gradient=parameter,
             reduced=parameter,
             state=vectors * parameter,
+            cast=np.array([_CAST_BYTES if one is Precision.FP8 else 0.0 for one in precisions]),
         )
 
 
 _USUAL_TFLOPS_PER_W = 0.78
 #: Of a multiprocessor of Ampere (GA100) in 16 bits: 1,024 products that are added up.
 _WARP_FLOPS_PER_CYCLE = 2048.0
+_CAST_BYTES = 2.0 + 1.0 + 1.0
 #: Others hold activations in 16 bits.
 _WORK_BYTES = {Precision.FP32: 4.0, Precision.TF32: 4.0}
 #: Vectors of the width of a parameter that an optimizer keeps. Adafactor's rows and columns of

@@ -1,9 +1,10 @@
 """What the equations of plans leave open: efficiencies, passes through memory, launch times.
 
-Two stacks of software have constants of their own. ``MEGATRON`` is the one that tensor and
+Three stacks of software have constants of their own. ``MEGATRON`` is the one that tensor and
 pipeline splits were measured on: scores are written to memory, gradients are reduced after the
 last backward pass. ``TORCH`` is what sharded data parallelism was measured on: scores stay on the
-chip, communication runs beside computation.
+chip, communication runs beside computation. ``XLA`` compiles a whole step for a TPU: no host
+launches operators, and what lies between products is fused into them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Stack(StrEnum):
 
     MEGATRON = "megatron"
     TORCH = "torch"
+    XLA = "xla"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +65,10 @@ class PlanConstants:
         Start of the reduction of gradients.
     straggler : float
         Growth of computation with every doubling of the hosts: the slowest counts.
+    expert_load : float
+        Rows that the fullest expert has, or is padded to, over those of a mean one: the capacity
+        factor that mixtures of experts are usually trained with (Lepikhin et al., GShard, 2020;
+        Fedus et al., Switch Transformers, 2022).
     update_bytes : float
         Memory traffic of the optimizer for one parameter.
     overhead_s : float
@@ -91,6 +97,7 @@ class PlanConstants:
     gradient_overlap: float = 0.5
     gradient_latency_s: float = 1e-3
     straggler: float = 0.005
+    expert_load: float = 1.25
     update_bytes: float = 30.0
     overhead_s: float = 1e-3
 

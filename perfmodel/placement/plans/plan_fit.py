@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 
 #: What measured steps of each stack can tell. Megatron's are of one host, with scores in memory
 #: and gradients reduced at the end; the others are sharded over hosts, split no product, and have
-#: micro-batches so large that latencies do not show.
+#: micro-batches so large that latencies do not show. Of compiled steps there are few dozen.
 OPEN: dict[Stack, tuple[str, ...]] = {
     Stack.MEGATRON: (
         "weight_efficiency", "score_efficiency", "head_efficiency", "product_latency_s",
@@ -39,12 +39,31 @@ OPEN: dict[Stack, tuple[str, ...]] = {
         "power", "score_cycles", "activation_passes", "head_passes", "shard_factor",
         "overlap_efficiency", "straggler", "update_bytes", "overhead_s",
     ),
+    Stack.XLA: (
+        "weight_efficiency", "fused_score_efficiency", "overlap_efficiency", "straggler",
+    ),
 }  # fmt: skip
 
-#: Where a fit begins; Megatron of that time reduced gradients after the last backward pass.
+#: Where a fit begins; Megatron of that time reduced gradients after the last backward pass. Of a
+#: compiled step no host launches operators, and half of the passes between products are fused;
+#: sustained rates of TPUs are stated without a limit of power, and their vector units keep up.
 START: dict[Stack, PlanConstants] = {
     Stack.MEGATRON: PlanConstants(gradient_overlap=0.0),
     Stack.TORCH: PlanConstants(),
+    Stack.XLA: PlanConstants(
+        weight_efficiency=0.9,
+        fused_score_efficiency=0.5,
+        head_efficiency=0.8,
+        product_latency_s=5e-6,
+        power=0.0,
+        score_cycles=0.0,
+        activation_passes=10.0,
+        head_passes=4.0,
+        layer_launch_s=0.0,
+        reduce_launch_s=0.0,
+        head_launch_s=0.0,
+        loose_softmax_s=0.0,
+    ),
 }
 
 #: Weight of a constant's distance (a factor of e, or a logit) from where it began, in log errors.

@@ -16,16 +16,21 @@ from perfmodel.placement.plans.plan_fit import OPEN, START, fit_constants
 from perfmodel.training.placement.plan_rows import PlanRows, plan_rows
 
 #: Import formats with steps of each stack.
-FORMATS: Mapping[Stack, str] = {Stack.MEGATRON: "vtrain", Stack.TORCH: "llm-foundry"}
+FORMATS: Mapping[Stack, str] = {
+    Stack.MEGATRON: "vtrain",
+    Stack.TORCH: "llm-foundry",
+    Stack.XLA: "llm-training",
+}
 
 _DIGITS = 6
+_SCORES_ON_CHIP = ("fused_score_efficiency", "score_cycles")
 
 
 def fit(data: Path) -> dict[str, Any]:
-    """Return the constants of both stacks, with where they come from.
+    """Return the constants of all stacks, with where they come from.
 
     What sharded steps cannot tell (splits of products, sends, scores in memory) is taken from
-    the other stack.
+    split ones, and from them what those cannot tell: scores that stay on the chip.
 
     Parameters
     ----------
@@ -37,16 +42,19 @@ def fit(data: Path) -> dict[str, Any]:
     TrainingError
         One of the tables is not there.
     """
-    megatron, torch = (steps_of(data, stack) for stack in (Stack.MEGATRON, Stack.TORCH))
+    megatron, torch, xla = (steps_of(data, stack) for stack in Stack)
     splits = constants_of(megatron)
     sharded = constants_of(torch, start=shared_start(splits))
+    scores = {name: getattr(sharded, name) for name in _SCORES_ON_CHIP}
     return {
         "constants": {
-            Stack.MEGATRON.value: _rounded(splits),
+            Stack.MEGATRON.value: _rounded(replace(splits, **scores)),
             Stack.TORCH.value: _rounded(sharded),
+            Stack.XLA.value: _rounded(constants_of(xla)),
         },
-        "source": "VIA-Research/vTrain; mosaicml/llm-foundry",
-        "rows": len(megatron) + len(torch),
+        "source": "VIA-Research/vTrain; mosaicml/llm-foundry; AI-Hypercomputer/maxtext and "
+        "tpu-recipes",
+        "rows": len(megatron) + len(torch) + len(xla),
         "command": "perfmodel fit-placement --part plans",
         "date": datetime.now(UTC).date().isoformat(),
     }

@@ -12,8 +12,8 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import PublishedPlacement
+from perfmodel.placement.plans.plan_answer import job_choice
 from perfmodel.placement.plans.plan_cells import (
-    Checkpointing,
     DeviceColumns,
     NumberBytes,
     PlanCells,
@@ -83,7 +83,8 @@ def plan_rows(records: Sequence[PublishedPlacement], stack: Stack) -> PlanRows |
     records : sequence of PublishedPlacement
         Those that are no transformer, share their accelerators or mix kinds are passed over.
     stack : Stack
-        ``MEGATRON`` takes the records of ``zoo/megatron-gpt``, ``TORCH`` all others.
+        ``XLA`` takes the records on TPUs; of the others ``MEGATRON`` takes those of
+        ``zoo/megatron-gpt`` and ``TORCH`` the rest.
     """
     found = []
     for position, record in enumerate(records):
@@ -110,11 +111,17 @@ def _shape(record: PublishedPlacement, stack: Stack) -> TransformerShape | None:
     job, placement = record.job, record.placement
     if job is None or placement.shared_with or placement.plan.data is None:
         return None
-    if (job.model == "zoo/megatron-gpt") != (stack is Stack.MEGATRON):
+    if _stack(record) is not stack:
         return None
     if len({node.accelerator for node in placement.nodes}) > 1:
         return None
     return transformer_shape(job)
+
+
+def _stack(record: PublishedPlacement) -> Stack:
+    if Catalog.default().get(record.placement.nodes[0].accelerator).kind == "tpu":
+        return Stack.XLA
+    return Stack.MEGATRON if _job(record).model == "zoo/megatron-gpt" else Stack.TORCH
 
 
 def _job(record: PublishedPlacement) -> Job:
@@ -141,14 +148,7 @@ def _cells(
 
 
 def _choice(record: PublishedPlacement) -> PlanChoice:
-    job = _job(record)
-    again = Checkpointing.FULL if job.activation_checkpointing else Checkpointing.NONE
-    return PlanChoice(
-        plan=record.placement.plan,
-        micro_batch=job.batch_size,
-        micro_batches=job.accumulation_steps,
-        checkpointing=again,
-    )
+    return job_choice(_job(record), record.placement.plan)
 
 
 def _groups(placements: Sequence[Placement]) -> PlanGroups:
