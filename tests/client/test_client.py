@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from perfmodel.client import Client, NotFoundError, RefusedError, questions
-from perfmodel.client.forms import Job, Observation, Seen
+from perfmodel.client.forms import Job, Observation, Seen, SeenInMatrix
 from perfmodel.errors import InvalidInputError
 
 JOB: Job = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -44,6 +44,8 @@ def test_a_matrix_has_cells_and_problems(service: Client) -> None:
     assert cell is not None
     alone = service.predict(JOB, PLACE)
     assert cell.samples_per_second == pytest.approx(alone.throughput.samples_per_second)
+    for name in ("step_time_s", "compute_time_s", "sync_time_s"):
+        assert getattr(cell, name) == pytest.approx(getattr(alone, name))
     assert found.problem(0, 1) is None
     for at, pointer in (((1, 0), "/jobs/1/batch_size"), ((0, 2), "/placements/2")):
         problem = found.problem(*at)
@@ -56,6 +58,9 @@ def test_a_curve_a_ranking_and_plans(service: Client) -> None:
     curve = service.curve(JOB, "T4", counts=[1, 2, 4], network="eth-25g")
     assert curve.counts == (1, 2, 4)
     assert curve.efficiency[0] == pytest.approx(1.0)
+    alone = service.predict(JOB, "4xT4")
+    assert curve.compute_time_s[2] == pytest.approx(alone.compute_time_s)
+    assert curve.sync_time_s[2] == pytest.approx(alone.sync_time_s)
     ranking = service.rank(
         JOB, ["T4", "A100-SXM4-80GB"], by="cost", prices={"T4": 0.1, "A100-SXM4-80GB": 9.0}
     )
@@ -64,6 +69,19 @@ def test_a_curve_a_ranking_and_plans(service: Client) -> None:
     # One product is no transformer: there are no plans of it, and the service says so.
     with pytest.raises(RefusedError, match="."):
         service.rank_plans(JOB, PLACE, global_batch_size=512)
+
+
+def test_a_memory_that_is_not_known_is_none(service: Client) -> None:
+    named: Job = {"job_type": "mystery", "mode": "training", "batch_size": 32}
+    seen: Seen = {"placement": "T4", "batch_size": 32, "step_time_s": 0.5}
+    in_matrix: SeenInMatrix = {"job": 0, "placement": "T4", "batch_size": 32, "step_time_s": 0.5}
+    found = service.matrix([named], ["T4"], observations=[in_matrix])
+    cell = found.cell(0, 0)
+    assert cell is not None
+    assert cell.fits is cell.peak_bytes is None
+    curve = service.curve(named, "T4", counts=[1, 2], observations=[seen])
+    assert curve.fits == curve.peak_bytes == (None, None)
+    assert service.predict(named, "T4", observations=[seen]).memory.fits is None
 
 
 def test_a_registered_job_stands_for_itself(service: Client) -> None:
