@@ -112,6 +112,8 @@ def test_accelerators_are_compared_and_priced(shown: Shown, service: Service) ->
     )
     rows = rows_of(save(tab, "compare", "csv"))
     assert {row["accelerator"]: float(row["samples_per_second"]) for row in rows} == rates
+    synchronising = {row["accelerator"]: float(row["sync_time_s"]) for row in rows}
+    assert list(map(synchronising.get, rates)) == answer["sync_time_s"][0]
     # Most first.
     assert [row["accelerator"] for row in rows] == sorted(rates, key=lambda n: -rates[n])
     tab.click("[data-price='T4']")
@@ -143,7 +145,8 @@ def test_the_curve_is_drawn_against_ideal_scaling(shown: Shown, service: Service
     answer = service.ask("/v1/curve", body_of(tab, "curve"))
     rows = rows_of(save(tab, "curve", "csv"))
     assert [int(row["count"]) for row in rows] == [1, 2, 4, 8, 16, 32]
-    for column in ("samples_per_second", "low", "high", "efficiency"):
+    columns = ("samples_per_second", "low", "high", "efficiency", "compute_time_s", "sync_time_s")
+    for column in columns:
         assert [float(row[column]) for row in rows] == answer[column]
     assert points_of(tab, "#curve .line") == 6
     assert points_of(tab, "#curve .ideal") == 6

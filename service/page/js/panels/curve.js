@@ -62,7 +62,8 @@ function caption({ counts, efficiency, fits }, options) {
   const last = counts.length - 1;
   const words = [`${share(efficiency[last])} of ideal at ${counts[last]}.`];
   const room = fits.indexOf(true);
-  if (room < 0) words.push("It does not fit.");
+  if (fits.every((fit) => fit === null)) words.push("Whether it fits is not known.");
+  else if (room < 0) words.push("It does not fit.");
   else if (room > 0) words.push(`It fits from ${counts[room]} on.`);
   if (options) words.push(`Without “${options}” of the placement.`);
   return words.join(" ");
@@ -93,17 +94,17 @@ function draw(answer, asked, width, log) {
   const marks = counts.map((n, i) => {
     svg.append(s("circle", { cx: x(n), cy: y(rates[i]), r: n === asked ? 6 : 4, class: `dot ${n === asked ? "asked" : "c1"}` }));
     const words = [`${n} accelerators: ${number(rates[i])} samples/s`, `${number(low[i])} to ${number(high[i])}`, `${share(efficiency[i])} of ideal`];
-    if (!fits[i]) words.push("does not fit");
+    if (fits[i] === false) words.push("does not fit");
     return { x: x(n), y: y(rates[i]), text: words.join("\n") };
   });
   return { svg, marks };
 }
 
 function tableOf(answer) {
-  const names = ["counts", "samples_per_second", "low", "high", "efficiency", "step_time_s", "exposed_communication_s", "peak_bytes", "fits", "basis"];
+  const names = ["counts", "samples_per_second", "low", "high", "efficiency", "step_time_s", "compute_time_s", "sync_time_s", "exposed_communication_s", "peak_bytes", "fits", "basis"];
   const key = (name) => (name === "counts" ? "count" : name);
-  const writers = { samples_per_second: number, low: number, high: number, efficiency: share, step_time_s: time, exposed_communication_s: time, peak_bytes: bytes, fits: (fits) => (fits ? "yes" : "no") };
-  const heads = { counts: "Accelerators", samples_per_second: "Samples/s", low: "Low", high: "High", efficiency: "Of ideal", step_time_s: "Step", exposed_communication_s: "Exposed comm.", peak_bytes: "Peak", fits: "Fits", basis: "Basis" };
+  const writers = { samples_per_second: number, low: number, high: number, efficiency: share, step_time_s: time, compute_time_s: time, sync_time_s: time, exposed_communication_s: time, peak_bytes: bytes, fits: (fits) => ({ true: "yes", false: "no" })[fits] ?? "–" };
+  const heads = { counts: "Accelerators", samples_per_second: "Samples/s", low: "Low", high: "High", efficiency: "Of ideal", step_time_s: "Step", compute_time_s: "Compute", sync_time_s: "Comm.", exposed_communication_s: "Exposed comm.", peak_bytes: "Peak", fits: "Fits", basis: "Basis" };
   return {
     columns: names.map((name) => ({ key: key(name), label: heads[name], write: writers[name] })),
     rows: answer.counts.map((_, i) => Object.fromEntries(names.map((name) => [key(name), answer[name][i]]))),
