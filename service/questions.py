@@ -68,6 +68,7 @@ class AskedPlans:
     placement: Placement
     global_batch: int | None
     most: int
+    observations: tuple[Observation, ...] = ()
 
 
 def read_curve(question: Any) -> AskedCurve:
@@ -133,7 +134,7 @@ def read_rank(question: Any) -> AskedRank | AskedPlans:
 
 
 def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
-    for name in ("placements", "by", "constraints", "prices", "observations"):
+    for name in ("placements", "by", "constraints", "prices"):
         if fields.get(name) is not None:
             raise InvalidInputError(
                 f"A search of plans takes job, placement and search; {name} belongs to the "
@@ -152,6 +153,7 @@ def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
         if batch is None
         else as_count("global_batch_size", batch, "/search/global_batch_size"),
         most=10 if wanted.get("most") is None else as_count("most", wanted["most"], "/search/most"),
+        observations=parse_observations(fields.get("observations")),
     )
 
 

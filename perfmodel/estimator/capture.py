@@ -89,7 +89,7 @@ class CaptureChild:
         if "error" in answer:
             raise _revived(answer)
         facts = facts_from(kept)
-        read = partial(from_json, canonical)
+        read = partial(from_json, canonical, bounded=False)
         return CapturedStep(
             graph=facts.graph(read) if facts else read(),
             tokens_per_sample=answer["tokens_per_sample"],

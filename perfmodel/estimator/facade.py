@@ -27,9 +27,10 @@ from perfmodel.estimator.opaque_job import OpaqueJob
 from perfmodel.estimator.placed import PlacedStep, place
 from perfmodel.estimator.plain import is_plain, plain_answer
 from perfmodel.estimator.predicted_steps import PredictedSteps
-from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements, search
+from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements
 from perfmodel.estimator.rated import CapturedRated, OpaqueRated, Rated
 from perfmodel.estimator.resolve import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.searching import search
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -422,7 +423,14 @@ class Estimator:
         return rank_placements(rated, resolved, question, self.model_version)
 
     def search(
-        self, job: Job, placement: Placement, *, global_batch: int | None = None, most: int = 10
+        self,
+        job: Job,
+        placement: Placement,
+        observations: Sequence[Observation] = (),
+        companions: Companions | None = None,
+        *,
+        global_batch: int | None = None,
+        most: int = 10,
     ) -> PlanRanking:
         """Search the parallel plans of a job on all accelerators of a placement.
 
@@ -430,6 +438,11 @@ class Estimator:
         ----------
         job : Job
         placement : Placement
+            Its plan does not matter.
+        observations : sequence of Observation
+            As for :meth:`estimate`.
+        companions : Companions or None
+            As for :meth:`observed`.
         global_batch : int or None
             Samples of a step; None means the job's own batch on every accelerator.
         most : int
@@ -441,9 +454,10 @@ class Estimator:
             The job trains no transformer whose dimensions are known, or no plan uses all
             accelerators with this batch.
         """
-        return search(
-            self, self.prepare(job), self.resolve(placement), global_batch=global_batch, most=most
-        )
+        prepared = self.prepare(job)
+        observed = self.observed(prepared, observations, companions)
+        resolved = self.resolve(placement)
+        return search(self, prepared, resolved, observed, global_batch=global_batch, most=most)
 
     def prepare(self, job: Job) -> PreparedJob:
         """Return a job with its captured step; takes seconds where the job is new."""

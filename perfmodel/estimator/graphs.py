@@ -218,14 +218,17 @@ def captured_view(job: Job) -> Job:
 
 
 def _read(canonical: bytes, graph_hash: str) -> Graph:
-    """Return a graph that was kept under its hash, which takes as long to work out as to read."""
-    graph = from_json(canonical)
+    """Return a graph that was kept under its hash, which takes as long to work out as to read.
+
+    What others registered was bounded before it was kept.
+    """
+    graph = from_json(canonical, bounded=False)
     vars(graph)["content_hash"] = graph_hash
     return graph
 
 
 def _unpacked(content: bytes, graph_hash: str) -> Graph:
-    return from_json(inflated(content, graph_hash))
+    return from_json(inflated(content, graph_hash), bounded=False)
 
 
 def _check_agreement(job: Job, registration: Registration) -> None:

@@ -1,4 +1,4 @@
-"""Rank placements of a job, and search the parallel plans of one."""
+"""Rank placements of a job."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.rated import Rated
 from perfmodel.estimator.resolve import ResolvedPlacement
-from perfmodel.estimator.splits import transformer_training
-from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.feeding.goodput import BestBatch
-from perfmodel.placement.plans.plan_answer import job_choice
-from perfmodel.placement.plans.plan_search import PlanRanking, search_plans, single_scale
-from perfmodel.placement.topology.topology import Plan
-from perfmodel.types import Mode
 
 if TYPE_CHECKING:
-    from perfmodel.estimator.facade import Estimator
+    pass
 
 
 class Criterion(StrEnum):
@@ -240,54 +234,3 @@ def _left_out(found: Ranked, question: RankQuestion) -> str:
         if costs > question.budget:
             return f"It costs {costs:.3g}, more than the budget."
     return ""
-
-
-def search(
-    estimator: Estimator,
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    *,
-    global_batch: int | None = None,
-    most: int = 10,
-) -> PlanRanking:
-    """Search the parallel plans of a job on all accelerators of a placement.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    placement : ResolvedPlacement
-        Its own plan does not matter.
-    global_batch : int or None
-        Samples of a step; None means the job's own batch on every accelerator.
-    most : int
-        Plans returned.
-
-    Raises
-    ------
-    InvalidInputError
-        The job trains no transformer whose dimensions are known.
-    """
-    job = prepared.job
-    training = transformer_training(prepared) if job.mode is Mode.TRAINING else None
-    if training is None:
-        raise InvalidInputError(
-            "Plans are searched for the training of a transformer, and none was recognised in "
-            f"{job.label} ({job.mode.value}).",
-            pointer="/job",
-        )
-    predictions = estimator.predictions([(prepared, a) for a in placement.accelerators])
-    single_s = max(prediction.time_s for prediction in predictions)
-    alone = job_choice(job, Plan(data=1))
-    found = search_plans(
-        training,
-        placement.fabric,
-        global_batch=global_batch or prepared.samples * placement.count,
-        scale=single_scale(training, placement.fabric, alone, single_s),
-        most=most,
-    )
-    return replace(
-        found,
-        model_version=estimator.model_version,
-        warnings=tuple(dict.fromkeys(text for p in predictions for text in p.warnings)),
-    )

@@ -12,6 +12,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.repeated_batches import captured_batches
 from perfmodel.estimator.replicas import replica_parts
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
@@ -49,10 +50,10 @@ def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
     named = TransformerTraining.of(prepared.job)
     if named is not None:
         return named
-    shape = graph_shape(prepared.step.graph)
+    job = prepared.job
+    shape = graph_shape(prepared.step.graph, micro_batches=captured_batches(job))
     if shape is None:
         return None
-    job = prepared.job
     return TransformerTraining(shape=shape, precision=job.precision, optimizer=job.optimizer)
 
 

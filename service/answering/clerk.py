@@ -167,11 +167,12 @@ class Clerk:
     def rank(self, question: Any) -> Ranking | PlanRanking:
         """Rank placements of one job, or search the plans of one placement."""
         asked = read_rank(self.resolved(question))
+        seen = self._seen(asked.job, asked.observations)
         if isinstance(asked, AskedPlans):
             return self.estimator.search(
-                asked.job, asked.placement, global_batch=asked.global_batch, most=asked.most
-            )
-        seen = self._seen(asked.job, asked.observations)
+                asked.job, asked.placement, seen, self.observed_jobs.companions(),
+                global_batch=asked.global_batch, most=asked.most,
+            )  # fmt: skip
         ranking = replace(asked.question, prices=self._prices(asked.question.prices))
         return self.estimator.rank(
             asked.job, asked.placements, ranking, seen, self.observed_jobs.companions()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InvalidGraphError
-from perfmodel.graph.canonical import content_hash, from_json, to_json
+from perfmodel.graph.canonical import MAX_NODES, content_hash, from_json, to_json
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
 from perfmodel.types import Phase, Role
 
@@ -253,6 +253,14 @@ def test_nonsense_is_refused_at_its_place(changes: dict[str, object], pointer: s
     with pytest.raises(InvalidGraphError) as caught:
         from_json(document(**changes))
     assert caught.value.pointer == pointer
+
+
+def test_own_captures_may_be_larger_than_what_anybody_sends() -> None:
+    rows = [["relu", "forward", [0], [], {}, ""]] * (MAX_NODES + 1)
+    large = document(nodes=rows)
+    with pytest.raises(InvalidGraphError):
+        from_json(large)
+    assert len(from_json(large, bounded=False).nodes) == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,21 @@ def test_observations_count_for_their_answer_alone(client: TestClient) -> None:
     assert client.post("/v1/predict", json={"job": JOB, "placement": "A10"}).json() == plain
 
 
+def test_observations_count_in_a_search_of_plans(client: TestClient) -> None:
+    job = {
+        "model": "zoo/megatron-gpt", "mode": "training", "batch_size": 8, "precision": "fp16",
+    }  # fmt: skip
+    alone = client.post("/v1/predict", json={"job": job, "placement": "A10"}).json()
+    seen = [{"placement": "A10", "batch_size": 8, "step_time_s": 2 * alone["step_time_s"]}]
+    body = {"job": job, "placement": "4xA10", "search": {"global_batch_size": 32}}
+    plain, slower = (
+        client.post("/v1/rank", json={**body, **more}).json()["plans"]
+        for more in ({}, {"observations": seen})
+    )
+    assert slower[0]["plan"] == plain[0]["plan"]
+    assert 1.5 < slower[0]["step_time_s"] / plain[0]["step_time_s"] < 2.1
+
+
 def test_observations_of_a_matrix_name_their_job(client: TestClient) -> None:
     plain = client.post("/v1/predict", json={"job": JOB, "placement": "A10"}).json()
     seen = {"placement": "A10", "batch_size": 64, "step_time_s": 2 * plain["step_time_s"]}

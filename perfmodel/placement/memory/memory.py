@@ -34,7 +34,7 @@ from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.liveness import lifetimes
 from perfmodel.placement.memory.memory_demand import constants_for, demand_bytes, overhead
-from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
+from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
 from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Plan
@@ -94,10 +94,39 @@ def memory_columns(
     -------
     MemoryColumns
     """
+    return columns_of_parts(
+        memory_parts(profile, plan),
+        accelerators,
+        job=job,
+        replicas=1.0 if plan is None else plan.data,
+        constants=constants,
+    )
+
+
+def columns_of_parts(
+    parts: MemoryParts,
+    accelerators: Sequence[AcceleratorSpec],
+    *,
+    job: Job | None = None,
+    replicas: npt.ArrayLike = 1.0,
+    constants: Mapping[str, Any] | None = None,
+) -> MemoryColumns:
+    """Return the memory of steps whose parts are known.
+
+    Parameters
+    ----------
+    parts : MemoryParts
+    accelerators : sequence of AcceleratorSpec
+        One for each cell.
+    job : Job or None
+    replicas : array_like
+        Data-parallel replicas of each cell.
+    constants : mapping or None
+        As of :func:`memory_columns`.
+    """
     constants = constants_for(job, fitted("memory") if constants is None else constants)
     cells = len(accelerators)
-    parts = memory_parts(profile, plan)
-    around = overhead(accelerators, job, constants, 1.0 if plan is None else plan.data)
+    around = overhead(accelerators, job, constants, replicas)
     demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
     capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
     share = np.where(around.has_allocator, constants["need_share"], 1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -24,6 +24,27 @@ FloatArray = npt.NDArray[np.float64]
 #: Part of a device's memory that tensors can have: the rest goes to the runtime, to buffers of
 #: communication and to fragments.
 USABLE_SHARE = 0.9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanRoom:
+    """Memory of the fullest rank of some plans.
+
+    Parameters
+    ----------
+    needed_bytes : ndarray, shape (plans,)
+    fits : ndarray of bool, shape (plans,)
+    room_bytes : float
+        What a rank can have.
+    """
+
+    needed_bytes: FloatArray
+    fits: npt.NDArray[np.bool_]
+    room_bytes: float
+
+
+#: Tells the memory of plans.
+RoomOf = Callable[[Sequence[PlanChoice]], PlanRoom]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +107,7 @@ def search_plans(
     scale: float = 1.0,
     most: int = 10,
     memory_bytes: float | None = None,
+    room_of: RoomOf | None = None,
     constants: PlanConstants | None = None,
 ) -> PlanRanking:
     """Time every sensible plan that fits, and rank them.
@@ -104,6 +126,9 @@ def search_plans(
         Plans returned.
     memory_bytes : float or None
         What tensors may occupy on a rank; None means :data:`USABLE_SHARE` of the device.
+    room_of : callable or None
+        Tells what plans need and whether they fit, in place of the formulas and
+        ``memory_bytes``.
     constants : PlanConstants or None
         The shipped ones where None.
 
@@ -119,7 +144,7 @@ def search_plans(
             f"{fabric.accelerator_count} accelerators: the replicas of every split must divide "
             "the batch. Take a batch that is a multiple of the accelerators.",
         )
-    found = _fitting(training, fabric, plain, memory_bytes)
+    found = _fitting(training, fabric, plain, memory_bytes, room_of)
     if not found.choices:
         return PlanRanking(
             plans=(),
@@ -175,15 +200,15 @@ def _fitting(
     fabric: Fabric,
     plain: Sequence[PlanChoice],
     memory_bytes: float | None,
+    room_of: RoomOf | None,
 ) -> _Fitting:
     """Keep what fits, of each plan the way that recomputes least."""
     ways = [with_checkpointing(one, fused_attention=training.fused_attention) for one in plain]
     every = [choice for one in ways for choice in one]
     cells = training.cells(fabric, every)
-    memory = plan_memory(cells.shape, cells.plan, cells.numbers, cells.fused_attention)
-    needed = memory.peak_bytes.reshape(len(plain), -1)
-    room = USABLE_SHARE * cells.device.memory_bytes[0] if memory_bytes is None else memory_bytes
-    fits = needed <= room
+    found = _by_formulas(cells, memory_bytes) if room_of is None else room_of(every)
+    needed, room = found.needed_bytes.reshape(len(plain), -1), found.room_bytes
+    fits = found.fits.reshape(needed.shape)
     first = fits.argmax(axis=1)
     kept = np.flatnonzero(fits.any(axis=1))
     least = int(needed.argmin())
@@ -196,8 +221,14 @@ def _fitting(
         fit_count=int(fits.sum()),
         smallest=every[least],
         least_bytes=float(needed.min()),
-        room_bytes=float(room),
+        room_bytes=room,
     )
+
+
+def _by_formulas(cells: PlanCells, memory_bytes: float | None) -> PlanRoom:
+    needed = plan_memory(cells.shape, cells.plan, cells.numbers, cells.fused_attention).peak_bytes
+    room = USABLE_SHARE * cells.device.memory_bytes[0] if memory_bytes is None else memory_bytes
+    return PlanRoom(needed_bytes=needed, fits=needed <= room, room_bytes=float(room))
 
 
 def _ranked(

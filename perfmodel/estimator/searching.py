@@ -1,0 +1,98 @@
+"""Search the parallel plans of a job on some hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.answer import NO_ROOM_WARNING
+from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.plan_room import CapturedRoom
+from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.splits import transformer_training
+from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.plans.plan_answer import job_choice
+from perfmodel.placement.plans.plan_search import PlanRanking, search_plans, single_scale
+from perfmodel.placement.topology.topology import Plan
+from perfmodel.types import Mode
+
+if TYPE_CHECKING:
+    from perfmodel.estimator.facade import Estimator
+
+
+def search(
+    estimator: Estimator,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+    *,
+    global_batch: int | None = None,
+    most: int = 10,
+) -> PlanRanking:
+    """Search the parallel plans of a job on all accelerators of a placement.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    prepared : PreparedJob
+    placement : ResolvedPlacement
+        Its own plan does not matter; what the job gets of each accelerator does.
+    observed : ObservedJob or None
+        What observed steps of the job say.
+    global_batch : int or None
+        Samples of a step; None means the job's own batch on every accelerator.
+    most : int
+        Plans returned.
+
+    Raises
+    ------
+    InvalidInputError
+        The job trains no transformer whose dimensions are known.
+    """
+    job = prepared.job
+    training = transformer_training(prepared) if job.mode is Mode.TRAINING else None
+    if training is None:
+        raise InvalidInputError(
+            "Plans are searched for the training of a transformer, and none was recognised in "
+            f"{job.label} ({job.mode.value}).",
+            pointer="/job",
+        )
+    alone = _alone(estimator, prepared, placement, observed)
+    single_s = max(one.step_time_s - one.breakdown.input_stall_s for one in alone)
+    found = search_plans(
+        training,
+        placement.fabric,
+        global_batch=global_batch or prepared.samples * placement.count,
+        scale=single_scale(training, placement.fabric, job_choice(job, Plan(data=1)), single_s),
+        room_of=CapturedRoom.of(estimator, prepared, placement, training),
+        most=most,
+    )
+    return replace(
+        found,
+        model_version=estimator.model_version,
+        warnings=tuple(
+            dict.fromkeys(t for one in alone for t in one.warnings if t != NO_ROOM_WARNING)
+        ),
+    )
+
+
+def _alone(
+    estimator: Estimator,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None,
+) -> Sequence[Estimate]:
+    """Answer for one accelerator of each kind, with what the job gets of it."""
+    asked = placement.placement
+    found = []
+    for name in dict.fromkeys(node.accelerator for node in asked.nodes):
+        node = next(node for node in asked.nodes if node.accelerator == name)
+        one = replace(
+            asked, nodes=(replace(node, count=1, repeat=1),), network=None, plan=Plan(),
+        )  # fmt: skip
+        resolved = estimator.resolve(one, pointer=placement.pointer)
+        found.append(estimator.answer(prepared, resolved, observed))
+    return found

@@ -1,0 +1,111 @@
+"""A search of plans says what single answers say of the same plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.capture import capture_in_process
+from perfmodel.estimator.facade import Estimator
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.plans.plan_cells import Checkpointing
+from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.types import Mode, Precision
+
+pytest.importorskip("torch")
+
+#: 12 layers of 2048 and 1,024 tokens: 0.6 billion parameters take 10 of the 16 GB of a T4.
+JOB = Job(
+    model="zoo/megatron-gpt",
+    model_kwargs={"num_layers": 12, "hidden_size": 2048, "num_heads": 16, "vocab_size": 8192},
+    mode=Mode.TRAINING,
+    batch_size=1,
+    precision=Precision.AMP_FP16,
+    optimizer="adam",
+)
+HOST = parse_placement("8xT4")
+
+
+@pytest.fixture(scope="module")
+def estimator() -> Estimator:
+    library = GraphLibrary(capture=capture_in_process)
+    return Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=library)
+
+
+@pytest.fixture(scope="module")
+def found(estimator: Estimator) -> PlanRanking:
+    return estimator.search(JOB, HOST, global_batch=256, most=6)
+
+
+def _answer(estimator: Estimator, plan: RankedPlan, placement: Placement) -> Estimate:
+    choice = plan.choice
+    job = replace(
+        JOB,
+        batch_size=choice.micro_batch,
+        accumulation_steps=choice.micro_batches,
+        activation_checkpointing=choice.checkpointing is Checkpointing.FULL,
+        selective_checkpointing=choice.checkpointing is Checkpointing.SELECTIVE,
+    )
+    return estimator.estimate(job, replace(placement, plan=choice.plan))
+
+
+def test_what_a_search_finds_fits_and_takes_as_long_as_an_answer_says(
+    estimator: Estimator, found: PlanRanking
+) -> None:
+    assert found.too_large > 0
+    for plan in found.plans[:3]:
+        answer = _answer(estimator, plan, HOST)
+        assert answer.memory.fits
+        assert plan.memory_bytes <= answer.memory.capacity_bytes
+        assert plan.memory_bytes == pytest.approx(answer.memory.peak_bytes, rel=0.15)
+        assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
+
+
+def _times(plans: Sequence[RankedPlan]) -> dict[object, float]:
+    return {plan.choice.plan: plan.step_time_s for plan in plans}
+
+
+def test_what_the_job_gets_of_each_accelerator_counts(
+    estimator: Estimator, found: PlanRanking
+) -> None:
+    limited = estimator.search(JOB, parse_placement("8xT4 power=45"), global_batch=256, most=6)
+    free, slow = _times(found.plans), _times(limited.plans)
+    assert free.keys() & slow.keys()
+    assert all(slow[plan] > free[plan] for plan in free.keys() & slow.keys())
+    # Half of the memory as well: fewer plans fit.
+    half = estimator.search(JOB, parse_placement("8xT4 fraction=0.5"), global_batch=256)
+    assert half.too_large > found.too_large
+
+
+def test_observed_steps_count_in_a_search(estimator: Estimator, found: PlanRanking) -> None:
+    one = parse_placement("T4")
+    alone = estimator.estimate(JOB, one).step_time_s
+    seen = Observation(placement=one, batch_size=1, step_time_s=2 * alone)
+    slower = estimator.search(JOB, HOST, [seen], global_batch=256, most=6)
+    before, after = _times(found.plans), _times(slower.plans)
+    assert before.keys() == after.keys()
+    observed = estimator.estimate(JOB, one, [seen]).step_time_s / alone
+    assert observed > 1.5
+    for plan, time_s in after.items():
+        assert time_s == pytest.approx(observed * before[plan], rel=1e-6)
+
+
+def test_a_transformer_is_recognised_in_a_step_of_several_micro_batches(
+    estimator: Estimator,
+) -> None:
+    job = Job(model="timm/vit_tiny_patch16_224", mode=Mode.TRAINING, batch_size=4)
+    split = parse_placement("2xA10 tp=2")
+    once, thrice = (
+        estimator.estimate(replace(job, accumulation_steps=steps), split).step_time_s
+        for steps in (1, 3)
+    )
+    assert 2 * once < thrice < 4 * once
