@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.opaque_steps import (
     guess_of,
-    is_modelled,
+    is_weighed,
     modelled,
     observed_rows,
     opaque_word,
@@ -195,7 +195,7 @@ def _by_machine(
             placement = estimator.resolve(one.placement)
         except PerfModelError:
             continue
-        if _is_opaque(one.job) and not is_modelled(placement, one.job.mode):
+        if _is_opaque(one.job) and not is_weighed(placement, one.job.mode):
             continue
         machine = machine_word(placement)
         seen = found[machine].pop(family, [])

@@ -8,6 +8,7 @@ another, a part of an accelerator, is completed from cells that resemble it
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.estimator.observed import DEVIATIONS
 from perfmodel.estimator.opaque_job import OpaqueJob, OpaqueSteps
-from perfmodel.estimator.opaque_steps import ReplicaColumns, is_modelled, own_batch
+from perfmodel.estimator.opaque_limits import limited, not_modelled, seen_under
+from perfmodel.estimator.opaque_steps import (
+    ReplicaColumns,
+    is_modelled,
+    own_batch,
+    whole_word,
+)
 from perfmodel.estimator.resolve import ResolvedPlacement
-from perfmodel.estimator.weighed_steps import machine_word
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
@@ -31,6 +38,7 @@ from perfmodel.placement.opaque.completion import (
 )
 from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
 from perfmodel.placement.opaque.opaque_likeness import nearest_cells
+from perfmodel.placement.topology.topology import Placement
 from perfmodel.types import Basis, Mode
 
 if TYPE_CHECKING:
@@ -60,10 +68,7 @@ def opaque_estimates(
     list of Estimate
         One for each placement; their memory is not known.
     """
-    modelled = [
-        opaque.own is not None and is_modelled(placement, opaque.job.mode)
-        for placement in placements
-    ]
+    modelled = [_is_by_steps(opaque, placement) for placement in placements]
     answers: dict[int, Estimate] = {}
     for ways, answer in ((True, _by_steps), (False, _by_completion)):
         chosen = [at for at, way in enumerate(modelled) if way is ways]
@@ -73,6 +78,14 @@ def opaque_estimates(
     return [answers[at] for at in range(len(placements))]
 
 
+def _is_by_steps(opaque: OpaqueJob, placement: ResolvedPlacement) -> bool:
+    if opaque.own is None or not is_modelled(placement, opaque.job.mode):
+        return False
+    observed = [one.placement for one in opaque.own_observations]
+    # Cells that were observed under the same limits know more of them than any equation.
+    return placement.is_plain or not seen_under(placement.placement, observed)
+
+
 def _by_steps(
     opaque: OpaqueJob, placements: Sequence[ResolvedPlacement], catalog: Catalog
 ) -> list[Estimate]:
@@ -80,15 +93,16 @@ def _by_steps(
     job, (own, _) = opaque.job, _known_cells(opaque.job, opaque.own_observations, catalog)
     asked = _asked_cells(job, placements, catalog)
     nearest = nearest_cells(asked, own)
+    observed = [one.placement for one in opaque.own_observations]
     alike: dict[tuple[str, int], list[int]] = defaultdict(list)
     for at, placement in enumerate(placements):
-        alike[machine_word(placement), placement.fabric.plan.zero_stage].append(at)
+        alike[whole_word(placement), placement.fabric.plan.zero_stage].append(at)
     answers: dict[int, Estimate] = {}
     for rows in alike.values():
         found = opaque.steps(ReplicaColumns.of([placements[at] for at in rows]))
         for row, at in enumerate(rows):
             labels = tuple(own.label(int(i)) for i in nearest[at])
-            answers[at] = _of_step(job, placements[at], found, row, labels)
+            answers[at] = _of_step(job, placements[at], found, row, labels, observed)
     return [answers[at] for at in range(len(placements))]
 
 
@@ -98,21 +112,34 @@ def _of_step(
     found: OpaqueSteps,
     row: int,
     nearest: tuple[str, ...],
+    observed: Sequence[Placement],
 ) -> Estimate:
-    parts = found.calibrated.parts
-    low_s, high_s = (float(end[row]) for end in found.calibrated.interval())
-    times = float(parts.step_time_s[row]), low_s, high_s
-    answer = _estimate(job, placement, times, found.bases[row], nearest)
+    parts, log_sd = found.calibrated.parts, float(found.calibrated.log_sd[row])
+    compute_s, whole_s = float(parts.compute_s[row]), float(parts.step_time_s[row])
+    held = limited(
+        job,
+        placement,
+        compute_s=compute_s,
+        step_s=whole_s,
+        device_share=float(found.device_share[row]),
+    )
+    step_s = whole_s + (held.factor - 1) * compute_s + held.stall_s
+    wide = math.exp(math.hypot(DEVIATIONS * log_sd, held.half_width))
+    basis = Basis.ANALYTICAL if held.is_limited else found.bases[row]
+    if basis is Basis.MEASURED and not seen_under(placement.placement, observed):
+        basis = Basis.INTERPOLATED
+    answer = _estimate(job, placement, (step_s, step_s / wide, step_s * wide), basis, nearest)
     return replace(
         answer,
-        compute_time_s=float(parts.compute_s[row]),
+        compute_time_s=compute_s * held.factor,
         sync_time_s=float(parts.communication_s[row]),
         breakdown=Breakdown(
-            compute_s=float(parts.compute_s[row]),
+            compute_s=compute_s * held.factor,
             exposed_communication_s=float(parts.exposed_communication_s[row]),
-            input_stall_s=float(parts.input_stall_s[row]),
+            input_stall_s=held.stall_s,
             overhead_s=float(parts.overhead_s[row]),
         ),
+        warnings=(*answer.warnings, *held.warnings),
     )
 
 
@@ -123,8 +150,9 @@ def _by_completion(
     job, asked = opaque.job, _asked_cells(opaque.job, placements, catalog)
     table = OpaqueTable(*_known_cells(job, opaque.known, catalog))
     found, alone = table.complete(asked), table.complete(asked.on_one_accelerator())
+    observed = [one.placement for one in opaque.own_observations]
     return [
-        _completed(job, placement, found, at, float(alone.median_s[at]), table)
+        _completed(job, placement, found, at, float(alone.median_s[at]), table, observed)
         for at, placement in enumerate(placements)
     ]
 
@@ -136,12 +164,15 @@ def _completed(
     at: int,
     alone_s: float,
     table: OpaqueTable,
+    observed: Sequence[Placement],
 ) -> Estimate:
     micro_batches = job.accumulation_steps
     ends = (found.median_s[at], found.low_s[at], found.high_s[at])
     step_s, low_s, high_s = (float(end) * micro_batches for end in ends)
     nearest = tuple(nearest_labels(table, found, at))
     answer = _estimate(job, placement, (step_s, low_s, high_s), found.basis[at], nearest)
+    if not seen_under(placement.placement, observed):
+        answer = replace(answer, warnings=(*answer.warnings, *not_modelled(placement.placement)))
     if placement.count == 1 or job.mode is Mode.INFERENCE:
         return answer
     # What the step takes beyond that on one accelerator is what several wait for each other.

@@ -41,6 +41,7 @@ from perfmodel.types import Basis
 if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator
 
+FloatArray = npt.NDArray[np.float64]
 #: Steps of other jobs on a machine, and whether it is one where the job itself ran.
 _Beside = list[tuple[ObservedSteps, bool]]
 
@@ -60,10 +61,13 @@ class OpaqueSteps:
     bases : tuple of Basis
         ``measured`` for an observed step, ``interpolated`` on accelerators where one was observed,
         else ``extrapolated``.
+    device_share : ndarray, shape (rows,)
+        Share of the computation during which the accelerator works.
     """
 
     calibrated: CalibratedSteps
     bases: tuple[Basis, ...]
+    device_share: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +120,10 @@ class OpaqueJob:
         others = [
             one
             for one in self.companions.observations
-            if one.job is not None and one.job.job_type and not _is_of(one.job, word)
+            if one.job is not None
+            and one.job.job_type
+            and not _is_of(one.job, word)
+            and all(node.accelerator in self.catalog for node in one.placement.nodes)
         ]
         return (*self.observations, *(one for one in others if id(one) not in stated))
 
@@ -212,7 +219,11 @@ class OpaqueJob:
         calibration = self.on(columns.machine[0])
         found = calibration.apply(cells)
         found = self._levels.weigh(calibration, cells, found, columns.log_speed)
-        return OpaqueSteps(calibrated=found, bases=_bases(cells, self.own.cells))
+        return OpaqueSteps(
+            calibrated=found,
+            bases=_bases(cells, self.own.cells),
+            device_share=calibration.device_share(cells),
+        )
 
     @cached_property
     def _levels(self) -> OpaqueLevels:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.replicas import replica_parts
+from perfmodel.estimator.replicas import replica_parts, wait_for_each_other
 from perfmodel.estimator.resolve import ResolvedPlacement
-from perfmodel.estimator.weighed_steps import fabric_word, machine_word
+from perfmodel.estimator.weighed_steps import fabric_word
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
@@ -23,6 +23,7 @@ from perfmodel.placement.opaque.opaque_cells import log_speed, named_job
 from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.groups import CommGroups, LinkClass, join_groups
+from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class ReplicaColumns:
         return cls(
             groups=join_groups(worlds),
             log_speed=np.array([_slowest(placement) for placement in placements]),
-            machine=[machine_word(placement) for placement in placements],
+            machine=[whole_word(placement) for placement in placements],
             fabric=[
                 fabric_word(LinkClass(int(world.intra_class[0])), placement.fabric.network)
                 for placement, world in zip(placements, worlds, strict=True)
@@ -68,8 +69,13 @@ class ReplicaColumns:
         )
 
 
+def whole_word(placement: ResolvedPlacement) -> str:
+    """Return a word that placements on the same accelerators share, or on parts of those."""
+    return "+".join(kind.accelerator.name for kind in placement.kinds)
+
+
 def _slowest(placement: ResolvedPlacement) -> float:
-    return min(log_speed(kind.held) for kind in placement.kinds)
+    return min(log_speed(kind.accelerator) for kind in placement.kinds)
 
 
 def opaque_word(job: Job) -> str:
@@ -89,11 +95,19 @@ def own_batch(job: Job) -> int:
 
 
 def is_modelled(placement: ResolvedPlacement, mode: Mode) -> bool:
-    """Tell whether a placement is one of whole, unshared accelerators that hold replicas.
+    """Tell whether a placement is one of equal replicas with no other job beside them.
 
     Replicas of inference on unlike accelerators do not wait for each other.
     """
-    return placement.is_plain and (mode is Mode.TRAINING or len(placement.kinds) == 1)
+    alike = len(placement.kinds) == 1
+    equal = alike or placement.fabric.plan.batch_split is BatchSplit.EQUAL
+    alone = not (placement.is_split or placement.placement.shared_with)
+    return alone and equal and (alike or mode is Mode.TRAINING)
+
+
+def is_weighed(placement: ResolvedPlacement, mode: Mode) -> bool:
+    """Tell whether a step observed there can be weighed: nothing limits its accelerators."""
+    return placement.is_plain and is_modelled(placement, mode)
 
 
 def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation]) -> OpaqueGuess:
@@ -161,7 +175,7 @@ def guessed_cells(
         zero_stage=columns.zero_stage,
         accumulation_steps=accumulation_steps,
     )
-    return StepCells.of_job(
+    cells = StepCells.of_job(
         _columns(parts, rows),
         batch_size=samples,
         ranks=groups.ranks,
@@ -175,6 +189,9 @@ def guessed_cells(
         machine=columns.machine,
         fabric=columns.fabric,
     )
+    # Replicas that do not wait for each other take what one of them takes.
+    waits = wait_for_each_other(mode, columns.zero_stage)
+    return cells if waits else cells.on_one_accelerator()
 
 
 def _columns(parts: StepParts, rows: int) -> StepParts:
@@ -204,7 +221,7 @@ def observed_rows(
     ----------
     guess : OpaqueGuess
     placements : sequence of ResolvedPlacement
-        One for each step; each is one that :func:`is_modelled`.
+        One for each step; each is one that :func:`is_weighed`.
     seen : sequence of Observation
         At least one.
     word : str
@@ -263,7 +280,7 @@ def modelled(
             if pointer is None:
                 continue
             raise
-        if is_modelled(placement, mode):
+        if is_weighed(placement, mode):
             placements.append(placement)
             kept.append(one)
     return placements, kept

@@ -9,7 +9,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.adaptive import adaptation_of, best_goodput, stated_adaptation
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.opaque_job import OpaqueJob
-from perfmodel.estimator.opaque_steps import ReplicaColumns, is_modelled
+from perfmodel.estimator.opaque_steps import ReplicaColumns, is_weighed
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.estimate import Estimate
@@ -82,7 +82,7 @@ class OpaqueRated:
         """
         opaque = self.opaque
         stated = stated_adaptation(opaque.job, placement)
-        if opaque.own is None or not is_modelled(placement, opaque.job.mode):
+        if opaque.own is None or not is_weighed(placement, opaque.job.mode):
             raise InvalidInputError(
                 f"The goodput of the job type {opaque.job.job_type!r} needs observed steps of it, "
                 "on whole accelerators that it does not share; send some.",

@@ -94,6 +94,10 @@ class Calibration:
         """Return the most probable residual of steps, shape (fields, rows)."""
         return self._residual(cells, self._with_observed(cells))
 
+    def device_share(self, cells: StepCells) -> FloatArray:
+        """Return the share of the computation during which the device works, shape (rows,)."""
+        return Response.of(cells, self.prior.mean(cells)).device_share(self.residual(cells))
+
     def apply(self, cells: StepCells) -> CalibratedSteps:
         """Correct predicted steps.
 

@@ -140,6 +140,13 @@ class Response:
         )
         return self._channels(state), slopes
 
+    def device_share(self, residual: FloatArray) -> FloatArray:
+        """Return the share of the computation during which the device works, shape (rows,)."""
+        state = self._state(residual)
+        # What device and host take is raised to a power before it is added up.
+        alone = state.device_share ** (1 / CORNER)
+        return alone * (state.compute_s - state.fixed_s) / state.compute_s
+
     def _state(self, residual: FloatArray) -> _State:
         z = np.clip(residual, -_MOST_LOG, _MOST_LOG)
         worked, device_share = _worked(self.cells, z)

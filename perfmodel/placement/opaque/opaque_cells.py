@@ -17,6 +17,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
+from perfmodel.placement.sharing.mig import part_accelerator, split_name
 from perfmodel.placement.topology.topology import Placement, Plan
 from perfmodel.types import Mode
 
@@ -218,7 +219,7 @@ def named_job(label: str, batch_size: int, mode: Mode) -> tuple[str, float]:
 
 
 def _place(placement: Placement, catalog: Catalog) -> _Place:
-    specs = {spec.name: spec for spec in (catalog.get(n.accelerator) for n in placement.nodes)}
+    specs = {spec.name: spec for spec in (_held(n.accelerator, catalog) for n in placement.nodes)}
     network, wire = _wire(placement)
     partner, partner_batch = _partner(placement)
     return _Place(
@@ -233,6 +234,12 @@ def _place(placement: Placement, catalog: Catalog) -> _Place:
         partner_type=partner,
         partner_batch=partner_batch,
     )
+
+
+def _held(name: str, catalog: Catalog) -> AcceleratorSpec:
+    """Return an accelerator by its name, or the slice of one that is named."""
+    whole, part = split_name(name, catalog)
+    return whole if part is None else part_accelerator(whole, part)
 
 
 def _wire(placement: Placement) -> tuple[str, float]:

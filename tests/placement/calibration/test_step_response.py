@@ -6,7 +6,7 @@ import calibration_world as world
 import numpy as np
 import pytest
 
-from perfmodel.placement.calibration.step_response import Field, Response
+from perfmodel.placement.calibration.step_response import FIXED_S, Field, Response
 
 
 def at(**logs: float) -> np.ndarray:
@@ -56,3 +56,14 @@ def test_nothing_exposed_is_longer_than_the_communication():
     parts = Response.of(world.cells()).parts(at(communication=4.0, window=-4.0))
     assert np.all(parts.exposed_communication_s <= parts.communication_s)
     assert not parts.exposed_communication_s[world.cells().ranks == 1].any()
+
+
+def test_a_device_works_for_its_share_of_the_step() -> None:
+    response = Response.of(world.cells())
+    # Where the host takes next to nothing the device works all the time but for the fixed one.
+    fast = at(host=-12.0)
+    fixed = response.scale * FIXED_S / response.parts(fast).compute_s
+    assert response.device_share(fast) == pytest.approx(1 - fixed, rel=1e-6)
+    shares = [response.device_share(at(host=level)) for level in (-1.0, 0.0, 1.0, 3.0)]
+    assert np.all(np.diff(shares, axis=0) < 0)
+    assert np.all(shares[-1] > 0)

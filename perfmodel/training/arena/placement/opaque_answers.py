@@ -67,8 +67,7 @@ def _by_steps(
     """Overwrite the answers of one job type that its own observed steps give."""
     from perfmodel.estimator.companions import Companions
     from perfmodel.estimator.opaque_job import OpaqueJob
-    from perfmodel.estimator.opaque_steps import ReplicaColumns, is_modelled
-    from perfmodel.estimator.weighed_steps import machine_word
+    from perfmodel.estimator.opaque_steps import ReplicaColumns, is_weighed, whole_word
 
     assert known.observations is not None and asked.observations is not None
     estimator, seen = _estimator(), known.observations
@@ -83,8 +82,8 @@ def _by_steps(
     by_machine = defaultdict(list)
     for row in rows.tolist():
         placement = estimator.resolve(asked.observations[row].placement)
-        if is_modelled(placement, job.mode):
-            by_machine[machine_word(placement)].append((row, placement))
+        if is_weighed(placement, job.mode):
+            by_machine[whole_word(placement)].append((row, placement))
     for pairs in by_machine.values():
         at = [row for row, _ in pairs]
         found = opaque.steps(

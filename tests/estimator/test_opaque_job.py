@@ -1,0 +1,282 @@
+"""Jobs that are known by their type alone: what steps of them say about all others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.curve import CurveQuestion
+from perfmodel.estimator.ranking import Criterion, RankQuestion
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.types import Basis, Mode
+
+JOB = Job(job_type="mystery", mode=Mode.TRAINING, batch_size=32)
+HOST = "4xV100-SXM2-16GB"
+#: Fifty milliseconds and five for a sample; four GPUs wait 30 ms, two hosts 150 ms.
+STEPS = (
+    ("V100-SXM2-16GB", 32, 0.21, None),
+    ("V100-SXM2-16GB", 64, 0.37, None),
+    (HOST, 32, 0.24, 0.03),
+    (f"2x({HOST})@eth-10g", 32, 0.36, 0.15),
+)
+
+
+def seen(
+    place: Any, batch: int, step_s: float, sync_s: float | None, job: Job | None = None
+) -> Observation:
+    return Observation(
+        placement=parse_placement(place),
+        batch_size=batch,
+        step_time_s=step_s,
+        sync_time_s=sync_s,
+        job=job,
+    )
+
+
+OBSERVED = tuple(seen(*step) for step in STEPS)
+
+
+@pytest.fixture
+def ask(estimator: Estimator):
+    def answer(
+        place: Any, *, job: Job = JOB, observed: Sequence[Observation] = OBSERVED
+    ) -> Estimate:
+        return estimator.estimate(job, parse_placement(place), observed)
+
+    return answer
+
+
+def test_observed_cells_are_answered_near_their_measurements(ask) -> None:
+    for place, batch, step_s, _ in STEPS:
+        answer = ask(place, job=replace(JOB, batch_size=batch))
+        assert answer.step_time_s == pytest.approx(step_s, rel=0.06)
+        assert answer.basis is Basis.MEASURED
+
+
+def test_what_was_logged_as_synchronisation_is_told_apart(ask) -> None:
+    for place, _, step_s, sync_s in STEPS[2:]:
+        answer = ask(place)
+        parts = answer.breakdown
+        assert parts.exposed_communication_s == pytest.approx(sync_s, rel=0.25)
+        assert parts.compute_s + parts.overhead_s == pytest.approx(step_s - sync_s, rel=0.1)
+        assert answer.sync_time_s >= parts.exposed_communication_s
+        total = parts.compute_s + parts.exposed_communication_s + parts.overhead_s
+        assert total == pytest.approx(answer.step_time_s)
+        assert answer.compute_time_s == parts.compute_s
+
+
+def test_one_accelerator_communicates_nothing(ask) -> None:
+    answer = ask("V100-SXM2-16GB")
+    assert answer.sync_time_s == 0
+    assert answer.compute_time_s == pytest.approx(answer.step_time_s)
+
+
+@pytest.mark.parametrize("hosts", [2, 4, 16])
+def test_more_bandwidth_never_hurts(ask, hosts: int) -> None:
+    rates = [
+        ask(f"{hosts}x({HOST})@{network}").throughput.samples_per_second
+        for network in ("eth-10g", "eth-25g", "eth-100g", "ib-400g")
+    ]
+    assert all(slow <= fast * (1 + 1e-9) for slow, fast in zip(rates, rates[1:], strict=False))
+
+
+def test_throughput_of_each_accelerator_never_rises_with_their_number(ask) -> None:
+    counts = (1, 2, 4, 8)
+    each = [ask(f"{n}xV100-SXM2-16GB").throughput.samples_per_second / n for n in counts]
+    assert all(few >= many * (1 - 1e-9) for few, many in zip(each, each[1:], strict=False))
+
+
+def test_the_order_of_observations_does_not_matter(ask) -> None:
+    backwards = ask(f"3x({HOST})@eth-10g", observed=OBSERVED[::-1])
+    assert backwards.step_time_s == ask(f"3x({HOST})@eth-10g").step_time_s
+
+
+def test_a_device_without_steps_is_extrapolated_and_less_sure(ask) -> None:
+    here, there = ask(HOST), ask("4xT4")
+    assert there.basis is Basis.EXTRAPOLATED
+    assert there.step_time_s > here.step_time_s
+    width = [a.throughput.high / a.throughput.low for a in (here, there)]
+    assert width[1] > 1.5 * width[0]
+
+
+def test_the_batch_may_stand_in_the_name(ask) -> None:
+    named = Job(job_type="mystery (batch size 64)", mode=Mode.TRAINING, batch_size=1)
+    answer = ask("V100-SXM2-16GB", job=named)
+    assert answer.step_time_s == pytest.approx(0.37, rel=0.06)
+    assert answer.throughput.samples_per_second == pytest.approx(64 / answer.step_time_s)
+
+
+def test_micro_batches_add_up(ask) -> None:
+    one, two = ask(HOST), ask(HOST, job=replace(JOB, accumulation_steps=2))
+    # Twice the work, the gradients once.
+    assert two.step_time_s == pytest.approx(2 * 0.21 + 0.03, rel=0.1)
+    rate = 2 * 32 * 4 / two.step_time_s
+    assert two.throughput.samples_per_second == pytest.approx(rate)
+    assert two.throughput.samples_per_second > one.throughput.samples_per_second
+
+
+def test_replicas_of_inference_do_not_wait(ask) -> None:
+    serving = replace(JOB, mode=Mode.INFERENCE)
+    observed = [seen("V100-SXM2-16GB", 32, 0.05, None)]
+    one, four = (ask(place, job=serving, observed=observed) for place in ("V100-SXM2-16GB", HOST))
+    assert four.sync_time_s == 0
+    assert four.throughput.samples_per_second == pytest.approx(
+        4 * one.throughput.samples_per_second
+    )
+
+
+def test_what_no_step_tells_is_completed_from_cells(ask) -> None:
+    beside = ask({"nodes": [{"accelerator": "V100-SXM2-16GB"}], "shared_with": ["LM"]})
+    assert beside.step_time_s > ask("V100-SXM2-16GB").step_time_s
+    unknown = ask("2xT4", job=replace(JOB, job_type="never heard of"), observed=())
+    assert unknown.basis is Basis.DEFAULT
+    assert unknown.compute_time_s + unknown.sync_time_s == pytest.approx(unknown.step_time_s)
+    assert unknown.sync_time_s > 0
+
+
+def test_half_of_an_accelerator_takes_longer_and_a_limit_of_power_too(ask) -> None:
+    whole = ask("V100-SXM2-16GB")
+    half, limited = (
+        ask({"nodes": [{"accelerator": "V100-SXM2-16GB"}], **limit})
+        for limit in ({"fraction": 0.5}, {"power_limit_w": 150})
+    )
+    for answer in (half, limited):
+        assert whole.step_time_s < answer.step_time_s < 2.5 * whole.step_time_s
+        assert answer.basis is Basis.ANALYTICAL
+    slices = [ask(f"A100-SXM4-40GB{s}").step_time_s for s in ("/1g.5gb", "/3g.20gb", "")]
+    assert slices[0] > slices[1] >= slices[2]
+
+
+def test_steps_under_the_same_limit_know_more_of_it(ask) -> None:
+    half = {"nodes": [{"accelerator": "V100-SXM2-16GB"}], "fraction": 0.5}
+    answer = ask(half, observed=[*OBSERVED, seen(half, 32, 0.5, None)])
+    assert answer.step_time_s == pytest.approx(0.5, rel=0.15)
+    assert answer.basis is Basis.MEASURED
+
+
+def test_a_plan_under_which_nothing_was_seen_is_said_to_be_unknown(ask) -> None:
+    nodes = [{"accelerator": "V100-SXM2-16GB", "count": 4}]
+    split = ask({"nodes": nodes, "plan": {"data": 2, "tensor": 2}})
+    assert any("its plan" in text for text in split.warnings)
+    shared = ask({"nodes": nodes, "plan": {"data": 4, "zero_stage": 3}})
+    assert shared.basis is Basis.INTERPOLATED
+    assert shared.sync_time_s > ask(HOST).sync_time_s
+
+
+def test_a_store_makes_a_step_wait_where_its_samples_are_stated(ask) -> None:
+    fed = {"nodes": [{"accelerator": "V100-SXM2-16GB"}], "storage_bytes_per_s": 1e7}
+    unsaid = ask(fed)
+    assert any("state its input" in text for text in unsaid.warnings)
+    # 32 samples of 1 MB at 10 MB/s take 3.2 s.
+    stated = replace(JOB, input={"stored_bytes": 1e6, "cpu_s": 0.0})
+    answer = ask(fed, job=stated)
+    assert answer.step_time_s == pytest.approx(3.2, rel=0.05)
+    assert answer.breakdown.input_stall_s == pytest.approx(3.2 - unsaid.step_time_s, rel=0.05)
+
+
+def test_a_curve_says_what_single_answers_say(estimator: Estimator, ask) -> None:
+    question = CurveQuestion(accelerator="V100-SXM2-16GB", counts=(1, 2, 4, 8, 16, 64), per_host=4)
+    curve = estimator.curve(JOB, question, OBSERVED)
+    for at, count in enumerate(question.counts):
+        place = f"{count // 4}x({HOST})" if count > 4 else f"{count}xV100-SXM2-16GB"
+        answer = ask(place)
+        assert curve.samples_per_second[at] == pytest.approx(answer.throughput.samples_per_second)
+        assert curve.low[at] == pytest.approx(answer.throughput.low)
+        assert curve.basis[at] is answer.basis
+    assert np.all(np.isnan(curve.peak_bytes))
+    assert curve.efficiency[0] == pytest.approx(1.0)
+
+
+def test_a_curve_of_an_unknown_type_is_drawn_too(estimator: Estimator) -> None:
+    question = CurveQuestion(accelerator="T4", counts=(1, 2, 8))
+    curve = estimator.curve(replace(JOB, job_type="never heard of"), question)
+    assert np.all(curve.samples_per_second > 0)
+    assert set(curve.basis) == {Basis.DEFAULT}
+
+
+def test_a_matrix_says_what_single_answers_say(estimator: Estimator, ask) -> None:
+    places = ["V100-SXM2-16GB", HOST, f"2x({HOST})@eth-25g", "8xT4"]
+    matrix = estimator.matrix([JOB], [parse_placement(p) for p in places], {0: OBSERVED})
+    answers = [ask(place) for place in places]
+    assert matrix.step_time_s[0] == pytest.approx([a.step_time_s for a in answers])
+    assert matrix.low[0] == pytest.approx([a.throughput.low for a in answers])
+
+
+def test_a_bad_observation_fails_its_row_alone(estimator: Estimator) -> None:
+    bad = replace(OBSERVED[0], placement=parse_placement("B10000"))
+    jobs = [JOB, replace(JOB, job_type="other")]
+    matrix = estimator.matrix(jobs, [parse_placement("T4")], {0: [bad], 1: OBSERVED})
+    assert matrix.answered.tolist() == [[False], [True]]
+    assert str(matrix.errors[0].error.pointer).startswith("/observations/0/placement")
+
+
+def test_placements_are_ranked(estimator: Estimator) -> None:
+    places = [parse_placement(p) for p in ("V100-SXM2-16GB", HOST, f"2x({HOST})@eth-10g")]
+    ranking = estimator.rank(JOB, places, RankQuestion(), OBSERVED)
+    assert [one.position for one in ranking.best] == [2, 1, 0]
+
+
+def test_the_batch_of_the_greatest_goodput_is_found(estimator: Estimator) -> None:
+    # Without noise a larger batch gains nothing; with much of it all that is allowed.
+    found = []
+    for noise in (0.0, 1e9):
+        adaptation = {
+            "gradient_noise_scale": noise,
+            "initial_batch_size": 64,
+            "batch_size_bounds": [64, 2048],
+        }
+        job = replace(JOB, adaptation=adaptation)
+        question = RankQuestion(by=Criterion.GOODPUT)
+        ranking = estimator.rank(job, [parse_placement(HOST)], question, OBSERVED)
+        batch = ranking.best[0].batch
+        assert batch is not None
+        assert batch.goodput == pytest.approx(batch.samples_per_second * batch.efficiency)
+        found.append(batch.global_batch_size)
+    assert found[0] < 128 < found[1]
+
+
+def test_goodput_needs_observed_steps(estimator: Estimator) -> None:
+    adaptation = {
+        "gradient_noise_scale": 1.0,
+        "initial_batch_size": 64,
+        "batch_size_bounds": [64, 128],
+    }
+    job = replace(JOB, adaptation=adaptation)
+    ranking = estimator.rank(job, [parse_placement(HOST)], RankQuestion(by=Criterion.GOODPUT))
+    assert isinstance(ranking.errors[0], InvalidInputError)
+    assert "send some" in str(ranking.errors[0])
+
+
+def test_other_jobs_on_the_machine_tell_what_its_links_are_like(ask) -> None:
+    other = Job(job_type="other", mode=Mode.TRAINING, batch_size=64)
+    # Links that are ten times as slow as any catalogue would have it.
+    slow = [
+        seen("V100-SXM2-16GB", 64, 0.2, None, other),
+        seen(HOST, 64, 1.2, 1.0, other),
+        seen("2xV100-SXM2-16GB", 64, 1.0, 0.8, other),
+    ]
+    alone = [OBSERVED[0], OBSERVED[1]]
+    assert (
+        ask(HOST, observed=[*alone, *slow]).step_time_s
+        > 1.3 * ask(HOST, observed=alone).step_time_s
+    )
+
+
+def test_a_faster_machine_is_one_for_all_jobs(ask) -> None:
+    """A job never seen on T4 goes by how others do there and where it was seen."""
+    others = [
+        seen(place, 32, step_s, None, Job(job_type=name, mode=Mode.TRAINING, batch_size=32))
+        for name, here_s in (("a", 0.1), ("b", 0.3), ("c", 1.0))
+        for place, step_s in (("V100-SXM2-16GB", here_s), ("T4", 8 * here_s))
+    ]
+    own = OBSERVED[:2]
+    assert (
+        ask("T4", observed=[*own, *others]).step_time_s > 1.5 * ask("T4", observed=own).step_time_s
+    )
