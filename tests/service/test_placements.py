@@ -183,3 +183,41 @@ def test_an_answer_that_the_caller_has_is_not_sent_again(
     other = client.post(path, json={**body, "observations": []}, headers={"If-None-Match": "x"})
     assert other.status_code == 200
     assert other.headers["etag"] == tag
+
+
+def test_a_job_type_has_a_curve_and_a_ranking(client: TestClient) -> None:
+    job = {"job_type": "mystery", "mode": "training", "batch_size": 32}
+    seen = [
+        {"placement": "T4", "batch_size": 32, "step_time_s": 0.2},
+        {"placement": "4xT4", "batch_size": 32, "step_time_s": 0.26, "sync_time_s": 0.05},
+    ]
+    body = {"job": job, "accelerator": "T4", "counts": [1, 4, 8], "observations": seen}
+    curve = client.post("/v1/curve", json=body).json()
+    assert curve["basis"] == ["measured", "measured", "interpolated"]
+    assert curve["fits"] == [None] * 3
+    assert curve["peak_bytes"] == [None] * 3
+    single = {"job": job, "placement": "4xT4", "observations": seen}
+    answer = client.post("/v1/predict", json=single).json()
+    assert curve["step_time_s"][1] == pytest.approx(answer["step_time_s"])
+    assert answer["breakdown"]["exposed_communication_s"] == pytest.approx(0.05, rel=0.25)
+    ranked = {"job": job, "placements": ["T4", "4xT4"], "observations": seen}
+    best = client.post("/v1/rank", json=ranked).json()["best"]
+    assert [one["placement"] for one in best] == [1, 0]
+    assert best[0]["estimate"]["step_time_s"] == pytest.approx(answer["step_time_s"])
+
+
+def test_stored_steps_of_a_job_type_count_in_all_its_answers(client: TestClient) -> None:
+    job = {"job_type": "stored mystery", "mode": "training", "batch_size": 32}
+    seen = [
+        {"placement": "T4", "batch_size": 32, "step_time_s": 0.2},
+        {"placement": "4xT4", "batch_size": 32, "step_time_s": 0.26, "sync_time_s": 0.05},
+    ]
+    inline = client.post(
+        "/v1/predict", json={"job": job, "placement": "8xT4", "observations": seen}
+    ).json()
+    kept = client.post("/v1/observations", json=[{"job": job, **one} for one in seen])
+    assert kept.status_code in (200, 201), kept.text
+    stored = client.post("/v1/predict", json={"job": job, "placement": "8xT4"}).json()
+    assert stored["step_time_s"] == pytest.approx(inline["step_time_s"])
+    curve = client.post("/v1/curve", json={"job": job, "accelerator": "T4", "counts": [8]}).json()
+    assert curve["step_time_s"][0] == pytest.approx(inline["step_time_s"])

@@ -48,6 +48,9 @@ NOT_BLIND: tuple[str, ...] = (
     " transfers.",
     "Opaque jobs: the width of the prior was halved after a look at new jobs and at the other"
     " kind.",
+    "Opaque jobs of which steps were observed: the shares of the guessed step, the deviations of "
+    "the guess and the doubt from which completed cells count, each among three to five settings, "
+    "with the lines of Sia and of Gavel in sight.",
     "Calibration: shapes of the prior, its terms that all steps share, its guesses, planned "
     "placements and the time of a host for one operator came after a look at all of Sia's "
     "tables; about ten such settings were compared by the errors that stand here. So were the "
