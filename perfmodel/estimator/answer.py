@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.estimator.compiled_room import compiled_memory
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.placed import PlacedStep
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
@@ -235,7 +236,9 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
     if known is None or known[0] is not kind.accelerator:
         if len(prepared.memories) >= _MOST_MEMORIES:
             prepared.memories.clear()
-        found = memory_estimate(prepared.memory_profile, kind.held, job=prepared.job, plan=plan)
+        found = compiled_memory(prepared, kind.held, plan) or memory_estimate(
+            prepared.memory_profile, kind.held, job=prepared.job, plan=plan
+        )
         known = prepared.memories[key] = (kind.accelerator, found)
     return known[1]
 

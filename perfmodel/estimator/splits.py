@@ -63,6 +63,7 @@ def single_with_plan_engine(
     r"""Weigh a prediction for one accelerator against the equations for plans, in logarithms.
 
     :math:`\ln t = (w_1 \ln t_1 + w_2 \ln t_2) / (w_1 + w_2)` with the inverse variances of both.
+    On TPUs the equations answer alone.
 
     Parameters
     ----------
@@ -83,6 +84,9 @@ def single_with_plan_engine(
     own = math.log(prediction.high_s / prediction.low_s) / (2 * _DEVIATIONS)
     weights = np.array([max(own, _LEAST_SPREAD) ** -2, _spread(training, spec) ** -2])
     logs = np.log([prediction.time_s, equations_s])
+    if training.stack is Stack.XLA:
+        # No model has learned of TPUs, and the captured program has copies that are fused there.
+        weights, logs = weights[1:], logs[1:]
     time_s = float(np.exp(np.average(logs, weights=weights)))
     # Where the two disagree, neither is as sure as it says.
     spread = math.hypot(float(weights.sum() ** -0.5), 0.5 * float(np.ptp(logs)) * _DOUBT)

@@ -82,6 +82,7 @@ class _Split:
     micro_batch: int
     micro_batches: int
     checkpointing: str
+    offloads: bool = False
 
     @property
     def samples(self) -> int:
@@ -135,6 +136,7 @@ def _placement(row: Row, file: str, line: int) -> PublishedPlacement:
             "framework": text(row, "framework"),
             "source": text(row, "source"),
             "recomputation": split.checkpointing,
+            "offloads": str(split.offloads).lower(),
         },
     )
 
@@ -239,6 +241,7 @@ def _known_split(row: Row, device: str, devices: int) -> _Split:
         micro_batch=round(chip_batch) * run.tensor,
         micro_batches=1,
         checkpointing=run.recompute,
+        offloads=run.offloads,
     )
 
 

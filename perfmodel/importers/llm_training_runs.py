@@ -37,12 +37,15 @@ class Run:
         Tensor ranks; all other chips share the parameters out.
     recompute : str
         ``"full"`` or ``"attention"``.
+    offloads : bool
+        What layers keep, or the optimizer's state, may lie in the memory of the host.
     """
 
     sequence_length: int
     chip_batch: int | None = None
     tensor: int = 1
     recompute: str = "full"
+    offloads: bool = False
 
 
 def _llama(
@@ -121,7 +124,7 @@ RUNS: Mapping[tuple[str, str], Run] = MappingProxyType(
         ("TPU-v5e", "dense-32b"): Run(sequence_length=2048, chip_batch=4),
         ("TPU-v5e", "dense-64b"): Run(sequence_length=2048, chip_batch=2),
         ("TPU-v5e", "dense-128b"): Run(
-            sequence_length=2048, chip_batch=1, tensor=16, recompute="attention"
+            sequence_length=2048, chip_batch=1, tensor=16, recompute="attention", offloads=True
         ),
         ("TPU-v5p", "dense-32b"): Run(
             sequence_length=2048, chip_batch=7, tensor=4, recompute="attention"
@@ -137,14 +140,14 @@ RUNS: Mapping[tuple[str, str], Run] = MappingProxyType(
         ),
         ("TPU-v5p", "dense-512b"): Run(sequence_length=2048, chip_batch=2, tensor=8),
         ("TPU-v5p", "dense-1024b"): Run(sequence_length=2048, chip_batch=2, tensor=8),
-        ("TPU-v6e", "gpt3-175b"): Run(sequence_length=2048),
+        ("TPU-v6e", "gpt3-175b"): Run(sequence_length=2048, offloads=True),
         ("TPU-v6e", "llama2-70b"): Run(sequence_length=4096),
-        ("TPU-v6e", "llama3.1-8b"): Run(sequence_length=8192),
-        ("TPU-v6e", "llama3.1-70b"): Run(sequence_length=8192),
-        ("TPU-v6e", "llama3.1-405b"): Run(sequence_length=8192, tensor=4),
-        ("TPU-v6e", "mistral-7b"): Run(sequence_length=8192),
-        ("TPU-v6e", "mixtral-8x7b"): Run(sequence_length=4096),
-        ("TPU-v6e", "mixtral-8x22b"): Run(sequence_length=4096),
+        ("TPU-v6e", "llama3.1-8b"): Run(sequence_length=8192, offloads=True),
+        ("TPU-v6e", "llama3.1-70b"): Run(sequence_length=8192, offloads=True),
+        ("TPU-v6e", "llama3.1-405b"): Run(sequence_length=8192, tensor=4, offloads=True),
+        ("TPU-v6e", "mistral-7b"): Run(sequence_length=8192, offloads=True),
+        ("TPU-v6e", "mixtral-8x7b"): Run(sequence_length=4096, offloads=True),
+        ("TPU-v6e", "mixtral-8x22b"): Run(sequence_length=4096, offloads=True),
     }
 )
 

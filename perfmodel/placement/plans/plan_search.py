@@ -137,6 +137,7 @@ def search_plans(
     InvalidPlacementError
         No plan uses all accelerators with this batch.
     """
+    training = training.on(fabric.accelerators)
     plain = plan_candidates(training.shape, fabric, global_batch)
     if not plain:
         raise InvalidPlacementError(
@@ -179,6 +180,7 @@ def single_scale(
         That step, seconds.
     constants : PlanConstants or None
     """
+    training = training.on(fabric.accelerators)
     alone = plan_step(training.alone(fabric, [choice]), constants or training.constants)
     return float(single_s / alone.step_time_s[0])
 

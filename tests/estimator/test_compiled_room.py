@@ -1,0 +1,83 @@
+"""Language models on TPUs: equations for compiled steps answer, for the time and the memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.capture import capture_in_process
+from perfmodel.estimator.compiled_room import compiled_memory
+from perfmodel.estimator.facade import Estimator
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Plan
+from perfmodel.types import Basis, Mode, Precision
+
+pytest.importorskip("torch")
+JOB = Job(
+    model="zoo/gpt3",
+    model_kwargs={"size": "small", "num_layers": 2},
+    mode=Mode.TRAINING,
+    batch_size=8,
+    precision=Precision.AMP_BF16,
+    optimizer="adamw",
+    sequence_length=1024,
+    activation_checkpointing=True,
+)
+
+
+@pytest.fixture(scope="module")
+def estimator() -> Estimator:
+    library = GraphLibrary(capture=capture_in_process)
+    return Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=library)
+
+
+def _ask(estimator: Estimator, placement: str) -> Estimate:
+    return estimator.estimate(JOB, parse_placement(placement))
+
+
+def test_a_tpu_is_answered_by_the_equations(estimator: Estimator) -> None:
+    answer = _ask(estimator, "TPU-v5e")
+    assert answer.basis is Basis.EXTRAPOLATED
+    assert any("equations for language models" in text for text in answer.warnings)
+    rate = answer.throughput
+    # 1.645 deviations of 0.15 on both sides.
+    assert rate.high / rate.low == pytest.approx(2.718281828 ** (2 * 1.645 * 0.15), rel=1e-6)
+
+
+def test_other_kinds_keep_the_rung_of_what_predicts_them(estimator: Estimator) -> None:
+    npu, gpu, cpu = (
+        _ask(estimator, name) for name in ("Ascend-910B", "A100-SXM4-80GB", "EPYC-7763")
+    )
+    assert npu.basis is gpu.basis is cpu.basis is Basis.ANALYTICAL
+    assert any("equations for language models" in text for text in npu.warnings)
+    assert not any("equations for language models" in text for text in gpu.warnings + cpu.warnings)
+
+
+def test_memory_of_a_compiled_step_is_below_that_of_the_program(estimator: Estimator) -> None:
+    tpu, gpu = _ask(estimator, "TPU-v5p"), _ask(estimator, "H100-SXM5-80GB")
+    assert tpu.memory.peak_bytes is not None and gpu.memory.peak_bytes is not None
+    assert tpu.memory.peak_bytes < gpu.memory.peak_bytes
+    assert tpu.memory.fits
+
+
+def test_what_is_no_language_model_on_a_tpu_keeps_its_own_memory(estimator: Estimator) -> None:
+    prepared = estimator.prepare(JOB)
+    spec = estimator.accelerators.get
+    assert compiled_memory(prepared, spec("A100-SXM4-80GB"), Plan(data=1)) is None
+    served = estimator.prepare(
+        Job(model="zoo/gpt3", model_kwargs=dict(JOB.model_kwargs), sequence_length=64)
+    )
+    assert compiled_memory(served, spec("TPU-v5e"), Plan(data=1)) is None
+
+
+def test_slices_are_answered_whole(estimator: Estimator) -> None:
+    rates = [
+        _ask(estimator, f"{hosts}x(4xTPU-v5e) zero=3").throughput.samples_per_second
+        for hosts in (1, 4, 16)
+    ]
+    assert rates[0] < rates[1] < rates[2]
+    assert rates[2] <= 16 * rates[0]
