@@ -95,7 +95,7 @@ def test_cells_that_are_answered_one_by_one(estimator: Estimator) -> None:
 def test_cells_of_a_job_that_is_known_by_a_name(
     estimator: Estimator, seen: tuple[Observation, ...]
 ) -> None:
-    places = ("A10", "2xA10", "4xA10", "2x(4xA10)@eth-25g", "T4", "A10+T4")
+    places = (*PLAIN[:3], *SPECIAL, "T4", "A10+T4")
     _assert_cells_are_single_answers(estimator, [OPAQUE], places, {0: seen})
 
 
