@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.one_of_each import computing_s, on_one_of_each
 from perfmodel.estimator.replicas import replica_parts
 from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.splits import transformer_training
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.feeding.batch_split import AffineSteps
 from perfmodel.placement.feeding.goodput import (
@@ -21,7 +23,9 @@ from perfmodel.placement.feeding.goodput import (
     IntArray,
     best_batch,
 )
-from perfmodel.placement.memory.memory import memory_estimate
+from perfmodel.placement.memory.memory import memory_columns, memory_plan
+from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
+from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
 
 if TYPE_CHECKING:
@@ -38,9 +42,10 @@ def best_goodput(
 ) -> BestBatch:
     """Return the batch of the greatest goodput of a job on a placement.
 
-    Its step is asked for at two batches; in between and beyond, its time on one accelerator and
-    its memory are taken as affine in the batch. What observed steps change of the job's own batch
-    they change of all.
+    Its step is asked for at its own batch, a quarter and four times of it; in between and beyond,
+    its time on one accelerator and its memory are taken as affine in the batch. At its own batch
+    the step takes as long as :meth:`.facade.Estimator.answer` says, observed steps and loading
+    included; by as much as that differs the steps of all batches do.
 
     Parameters
     ----------
@@ -57,21 +62,110 @@ def best_goodput(
         The job states no adaptation, does not train, or no batch lies within its bounds and fits.
     """
     stated = stated_adaptation(prepared.job, placement)
-    factor = _observed_factor(estimator, prepared, placement, observed)
-    pair = _at_two_batches(estimator, prepared)
-    adaptation = adaptation_of(stated, _most_samples(pair, placement))
-    steps = [_affine(estimator, pair, kind.accelerator.name) for kind in placement.kinds]
+    asked = _at_some_batches(estimator, prepared)
+    own, more = asked[-2:]
+    adaptation = adaptation_of(stated, _most_samples((own, more), placement))
+    steps = ReplicaSteps.of(estimator, asked, placement)
+    known = estimator.answer(own, placement, observed)
+    factor = computing_s(known) / float(steps(np.array([own.job.batch_size]), np.array([1]))[0])
+    # Loading takes as much longer as there are more samples.
+    fed_s = known.step_time_s / own.job.batch_size if known.breakdown.input_stall_s > 0 else 0.0
 
     def step_times(batch: IntArray, accumulation: IntArray) -> FloatArray:
-        alone = np.maximum.reduce([one.times_s(batch)[0] for one in steps])
-        parts = replica_parts(
-            [alone], placement.world, prepared.step.buckets, mode=Mode.TRAINING,
-            zero_stage=placement.fabric.plan.zero_stage, straggler=prepared.straggler,
-        )  # fmt: skip
-        # Gradients are exchanged in the last micro-batch alone.
-        return np.asarray(factor * (parts.step_time_s + (accumulation - 1) * alone))
+        computed_s = factor * steps(batch, accumulation)
+        return np.asarray(np.maximum(computed_s, fed_s * batch * accumulation))
 
     return best_batch(adaptation, placement.count, step_times)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplicaSteps:
+    """Steps of replicas over batches and micro-batches.
+
+    Parameters
+    ----------
+    fewer, more : tuple of AffineSteps
+        Of one accelerator of each kind, up to the job's own batch and from it on.
+    placement : ResolvedPlacement
+    prepared : PreparedJob
+        At the job's own batch.
+    """
+
+    fewer: tuple[AffineSteps, ...]
+    more: tuple[AffineSteps, ...]
+    placement: ResolvedPlacement
+    prepared: PreparedJob
+
+    @classmethod
+    def of(
+        cls, estimator: Estimator, asked: Sequence[PreparedJob], placement: ResolvedPlacement
+    ) -> ReplicaSteps:
+        """Ask for steps on one accelerator of each kind; ``asked`` is as of the smallest batch."""
+        times = [
+            [computing_s(one) for one in on_one_of_each(estimator, prepared, placement)]
+            for prepared in asked
+        ]
+        lines = [
+            _lines((few.job.batch_size, many.job.batch_size), low, high)
+            for few, many, low, high in zip(asked, asked[1:], times, times[1:], strict=False)
+        ]
+        return cls(fewer=lines[0], more=lines[-1], placement=placement, prepared=asked[-2])
+
+    def __call__(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
+        """Return the step times, seconds, of batches and micro-batches of the same shape."""
+        prepared, fabric = self.prepared, self.placement.fabric
+        alone = self._alone(batch)
+        further = (accumulation - 1) * (alone - self._saved(batch))
+        training = transformer_training(prepared) if prepared.has_plan_engine else None
+        if training is not None and self.placement.count > 1:
+            jobs = (
+                replace(prepared.job, batch_size=b, accumulation_steps=a)
+                for b, a in zip(batch.tolist(), accumulation.tolist(), strict=True)
+            )
+            choices = [job_choice(job, fabric.plan) for job in jobs]
+            found = plan_answer(training, fabric, choices, single_s=alone + further)
+            return found.step_time_s
+        parts = replica_parts(
+            [alone], self.placement.world, prepared.step.buckets, mode=Mode.TRAINING,
+            zero_stage=fabric.plan.zero_stage, straggler=prepared.straggler,
+        )  # fmt: skip
+        # Gradients are exchanged in the last micro-batch alone.
+        return np.asarray(parts.step_time_s + further)
+
+    def _saved(self, batch: IntArray) -> FloatArray:
+        """Return what a micro-batch takes less that adds up gradients and does not apply them.
+
+        Adam reads and writes seven numbers of a parameter, a sum of gradients three. What does not
+        grow with the batch is all that applying can take.
+        """
+        own = self._alone(np.array([self.prepared.job.batch_size]))
+        applied = self.prepared.step.profile.optimizer_share * own
+        fixed = max(float(line.fixed_s[0]) for line in self.fewer)
+        return np.broadcast_to(4 / 7 * np.minimum(applied, fixed), batch.shape)
+
+    def _alone(self, batch: IntArray) -> FloatArray:
+        is_more = batch >= self.prepared.job.batch_size
+        return np.where(is_more, self._on(self.more, batch), self._on(self.fewer, batch))
+
+    def _on(self, lines: tuple[AffineSteps, ...], batch: IntArray) -> FloatArray:
+        """Return how long the slowest computes, or all where unequal ones share proportionally."""
+        slowest = np.maximum.reduce([line.times_s(batch) for line in lines])
+        if self.placement.fabric.plan.batch_split is not BatchSplit.PROPORTIONAL:
+            return np.asarray(slowest)
+        counts = np.array(self.placement.counts, dtype=np.float64)
+        fixed = np.array([line.fixed_s[0] for line in lines])
+        each = np.array([line.per_sample_s[0] for line in lines])
+        # All finish together: the sum over replicas of (T - a) / c is the global batch.
+        together = (batch * counts.sum() + counts @ (fixed / each)) / (counts @ (1 / each))
+        return np.asarray(np.clip(together, fixed.max(), slowest))
+
+
+def _lines(
+    batches: tuple[int, int], low_s: Sequence[float], high_s: Sequence[float]
+) -> tuple[AffineSteps, ...]:
+    return tuple(
+        AffineSteps.through(batches, [few], [many]) for few, many in zip(low_s, high_s, strict=True)
+    )
 
 
 def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, Any]:
@@ -96,58 +190,31 @@ def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, An
     return job.adaptation
 
 
-def _observed_factor(
-    estimator: Estimator,
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    observed: ObservedJob | None,
-) -> float:
-    """Return how many times as long as predicted the job's own step takes."""
-    if observed is None:
-        return 1.0
-    times = [estimator.answer(prepared, placement, seen).step_time_s for seen in (observed, None)]
-    return times[0] / times[1]
-
-
-def _at_two_batches(estimator: Estimator, prepared: PreparedJob) -> tuple[PreparedJob, PreparedJob]:
+def _at_some_batches(estimator: Estimator, prepared: PreparedJob) -> list[PreparedJob]:
+    """Return the job at a quarter of its batch, if there is one, its batch, and four times it."""
     job = replace(prepared.job, accumulation_steps=1)
-    other = job.batch_size // 2 if job.batch_size > 1 else 2
-    found = [estimator.prepare(replace(job, batch_size=b)) for b in sorted({job.batch_size, other})]
-    return found[0], found[1]
-
-
-def _affine(
-    estimator: Estimator, pair: tuple[PreparedJob, PreparedJob], accelerator: str
-) -> AffineSteps:
-    spec = estimator.accelerators.get(accelerator)
-    low, high = estimator.predictions([(one, spec) for one in pair])
-    return AffineSteps.through(
-        (pair[0].job.batch_size, pair[1].job.batch_size),
-        np.array([low.time_s]),
-        np.array([high.time_s]),
-    )
+    own = job.batch_size
+    batches = sorted({max(1, own // 4), own, 4 * own})
+    return [estimator.prepare(replace(job, batch_size=batch)) for batch in batches]
 
 
 def _most_samples(pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement) -> int:
     """Return the largest micro-batch that fits every accelerator, by an affine law of memory."""
     most = math.inf
-    for kind in placement.kinds:
-        low, high = (
-            memory_estimate(
-                one.memory_profile,
-                kind.held,
-                job=one.job,
-                plan=placement.fabric.plan,
-                accelerator_count=placement.count,
-            ).peak_bytes
-            or 0.0
-            for one in pair
-        )
-        first, second = (one.job.batch_size for one in pair)
-        each = max((high - low) / (second - first), 1.0)
-        room = kind.held.memory_bytes - (low - first * each)
-        most = min(most, room / each)
+    low, high = (_least_room(one, placement) for one in pair)
+    first, second = (one.job.batch_size for one in pair)
+    for few, many in zip(low, high, strict=True):
+        each = max((few - many) / (second - first), 1.0)
+        most = min(most, first + few / each)
     return max(int(most), 0)
+
+
+def _least_room(prepared: PreparedJob, placement: ResolvedPlacement) -> list[float]:
+    """Return by how much the demand on each kind may grow."""
+    plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
+    kinds = [kind.held for kind in placement.kinds]
+    found = memory_columns(prepared.memory_profile, kinds, job=prepared.job, plan=plan)
+    return [float(room) for room in found.room_bytes]
 
 
 def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.answer import NO_ROOM_WARNING
 from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.one_of_each import computing_s, on_one_of_each
 from perfmodel.estimator.plan_room import CapturedRoom
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.splits import transformer_training
 from perfmodel.estimator.step import PreparedJob
-from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_answer import job_choice
 from perfmodel.placement.plans.plan_search import PlanRanking, search_plans, single_scale
 from perfmodel.placement.topology.topology import Plan
@@ -60,8 +59,8 @@ def search(
             f"{job.label} ({job.mode.value}).",
             pointer="/job",
         )
-    alone = _alone(estimator, prepared, placement, observed)
-    single_s = max(one.step_time_s - one.breakdown.input_stall_s for one in alone)
+    alone = on_one_of_each(estimator, prepared, placement, observed)
+    single_s = max(computing_s(one) for one in alone)
     found = search_plans(
         training,
         placement.fabric,
@@ -77,22 +76,3 @@ def search(
             dict.fromkeys(t for one in alone for t in one.warnings if t != NO_ROOM_WARNING)
         ),
     )
-
-
-def _alone(
-    estimator: Estimator,
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    observed: ObservedJob | None,
-) -> Sequence[Estimate]:
-    """Answer for one accelerator of each kind, with what the job gets of it."""
-    asked = placement.placement
-    found = []
-    for name in dict.fromkeys(node.accelerator for node in asked.nodes):
-        node = next(node for node in asked.nodes if node.accelerator == name)
-        one = replace(
-            asked, nodes=(replace(node, count=1, repeat=1),), network=None, plan=Plan(),
-        )  # fmt: skip
-        resolved = estimator.resolve(one, pointer=placement.pointer)
-        found.append(estimator.answer(prepared, resolved, observed))
-    return found

@@ -266,7 +266,7 @@ def candidates(adaptation: BatchAdaptation, replicas: int) -> tuple[IntArray, In
             f"No batch between {low} and {high} can be dealt out to {replicas} replicas in whole "
             f"samples, {adaptation.most_samples or 'any number'} at most at once. Widen "
             "batch_size_bounds or take fewer replicas.",
-            pointer="/job/batch_size_bounds",
+            pointer="/job/adaptation/batch_size_bounds",
         )
     batch, accumulation_steps = np.concatenate(columns, axis=1)
     order = np.lexsort((accumulation_steps, batch * accumulation_steps))
@@ -275,4 +275,6 @@ def candidates(adaptation: BatchAdaptation, replicas: int) -> tuple[IntArray, In
 
 def _require(holds: bool | np.bool_, name: str, got: object, wanted: str) -> None:
     if not holds:
-        raise InvalidInputError(f"{name} must be {wanted}; got {got}.", pointer=f"/job/{name}")
+        raise InvalidInputError(
+            f"{name} must be {wanted}; got {got}.", pointer=f"/job/adaptation/{name}"
+        )

@@ -58,6 +58,8 @@ class MemoryColumns:
     capacity_bytes : ndarray, shape (cells,)
     fits : ndarray of bool, shape (cells,)
     oom_probability : ndarray, shape (cells,)
+    room_bytes : ndarray, shape (cells,)
+        By how much the demand may grow until the step does not fit; below 0 where it does not.
     """
 
     peak_bytes: FloatArray
@@ -65,6 +67,7 @@ class MemoryColumns:
     capacity_bytes: FloatArray
     fits: npt.NDArray[np.bool_]
     oom_probability: FloatArray
+    room_bytes: FloatArray
 
 
 def memory_columns(
@@ -142,6 +145,7 @@ def columns_of_parts(
         capacity_bytes=capacity,
         fits=fits,
         oom_probability=probability,
+        room_bytes=(capacity - certain) / share + certain - demand,
     )
 
 

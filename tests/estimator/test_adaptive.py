@@ -1,0 +1,119 @@
+"""The batch of the greatest goodput is one that single answers know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.capture import capture_in_process
+from perfmodel.estimator.facade import Estimator
+from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.ranking import Criterion, Ranked, RankQuestion
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.feeding.goodput import BestBatch
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.types import Mode, Precision
+
+pytest.importorskip("torch")
+
+
+def _adaptation(noise: float, first: int, most: int) -> Mapping[str, Any]:
+    return {
+        "gradient_noise_scale": noise,
+        "initial_batch_size": first,
+        "batch_size_bounds": (first, most),
+    }
+
+
+IMAGES = Job(
+    model="timm/resnet18",
+    mode=Mode.TRAINING,
+    batch_size=32,
+    adaptation=_adaptation(2000.0, 64, 4096),
+)
+TEXT = Job(
+    model="zoo/megatron-gpt",
+    model_kwargs={"num_layers": 4, "hidden_size": 1024, "num_heads": 16, "vocab_size": 8192},
+    mode=Mode.TRAINING,
+    batch_size=4,
+    precision=Precision.AMP_FP16,
+    optimizer="adam",
+    adaptation=_adaptation(200.0, 16, 512),
+)
+UNEQUAL = {
+    "nodes": [{"accelerator": "A10", "count": 2}, {"accelerator": "T4", "count": 2}],
+    "network": "eth-25g",
+}
+
+
+@pytest.fixture(scope="module")
+def estimator() -> Estimator:
+    library = GraphLibrary(capture=capture_in_process)
+    return Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=library)
+
+
+def _best(
+    estimator: Estimator, job: Job, placement: Any, seen: tuple[Observation, ...] = ()
+) -> tuple[Ranked, BestBatch]:
+    question = RankQuestion(by=Criterion.GOODPUT, fits=False)
+    (found,) = estimator.rank(job, [parse_placement(placement)], question, seen).best
+    assert found.batch is not None
+    return found, found.batch
+
+
+@pytest.mark.parametrize(
+    ("job", "placement"),
+    [
+        (IMAGES, "A10"),
+        (IMAGES, "8xA10"),
+        (IMAGES, "2x(4xA10)@eth-10g"),
+        (IMAGES, "4xA10 power=75"),
+        (IMAGES, "4xA10 fraction=0.5"),
+        (IMAGES, "4xA10 cores=2"),
+        (IMAGES, UNEQUAL),
+        (IMAGES, {**UNEQUAL, "plan": {"batch_split": "proportional"}}),
+        (TEXT, "4xT4"),
+    ],
+)
+def test_the_best_batch_takes_as_long_as_its_own_answer(
+    estimator: Estimator, job: Job, placement: Any
+) -> None:
+    found, batch = _best(estimator, job, placement)
+    asked = replace(job, batch_size=batch.batch_size, accumulation_steps=batch.accumulation_steps)
+    answer = estimator.estimate(asked, parse_placement(placement))
+    assert batch.step_time_s == pytest.approx(answer.step_time_s, rel=0.05)
+    assert batch.samples_per_second == pytest.approx(answer.throughput.samples_per_second, rel=0.05)
+    assert answer.memory.fits
+    assert found.score == pytest.approx(batch.samples_per_second * batch.efficiency)
+
+
+def test_what_slows_a_job_down_lowers_its_goodput(estimator: Estimator) -> None:
+    scores = [
+        _best(estimator, IMAGES, placement)[0].score
+        for placement in ("4xA10", "4xA10 power=75", "4xA10 cores=1")
+    ]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[1] < 0.97 * scores[0]
+    assert scores[2] < 0.5 * scores[0]
+
+
+def test_observed_steps_lower_the_goodput(estimator: Estimator) -> None:
+    place = parse_placement("4xA10")
+    alone = estimator.estimate(IMAGES, place).step_time_s
+    seen = Observation(placement=place, batch_size=32, step_time_s=2 * alone)
+    plain, slower = (
+        _best(estimator, IMAGES, "4xA10", observed)[0].score for observed in ((), (seen,))
+    )
+    assert 0.4 < slower / plain < 0.7
+
+
+def test_a_bound_that_cannot_be_met_is_pointed_at(estimator: Estimator) -> None:
+    job = replace(IMAGES, adaptation=_adaptation(2000.0, 9, 9))
+    ranking = estimator.rank(job, [parse_placement("8xA10")], RankQuestion(by=Criterion.GOODPUT))
+    assert getattr(ranking.errors[0], "pointer", "") == "/job/adaptation/batch_size_bounds"
