@@ -19,6 +19,9 @@ from perfmodel.placement.calibration.observation import Observation
 
 logger = logging.getLogger(__name__)
 
+#: Observed jobs whose calibrations are kept; one takes up to a megabyte.
+_MOST_JOBS = 1_024
+
 
 class ObservationSource(Protocol):
     """Where stored observations come from."""
@@ -65,8 +68,8 @@ class ObservedJobs:
         self._estimator = estimator
         self._state = state
         self._families: LruCache[str, str] = LruCache(20_000)
-        self._observed: LruCache[str, _Observed] = LruCache(2_048)
-        self._types: LruCache[str, _Type] = LruCache(2_048)
+        self._observed: LruCache[str, _Observed] = LruCache(_MOST_JOBS)
+        self._types: LruCache[str, _Type] = LruCache(_MOST_JOBS)
         self._companions = Companions(estimator, ())
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:

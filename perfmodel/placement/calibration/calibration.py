@@ -24,7 +24,7 @@ Reference: Bell and Cathey, The Iterated Kalman Filter Update as a Gauss-Newton 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -131,6 +131,18 @@ class Calibration:
             learned=np.clip(1 - after / before, 0.0, 1.0),
         )
 
+    def settled(self) -> Self:
+        """Return the same without what only finding it needed, which is most of its memory."""
+        light = replace(self, within=None)
+        # Worked out while the covariance is at hand.
+        vars(light).update(
+            _comparisons=self._comparisons,
+            _slopes=self._slopes,
+            _precision=self._precision,
+            _weights=self._weights,
+        )
+        return light
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
@@ -225,7 +237,7 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         trust=found.trust,
         widths=found.widths,
         within=found.covariance,
-    )
+    ).settled()
 
 
 def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
