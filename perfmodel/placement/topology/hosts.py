@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,32 +84,48 @@ def _learned_link(spec: AcceleratorSpec, name: str | None, here: str) -> Link:
 
 
 def are_joined(hosts: tuple[Hosts, ...], network: Network | None) -> bool:
-    """Tell whether the accelerators' own link spans the hosts."""
+    """Tell whether the accelerators' own link spans the hosts, or whole slices of them."""
     first = hosts[0]
     if network is not None or not first.link.joins_hosts:
         return False
     total = sum(one.count * one.repeat for one in hosts)
     alike = all(one.link == first.link and one.accelerator == first.accelerator for one in hosts)
-    return alike and total <= first.link.most
+    slices = -(-total // first.link.most)
+    equal = total % slices == 0 and all(total // slices % one.count == 0 for one in hosts)
+    return alike and (slices == 1 or equal)
 
 
 def as_one(hosts: tuple[Hosts, ...]) -> tuple[Hosts, ...]:
-    """Return hosts that are joined as the one domain of links that they are."""
+    """Return hosts that are joined as the one domain of links that they are, or equal ones."""
     total = sum(one.count * one.repeat for one in hosts)
     first = hosts[0]
-    return (Hosts(accelerator=first.accelerator, count=total, repeat=1, link=first.link),)
+    slices = -(-total // first.link.most)
+    return (
+        Hosts(accelerator=first.accelerator, count=total // slices, repeat=slices, link=first.link),
+    )
 
 
 def network_between(
     placement: Placement, hosts: tuple[Hosts, ...], joined: bool
 ) -> tuple[Network | None, tuple[str, ...]]:
     """Return the network between hosts, and what is said where it had to be assumed."""
-    if placement.host_count == 1 or joined:
+    slices = as_one(hosts)[0] if joined else None
+    if placement.host_count == 1 or (slices is not None and slices.repeat == 1):
         return None, ()
     if placement.network is not None:
         return placement.network, ()
     network = default_network([one.accelerator for one in hosts])
     names = ", ".join(dict.fromkeys(one.accelerator.name for one in hosts))
+    if slices is not None:
+        own = placement.host_count // slices.repeat
+        return replace(
+            network,
+            bandwidth_bytes_per_s=own * network.bandwidth_bytes_per_s,
+            rails=own * network.rails,
+        ), (
+            f"{slices.repeat} sets of {slices.count} {names} that {slices.link.name} joins are "
+            f"assumed, with {network.name} of each host between them.",
+        )
     return network, (
         f"No network between the {placement.host_count} hosts is given; {network.name} is assumed, "
         f"which hosts with {names} usually have. State it as in '@{network.name}'.",
