@@ -38,6 +38,7 @@ from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, mem
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
 from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Plan
+from perfmodel.types import Mode, Precision
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -218,7 +219,14 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         micro_batches=1.0 if job is None else float(job.accumulation_steps),
         schedule=plan.schedule,
         virtual_stages=float(plan.virtual_stages),
+        has_copies=job is not None and _keeps_copies(job),
     )
+
+
+def _keeps_copies(job: Job) -> bool:
+    """Tell whether parameters in 16 bits stay until the backward pass; recomputed ones do not."""
+    is_mixed = job.precision in (Precision.AMP_BF16, Precision.AMP_FP16)
+    return is_mixed and job.mode is Mode.TRAINING and not job.activation_checkpointing
 
 
 def expert_share(job: Job | None) -> float:

@@ -93,6 +93,9 @@ class MemoryPlan:
         In one step, >= 1; the profile's activations are those of one.
     schedule : Schedule
     virtual_stages : ndarray or float
+    has_copies : bool
+        The activations hold the parameters in 16 bits, as ``autocast`` keeps them until the
+        backward pass. Software that runs pipelines has them once, not for each micro-batch.
     """
 
     data: Numbers = 1.0
@@ -106,6 +109,7 @@ class MemoryPlan:
     micro_batches: Numbers = 1.0
     schedule: Schedule = Schedule.ONE_F_ONE_B
     virtual_stages: Numbers = 1.0
+    has_copies: bool = False
 
 
 def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> MemoryParts:
@@ -147,7 +151,7 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
     )
     return MemoryParts(
         held_bytes=held,
-        activation_corners=profile.activation_corners * kept[:, None],
+        activation_corners=_passing(profile, plan) * kept[:, None],
         gradient_corners=profile.gradient_corners * gradients[:, None],
         gradient_bytes=profile.gradient_bytes * gradients,
         optimizer_bytes=profile.optimizer_bytes * state,
@@ -182,8 +186,18 @@ def stacked(parts: list[MemoryParts]) -> MemoryParts:
     return MemoryParts(**{name: joined(name) for name in MemoryParts.__dataclass_fields__})
 
 
-def _activations_kept(plan: MemoryPlan) -> FloatArray:
-    """Return the share of the activations of one micro-batch that the first stage keeps."""
+def _passing(profile: MemoryProfile, plan: MemoryPlan) -> FloatArray:
+    """Return the activations of one micro-batch in flight, shape (cells or 1, corners)."""
+    corners = profile.activation_corners[None, :]
+    if not plan.has_copies:
+        return corners
+    copies = np.minimum(0.5 * (1 - plan.expert_share) * profile.parameter_bytes, corners)
+    in_flight = np.atleast_1d(_in_flight(plan))[:, None]
+    return np.asarray(corners - copies * (1 - 1 / in_flight))
+
+
+def _in_flight(plan: MemoryPlan) -> FloatArray:
+    """Return how many micro-batches the first stage holds at most."""
     pipeline = np.asarray(plan.pipeline, dtype=np.float64)
     batches = np.asarray(plan.micro_batches, dtype=np.float64)
     in_flight = np.where(pipeline > 1, batches, 1.0)
@@ -191,6 +205,12 @@ def _activations_kept(plan: MemoryPlan) -> FloatArray:
         in_flight = np.minimum(in_flight, pipeline)
     if plan.schedule is Schedule.INTERLEAVED:
         in_flight = in_flight * (1 + (pipeline - 1) / (pipeline * plan.virtual_stages))
+    return in_flight
+
+
+def _activations_kept(plan: MemoryPlan) -> FloatArray:
+    """Return the share of the activations of one micro-batch that the first stage keeps."""
+    pipeline, in_flight = np.asarray(plan.pipeline, dtype=np.float64), _in_flight(plan)
     whole = np.where(plan.sequence_parallel, 0.0, _WHOLE_SHARE)
     split = (1 - whole) / plan.tensor + whole
     return np.asarray(in_flight * split / (pipeline * plan.context))

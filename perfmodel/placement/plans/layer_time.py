@@ -17,7 +17,9 @@ where c is start and tail of a product, w what a power limit holds back, n the c
 one score, and F_w the part of the peak that instructions of single warps reach: since Hopper about
 half, since the attention kernels that were measured use none of the instructions of warp groups.
 The backward pass is twice that in arithmetic and memory traffic (scores on the chip two and a half
-times, since they are made again), once in reductions and dispatch; with full checkpointing a
+times, since they are made again), once in reductions and dispatch (with the sequence split half of
+the reductions, and what does not hide of gathering inputs again and scattering gradients beside the
+products, as Megatron does); with full checkpointing a
 forward pass comes before it, with selective checkpointing the scores. No pass is faster than the
 host launches its kernels, a third of ``layer_launch_s`` for the forward pass and two for the
 backward pass, and again for what is recomputed.
@@ -88,14 +90,32 @@ def device_times(cells: PlanCells, between: Exchanges, constants: PlanConstants)
     full = cells.plan.checkpointing == Checkpointing.FULL
     selective = cells.plan.checkpointing == Checkpointing.SELECTIVE
     again = np.where(full, others + scores, np.where(selective, scores, 0.0))
-    exchange = constants.reduce_factor * between.reduce_s + between.dispatch_s
+    reduce, dispatch = constants.reduce_factor * between.reduce_s, between.dispatch_s
     exposed = np.maximum(between.rotate_s - scores, 0.0)
+    reduce_back = _reduce_back_s(cells, reduce, 2 * others, constants)
     return PassTimes(
         forward_s=others + scores,
         backward_s=2 * others + scores_back + again,
-        forward_exchange_s=exchange + exposed,
-        backward_exchange_s=(1 + full) * exchange + (2 + full) * exposed,
+        forward_exchange_s=reduce + dispatch + exposed,
+        backward_exchange_s=reduce_back
+        + dispatch
+        + full * (reduce + dispatch)
+        + (2 + full) * exposed,
     )
+
+
+def _reduce_back_s(
+    cells: PlanCells, reduce_s: FloatArray, beside_s: FloatArray, constants: PlanConstants
+) -> FloatArray:
+    """Return what is waited for of the reductions of a backward pass, without recomputation.
+
+    Where the sequence is split, gradients that come in are gathered, which nothing hides: half of
+    the reductions of a forward pass. Inputs are gathered again and gradients scattered beside the
+    products of the pass.
+    """
+    hidden = constants.overlap_efficiency * np.minimum(reduce_s, beside_s)
+    parallel = cells.plan.sequence_parallel > 0
+    return np.where(parallel, 1.5 * reduce_s - hidden, reduce_s)
 
 
 def launch_times_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, FloatArray]:

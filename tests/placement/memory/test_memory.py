@@ -18,7 +18,7 @@ from perfmodel.placement.memory.memory import (
     oom_probability,
     peak_tensor_bytes,
 )
-from perfmodel.placement.memory.memory_parts import MemoryPlan
+from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Mode, Phase, Precision, Role
@@ -307,3 +307,21 @@ def test_inference_is_as_unsure_as_a_workload_never_seen() -> None:
     job = Job(model="zoo/resnet50-v1.5", mode=Mode.INFERENCE)
     found = memory_estimate(profile, spec, job=job).oom_probability
     assert found is not None and 0.1 < found < 0.9
+
+
+def test_copies_in_16_bits_are_there_once_however_many_micro_batches_are_in_flight() -> None:
+    # 100 bytes of parameters, whose 50 bytes in 16 bits are among 80 of activations.
+    profile = dataclasses.replace(
+        tensors_of(0.0),
+        parameter_bytes=100.0,
+        activation_corners=np.array([80.0]),
+        gradient_corners=np.zeros(1),
+    )
+    plan = MemoryPlan(pipeline=4.0, micro_batches=8.0, has_copies=True)
+    found = memory_parts(profile, plan).activation_corners
+    # Four micro-batches of a stage's quarter of 30 bytes, and a quarter of the copies.
+    assert found.tolist() == [[4 * 30 / 4 + 50 / 4]]
+    each = memory_parts(profile, dataclasses.replace(plan, has_copies=False)).activation_corners
+    assert each.tolist() == [[4 * 80 / 4]]
+    one = MemoryPlan(micro_batches=8.0, has_copies=True)
+    assert memory_parts(profile, one).activation_corners.tolist() == [[80.0]]
