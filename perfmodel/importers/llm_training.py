@@ -30,7 +30,7 @@ from typing import Any
 
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.llm_training_runs import RUNS, config_of, plain_name
+from perfmodel.importers.llm_training_runs import RUNS, Run, config_of, plain_name
 from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
 from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
@@ -218,31 +218,45 @@ def _known_split(row: Row, device: str, devices: int) -> _Split:
         raise ValueError("the parallel plan and the batch are not stated")
     if _has(row, "seq_len") and count(row, "seq_len") != run.sequence_length:
         raise ValueError("sequences of another length than in the scripts")
-    if devices % run.tensor:
-        raise ValueError(f"{devices} chips are no multiple of {run.tensor} tensor ranks")
-    if _has(row, "tokens_per_step"):
-        tokens = positive(row, "tokens_per_step") / devices
-        chip_batch = tokens / run.sequence_length
-        if chip_batch != round(chip_batch):
-            raise ValueError("the tokens of a step are no whole sequences for each chip")
-    elif run.chip_batch is not None:
-        chip_batch = run.chip_batch
-    else:
-        raise ValueError("the batch is not stated")
+    split = run.tensor * run.pipeline
+    if devices % split:
+        raise ValueError(f"{devices} accelerators are no multiple of a split over {split}")
+    data = devices // split
+    micro_batch, micro_batches = _batches_of(row, run, devices, data)
     # Tensor ranks there share out what lies between layers as well.
     plan = Plan(
-        data=devices // run.tensor,
+        data=data,
         tensor=run.tensor,
-        zero_stage=3,
+        pipeline=run.pipeline,
+        schedule=Schedule.INTERLEAVED if run.virtual_stages > 1 else Schedule.ONE_F_ONE_B,
+        virtual_stages=run.virtual_stages,
+        zero_stage=run.zero_stage,
         sequence_parallel=run.tensor > 1,
     )
     return _Split(
         plan=plan,
-        micro_batch=round(chip_batch) * run.tensor,
-        micro_batches=1,
+        micro_batch=micro_batch,
+        micro_batches=micro_batches,
         checkpointing=run.recompute,
         offloads=run.offloads,
     )
+
+
+def _batches_of(row: Row, run: Run, devices: int, data: int) -> tuple[int, int]:
+    """Return the micro-batch of a replica, and how many it works on in a step."""
+    if run.micro_batch is not None and run.global_batch is not None:
+        each, rest = divmod(run.global_batch, data * run.micro_batch)
+        if rest:
+            raise ValueError(f"the batch of the scripts does not divide over {data} replicas")
+        return run.micro_batch, each
+    if _has(row, "tokens_per_step"):
+        chip_batch = positive(row, "tokens_per_step") / devices / run.sequence_length
+        if chip_batch != round(chip_batch):
+            raise ValueError("the tokens of a step are no whole sequences for each chip")
+        return round(chip_batch) * run.tensor, 1
+    if run.chip_batch is None:
+        raise ValueError("the batch is not stated")
+    return run.chip_batch * run.tensor, 1
 
 
 def _job(row: Row, device: str, split: _Split) -> Job:

@@ -6,12 +6,15 @@ inner width once more where r is above 0, the features once more where r is 2, a
 times. What each was run with is in the scripts ``MaxText/configs/<device>/``: sequences of 2,048
 tokens, a batch for each chip, a policy of recomputation, tensor ranks.
 
+ModelLink trains Llamas and GPT on Ascend by the scripts ``examples/<model>/pretrain_*.sh``.
+
 Left out: models of 1,160 billion parameters, which no script describes; GPT-3 on v5p, whose script
 multiplies in 8 bits where the table says 16, and Llamas there, whose scripts differ in what they
 compute again; and meshes that a plan cannot say (replicas of shards within one slice).
 
-Reference: AI-Hypercomputer/maxtext, ``MaxText/configs`` and ``benchmarks``, Apache-2.0; the
-configurations that were published with the weights of Llama, Mistral and GPT-3.
+Reference: AI-Hypercomputer/maxtext, ``MaxText/configs`` and ``benchmarks``, Apache-2.0; Ascend's
+ModelLink, ``examples``; the configurations that were published with the weights of Llama, Mistral,
+Qwen and GPT-3.
 """
 
 from __future__ import annotations
@@ -33,8 +36,12 @@ class Run:
         Tokens.
     chip_batch : int or None
         Sequences for each chip; None where the table says how many tokens a step has.
-    tensor : int
-        Tensor ranks; all other chips share the parameters out.
+    tensor, pipeline, virtual_stages : int
+        Degrees; all other chips are replicas.
+    micro_batch, global_batch : int or None
+        Sequences, where the scripts state them in place of a chip's.
+    zero_stage : int
+        What the replicas share out.
     recompute : str
         ``"full"`` or ``"attention"``.
     offloads : bool
@@ -44,8 +51,36 @@ class Run:
     sequence_length: int
     chip_batch: int | None = None
     tensor: int = 1
+    pipeline: int = 1
+    virtual_stages: int = 1
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    zero_stage: int = 3
     recompute: str = "full"
     offloads: bool = False
+
+
+def _split(
+    sequence_length: int,
+    tensor: int,
+    pipeline: int,
+    micro_batch: int,
+    global_batch: int,
+    *,
+    virtual_stages: int = 1,
+    zero_stage: int = 0,
+) -> Run:
+    """Return a run of ModelLink, which recomputes nothing in its examples."""
+    return Run(
+        sequence_length=sequence_length,
+        tensor=tensor,
+        pipeline=pipeline,
+        micro_batch=micro_batch,
+        global_batch=global_batch,
+        virtual_stages=virtual_stages,
+        zero_stage=zero_stage,
+        recompute="none",
+    )
 
 
 def _llama(
@@ -71,16 +106,28 @@ def _mixtral(layers: int, width: int, heads: int, inner: int, words: int) -> Map
     return MappingProxyType({**config, "num_local_experts": 8, "num_experts_per_tok": 2})
 
 
-_GPT3 = MappingProxyType(
-    {
-        "model_type": "gpt2", "n_layer": 96, "n_embd": 12288, "n_head": 96, "n_positions": 2048,
-        "vocab_size": 50304, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
-    }
-)  # fmt: skip
+def _gpt3(layers: int) -> Mapping[str, Any]:
+    return MappingProxyType(
+        {
+            "model_type": "gpt2", "n_layer": layers, "n_embd": 12288, "n_head": 96,
+            "n_positions": 2048, "vocab_size": 50304,
+            "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+        }
+    )  # fmt: skip
+
 
 #: Transformers configs by the model's name without its framework, in lower case.
 CONFIGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
+        "llama-7b": _llama(32, 4096, 32, 32, 11008, 32000),
+        "llama-13b": _llama(40, 5120, 40, 40, 13824, 32000),
+        "llama-33b": _llama(60, 6656, 52, 52, 17920, 32000),
+        "llama-65b": _llama(80, 8192, 64, 64, 22016, 32000),
+        "llama2-34b": _llama(48, 8192, 64, 8, 22016, 32000),
+        "codellama-34b": _llama(48, 8192, 64, 8, 22016, 32000),
+        "qwen1.5-7b": _llama(32, 4096, 32, 32, 11008, 151936, model_type="qwen2"),
+        "qwen1.5-14b": _llama(40, 5120, 40, 40, 13696, 152064, model_type="qwen2"),
+        "gpt3-15b": _gpt3(8),
         "llama2-7b": _llama(32, 4096, 32, 32, 11008, 32000),
         "llama2-13b": _llama(40, 5120, 40, 40, 13824, 32000),
         "llama2-70b": _llama(80, 8192, 64, 8, 28672, 32000),
@@ -92,7 +139,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "mistral-7b": _llama(32, 4096, 32, 8, 14336, 32000),
         "mixtral-8x7b": _mixtral(32, 4096, 32, 14336, 32000),
         "mixtral-8x22b": _mixtral(56, 6144, 48, 16384, 32768),
-        "gpt3-175b": _GPT3,
+        "gpt3-175b": _gpt3(96),
         # 22b.sh of v4; heads of 256 and no gate, as usual there in 2023, give the 22 billion.
         "dense-22b": MappingProxyType(
             {
@@ -119,6 +166,18 @@ _DENSE = re.compile(r"dense-(\d+)b")
 #: Runs by the device and the model.
 RUNS: Mapping[tuple[str, str], Run] = MappingProxyType(
     {
+        ("Ascend-910B", "gpt3-175b"): _split(2048, 8, 16, 2, 1024, virtual_stages=3),
+        ("Ascend-910B", "gpt3-15b"): _split(2048, 8, 1, 1, 64),
+        ("Ascend-910B", "llama-7b"): _split(2048, 1, 8, 4, 256),
+        ("Ascend-910B", "llama-13b"): _split(2048, 1, 8, 1, 128),
+        ("Ascend-910B", "llama-33b"): _split(2048, 4, 4, 4, 128),
+        ("Ascend-910B", "llama-65b"): _split(2048, 8, 4, 2, 128),
+        ("Ascend-910B", "llama2-7b"): _split(4096, 1, 2, 1, 256, zero_stage=1),
+        ("Ascend-910B", "llama2-34b"): _split(4096, 8, 2, 2, 1024),
+        ("Ascend-910B", "codellama-34b"): _split(4096, 8, 2, 2, 1024),
+        ("Ascend-910B", "llama3-8b"): _split(8192, 8, 1, 2, 64),
+        ("Ascend-910B", "qwen1.5-7b"): _split(8192, 8, 1, 2, 64),
+        ("Ascend-910B", "qwen1.5-14b"): _split(8192, 4, 1, 1, 64, zero_stage=1),
         ("TPU-v4", "dense-22b"): Run(sequence_length=2048, chip_batch=13),
         ("TPU-v5e", "dense-16b"): Run(sequence_length=2048, chip_batch=6),
         ("TPU-v5e", "dense-32b"): Run(sequence_length=2048, chip_batch=4),

@@ -151,9 +151,10 @@ def test_models_named_after_their_parameters_have_as_many(tmp_path: Path) -> Non
 
 def test_every_run_is_of_a_model_and_a_device_that_are_known() -> None:
     catalog = Catalog.default()
-    for device, name in RUNS:
-        assert catalog.get(device).kind == "tpu"
+    for (device, name), run in RUNS.items():
+        assert catalog.get(device).kind in ("tpu", "npu")
         assert config_of(name)["vocab_size"] > 0
+        assert run.chip_batch is None or run.micro_batch is None
     assert all(name == name.lower() for name in CONFIGS)
 
 
