@@ -219,7 +219,9 @@ def scaling_basis(placement: ResolvedPlacement) -> Basis:
 def _split(
     prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
 ) -> PlacedStep:
-    parts = split_parts(prepared, placement, np.asarray(np.maximum.reduce(list(times))))
+    dealt = None if placement.is_split else _dealt(prepared, placement, times)
+    slowest = np.asarray(np.maximum.reduce(list(times))) if dealt is None else dealt
+    parts = split_parts(prepared, placement, slowest)
     samples = float((placement.fabric.plan.data or 1) * prepared.samples)
     return PlacedStep(
         parts=parts,

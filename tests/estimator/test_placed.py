@@ -75,6 +75,69 @@ def test_a_share_of_a_slice_is_refused(estimator: Estimator) -> None:
     assert refused.value.pointer == "/placement/fraction"
 
 
+def test_slices_exchange_gradients_through_the_memory_of_the_host(estimator: Estimator) -> None:
+    cards, slices, through_host = (
+        _on(estimator, f"2xA100-SXM4-40GB{written}").sync_time_s
+        for written in ("", "/3g.20gb", "[none]")
+    )
+    assert cards < slices
+    assert slices == pytest.approx(through_host, rel=0.2)
+    with pytest.raises(InvalidPlacementError, match="memory of the host") as refused:
+        _on(estimator, "2xA100-SXM4-40GB/3g.20gb[nvlink3]")
+    assert refused.value.pointer == "/placement/nodes/0/link"
+
+
+def test_a_pipeline_has_no_more_stages_than_layers(estimator: Estimator) -> None:
+    job = Job(
+        model="zoo/megatron-gpt", model_kwargs={"num_layers": 4}, mode=Mode.TRAINING,
+        precision=Precision.FP16,
+    )  # fmt: skip
+    assert _on(estimator, "4xA10 pp=4", job).step_time_s > 0
+    for written in ("8xA10 pp=8", "4xA10 pp=4 schedule=interleaved vp=2"):
+        with pytest.raises(InvalidPlacementError, match="needs 8 layers at least") as refused:
+            _on(estimator, written, job)
+        assert refused.value.pointer == "/placement/plan/pipeline"
+
+
+def test_what_libraries_would_refuse_is_said(estimator: Estimator) -> None:
+    job = Job(
+        model="zoo/megatron-gpt", model_kwargs={"num_heads": 16}, mode=Mode.TRAINING,
+        precision=Precision.FP16,
+    )  # fmt: skip
+
+    def said(placement: Any) -> str:
+        return " ".join(_on(estimator, placement, job).warnings)
+
+    assert "16 heads" in said("3xA10 tp=3") and "heads" not in said("4xA10 tp=4")
+    assert "AMD" in said("A10+MI100@ib-100g") and "makers" not in said("A10+T4@ib-100g")
+    nodes = [{"accelerator": "A10", "count": 2}, {"accelerator": "T4", "count": 2}]
+    plan = {"tensor": 2, "batch_split": "proportional"}
+    assert "equal batches" in said({"nodes": nodes, "network": "ib-100g", "plan": plan})
+
+
+def test_no_more_is_exposed_than_is_communicated(estimator: Estimator) -> None:
+    job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.FP16)
+    for written in ("8xA10", "2x(4xA10)@eth-10g zero=1", "2x(4xA10)@eth-1g zero=3", "8xA10 tp=2"):
+        found = _on(estimator, written, job)
+        assert found.breakdown.exposed_communication_s <= found.sync_time_s
+
+
+def test_language_models_share_unequal_accelerators_too(estimator: Estimator) -> None:
+    job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.FP16, batch_size=8)
+    nodes = [{"accelerator": "A10", "count": 2}, {"accelerator": "T4", "count": 2}]
+
+    def rate(split: str) -> float:
+        asked = {"nodes": nodes, "network": "ib-400g", "plan": {"batch_split": split}}
+        return _on(estimator, asked, job).throughput.samples_per_second
+
+    fast, slow = (
+        _on(estimator, place, job).throughput.samples_per_second for place in ("2xA10", "2xT4")
+    )
+    # Equal batches wait for the slow ones; shares that fit are at most the sum of both.
+    assert rate("equal") < 2 * slow * (1 + 1e-9)
+    assert 1.02 * rate("equal") < rate("proportional") < fast + slow
+
+
 def test_a_power_limit_slows_down_and_never_speeds_up(estimator: Estimator) -> None:
     def under(limit_w: float | None) -> Estimate:
         return _on(estimator, {"nodes": [{"accelerator": "A10"}], "power_limit_w": limit_w})

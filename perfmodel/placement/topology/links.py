@@ -75,6 +75,11 @@ class Link:
         )
 
 
+#: What a collective does once, whatever the ranks, over one pass of a buffer over the links: three
+#: times as much as reductions and gatherings were fitted to, whose buckets have small pieces too.
+_DONE_ONCE = 3.0
+
+
 def link_bandwidth(
     ranks: npt.ArrayLike,
     bytes_per_s: npt.ArrayLike,
@@ -89,13 +94,14 @@ def link_bandwidth(
     A mesh gives each neighbour its share of the links, so that few ranks use few of them::
 
         bandwidth = bytes_per_s * min(1, (n - 1) / peers)                        in an island
-                  = bytes_per_s * min(1, (n - 1) / n * (peers + 1) / peers)      ... steady
+                  = bytes_per_s * min(1, (a + (n - 1) / n) / (a + p / (p + 1)))  ... steady
                   = detour_bytes_per_s                                           beyond it
 
-    The steady form is that of data parallelism: the most that few ranks may have without their
-    all-reduce, whose time goes with ``(n - 1) / n / bandwidth``, being slower than that of all.
-    Schedulers grow and shrink such jobs by the curve over the count, on which an accelerator must
-    not be worth more for being one of many.
+    The steady form, of ``p`` peers, is that of data parallelism: the least that few ranks may have
+    without their exchange, whose time goes with ``(c + (n - 1) / n) / bandwidth``, being slower
+    than that of all, for any part ``c <= a`` of it that every rank does once. Schedulers grow and
+    shrink such jobs by the curve over the count, on which an accelerator must not be worth more
+    for being one of many.
 
     Parameters
     ----------
@@ -112,7 +118,8 @@ def link_bandwidth(
     """
     n = np.maximum(np.asarray(ranks, dtype=np.float64), 2.0)
     fan = np.asarray(peers, dtype=np.float64)
-    used = (n - 1.0) / n * (fan + 1.0) / fan if steady else (n - 1.0) / fan
+    few, all_of_them = (n - 1.0) / n, fan / (fan + 1.0)
+    used = (_DONE_ONCE + few) / (_DONE_ONCE + all_of_them) if steady else (n - 1.0) / fan
     joined = np.asarray(bytes_per_s) * np.minimum(1.0, used)
     detour = np.minimum(np.asarray(detour_bytes_per_s), np.asarray(bytes_per_s))
     return np.asarray(np.where(n <= np.asarray(island), joined, detour), dtype=np.float64)
