@@ -92,9 +92,22 @@ _JOB_OPTIONS = (
     click.option("--accumulation-steps", type=int, help="Micro-batches per optimizer step."),
     click.option("--sequence-length", type=int, help="Tokens per sample, for sequence models."),
     click.option(
-        "--activation-checkpointing/--no-activation-checkpointing",
-        default=None,
+        "--activation-checkpointing",
+        "activation_checkpointing",
+        flag_value="full",
         help="Compute activations again in the backward pass.",
+    ),
+    click.option(
+        "--selective-checkpointing",
+        "activation_checkpointing",
+        flag_value="selective",
+        help="Compute those of attention again, and no others.",
+    ),
+    click.option(
+        "--no-activation-checkpointing",
+        "activation_checkpointing",
+        flag_value="none",
+        help="Keep all activations.",
     ),
     click.option(
         "--model-kwarg",

@@ -13,6 +13,7 @@ from perfmodel.estimator.compiled_room import compiled_memory
 from perfmodel.estimator.model import StepPrediction
 from perfmodel.estimator.placed import PlacedStep
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.splits import split_warnings
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.data_parallel.one_step import StepNumbers
 from perfmodel.placement.estimate import (
@@ -252,6 +253,7 @@ def _warnings(
 ) -> tuple[str, ...]:
     said = [text for prediction in predictions for text in prediction.warnings]
     room = () if memory.fits is not False else (NO_ROOM_WARNING,)
+    of_placing = (*of_placing, *split_warnings(prepared, placement))
     # Each text once, in the order of first mention.
     return tuple(
         dict.fromkeys((*said, *placement.warnings, *of_placing, *prepared.warnings, *room))

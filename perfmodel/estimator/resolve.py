@@ -19,7 +19,7 @@ from perfmodel.placement.sharing.mig import (
 from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.groups import CommGroups
 from perfmodel.placement.topology.rank_groups import Dimension
-from perfmodel.placement.topology.topology import BatchSplit, Placement
+from perfmodel.placement.topology.topology import BatchSplit, Node, Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,10 @@ class ResolvedPlacement:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was assumed about its links."""
-        return self.fabric.warnings
+        makers = dict.fromkeys([accelerator.vendor for accelerator in self.accelerators])
+        if len(makers) == 1:
+            return self.fabric.warnings
+        return (*self.fabric.warnings, SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
 
     def _is_plain(self) -> bool:
         placement = self.placement
@@ -152,6 +155,9 @@ def resolve_placement(
         if key in kinds:
             count += kinds[key].count
         kinds[key] = Kind(accelerator=whole, count=count, part=held)
+        if part is not None:
+            _refuse_link(node, f"{pointer}/nodes/{position}/link")
+            node = replace(node, link="none")
         nodes.append(
             node if whole.name == node.accelerator else replace(node, accelerator=whole.name)
         )
@@ -161,6 +167,17 @@ def resolve_placement(
     return ResolvedPlacement(
         placement=placement, fabric=fabric, kinds=tuple(kinds.values()), pointer=pointer
     )
+
+
+def _refuse_link(node: Node, pointer: str) -> None:
+    """Refuse a link between MIG slices, which have no access to each other."""
+    if node.link not in (None, "none"):
+        raise InvalidPlacementError(
+            f"MIG slices reach each other through the memory of the host alone, not by "
+            f"{node.link}. Leave link out, or name the whole card.",
+            pointer=pointer,
+            allowed=("none",),
+        )
 
 
 def _look_up(
@@ -184,3 +201,10 @@ def _share(placement: Placement, pointer: str) -> AcceleratorPart | None:
     if placement.fraction is None or placement.fraction == 1.0:
         return None
     return share_part(placement.fraction, pointer=f"{pointer}/fraction")
+
+
+#: Said where accelerators of several makers belong to one job.
+SEVERAL_MAKERS_WARNING = (
+    "Accelerators of {0} in one job: no maker's library of collectives spans them, so that what "
+    "they exchange in training goes slower than is answered."
+)

@@ -23,7 +23,7 @@ from perfmodel.placement.plans.transformer_graph import graph_shape
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.rank_groups import Dimension
-from perfmodel.placement.topology.topology import Node, Placement, Plan
+from perfmodel.placement.topology.topology import BatchSplit, Node, Placement, Plan
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode
 
@@ -147,11 +147,51 @@ def split_parts(
         refuse_operator_splits(plan, pointer=placement.pointer)
         return _staged(prepared, placement, single_s)
     _refuse_experts(training.shape.experts, plan, pointer=placement.pointer)
+    _refuse_stages(training.shape.layers, plan, pointer=placement.pointer)
     choices = [job_choice(job, plan)] * len(single_s)
     steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
     # What the bound of the arithmetic adds counts as computing.
     beyond = steps.step_time_s - steps.parts.step_time_s
-    return replace(steps.parts, compute_s=steps.parts.compute_s + beyond)
+    parts = steps.parts
+    return replace(
+        parts,
+        compute_s=parts.compute_s + beyond,
+        # What is waited for beside messages, the launch of the last ones, is communication as well.
+        communication_s=np.maximum(parts.communication_s, parts.exposed_communication_s),
+    )
+
+
+def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple[str, ...]:
+    """Return what a plan asks for and no library would do, or no equation knows.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+    placement : ResolvedPlacement
+    """
+    plan = placement.fabric.plan
+    if not placement.is_split:
+        return ()
+    said = []
+    training = transformer_training(prepared) if plan.tensor > 1 else None
+    if training is not None and training.shape.heads % plan.tensor:
+        said.append(UNEVEN_HEADS_WARNING.format(training.shape.heads, plan.tensor))
+    if plan.batch_split is BatchSplit.PROPORTIONAL and len(placement.kinds) > 1:
+        said.append(EQUAL_BATCHES_WARNING)
+    return tuple(said)
+
+
+def _refuse_stages(layers: int, plan: Plan, *, pointer: str) -> None:
+    """Refuse more chunks of a pipeline than there are layers to cut."""
+    chunks = plan.pipeline * plan.virtual_stages
+    if chunks <= layers:
+        return
+    chunked = f" x virtual_stages {plan.virtual_stages}" if plan.virtual_stages > 1 else ""
+    raise InvalidPlacementError(
+        f"pipeline {plan.pipeline}{chunked} needs {chunks} layers at least; this model has "
+        f"{layers}. Ask for fewer stages.",
+        pointer=f"{pointer}/plan/pipeline",
+    )
 
 
 def _refuse_experts(experts: int, plan: Plan, *, pointer: str) -> None:
@@ -183,3 +223,16 @@ def _staged(prepared: PreparedJob, placement: ResolvedPlacement, single_s: Float
         accumulation_steps=job.accumulation_steps,
         straggler=prepared.straggler,
     )
+
+
+#: Said where tensor ranks cannot have whole heads each.
+UNEVEN_HEADS_WARNING = (
+    "{0} heads are not divided evenly by {1} tensor ranks: libraries refuse that, and the answer "
+    "is for equal parts."
+)
+
+#: Said where unlike accelerators should get unlike batches, and a replica is on several of them.
+EQUAL_BATCHES_WARNING = (
+    "Replicas that are split over several accelerators are answered with equal batches; the "
+    "slowest kind sets the pace."
+)

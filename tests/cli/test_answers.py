@@ -87,6 +87,29 @@ def test_plain_words_and_json_ask_the_same(tmp_path: Path) -> None:
     assert piped.stdout == words
 
 
+@pytest.mark.parametrize(
+    ("option", "word"),
+    [
+        ("--activation-checkpointing", "full"),
+        ("--selective-checkpointing", "selective"),
+        ("--no-activation-checkpointing", "none"),
+    ],
+)
+def test_all_ways_to_recompute_can_be_asked_for(tmp_path: Path, option: str, word: str) -> None:
+    gpt = {
+        "model": "zoo/gpt2", "mode": "training", "batch_size": 1, "precision": "amp_bf16",
+        "model_kwargs": {"num_layers": 2},
+    }  # fmt: skip
+    request = tmp_path / "request.json"
+    job = {**gpt, "activation_checkpointing": word}
+    request.write_text(json.dumps({"job": job, "placement": "A100-SXM4-80GB"}))
+    shown = _run(
+        "predict", "zoo/gpt2", "--mode", "training", "--precision", "amp_bf16", "--model-kwarg",
+        "num_layers=2", option, "--on", "A100-SXM4-80GB", "--json", *MODELS,
+    ).stdout  # fmt: skip
+    assert _run("predict", str(request), "--json", *MODELS).stdout == shown
+
+
 def test_the_answer_for_people_says_what_it_rests_on() -> None:
     shown = _run("predict", *RESNET, "--on", "2xA100-SXM4-80GB", *MODELS).stdout
     for words in ("samples/s", "step time", "80 GiB: fits", "analytical", "90 %"):
