@@ -11,6 +11,7 @@ import pytest
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.curve import CurveQuestion
+from perfmodel.estimator.placed import place
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.sharing.job_load import load_of
@@ -124,18 +125,19 @@ def test_no_more_is_exposed_than_is_communicated(estimator: Estimator) -> None:
 
 def test_language_models_share_unequal_accelerators_too(estimator: Estimator) -> None:
     job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.FP16, batch_size=8)
-    nodes = [{"accelerator": "A10", "count": 2}, {"accelerator": "T4", "count": 2}]
+    nodes = [{"accelerator": "A10", "count": 2}, {"accelerator": "H100-SXM5-80GB", "count": 2}]
+    prepared = estimator.prepare(job)
+    (counted,) = estimator.model.predict([prepared.on(estimator.accelerators.get("A10"))])
+    slow, fast = (replace(counted, time_s=t, low_s=t, high_s=t) for t in (0.6, 0.3))
 
-    def rate(split: str) -> float:
+    def computes_s(split: str) -> float:
         asked = {"nodes": nodes, "network": "ib-400g", "plan": {"batch_split": split}}
-        return _on(estimator, asked, job).throughput.samples_per_second
+        placement = estimator.resolve(parse_placement(asked))
+        return float(place(prepared, placement, [slow, fast]).parts.compute_s[0])
 
-    fast, slow = (
-        _on(estimator, place, job).throughput.samples_per_second for place in ("2xA10", "2xT4")
-    )
-    # Equal batches wait for the slow ones; shares that fit are at most the sum of both.
-    assert rate("equal") < 2 * slow * (1 + 1e-9)
-    assert 1.02 * rate("equal") < rate("proportional") < fast + slow
+    # Of 32 samples the fast two take twice as many as the slow ones: 11 and 5 of each pair, so that
+    # the slow ones finish after 5 / 8, and the fast ones after 11 / 16 of 0.6 s.
+    assert computes_s("proportional") == pytest.approx(11 / 16 * computes_s("equal"), rel=0.04)
 
 
 def test_a_power_limit_slows_down_and_never_speeds_up(estimator: Estimator) -> None:
