@@ -149,6 +149,8 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         + profile.input_bytes / context
         + profile.optimizer_state_bytes * state
     )
+    # One for each parameter is there for sure; what else counts as a gradient may be passing.
+    settled = min(profile.gradient_bytes, profile.parameter_bytes)
     return MemoryParts(
         held_bytes=held,
         activation_corners=_passing(profile, plan) * kept[:, None],
@@ -159,7 +161,7 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         attention_bytes=profile.attention_bytes * kept,
         convolution_bytes=profile.convolution_bytes * kept,
         reserved_ratio=np.full(kept.shape, profile.reserved_ratio),
-        certain_bytes=held - profile.buffer_bytes + profile.gradient_bytes * gradients,
+        certain_bytes=held - profile.buffer_bytes + settled * gradients,
     )
 
 
