@@ -62,7 +62,7 @@ def best_goodput(
         The job states no adaptation, does not train, or no batch lies within its bounds and fits.
     """
     stated = stated_adaptation(prepared.job, placement)
-    asked = _at_some_batches(estimator, prepared)
+    asked = at_some_batches(estimator, prepared)
     own, more = asked[-2:]
     adaptation = adaptation_of(stated, _most_samples((own, more), placement))
     steps = ReplicaSteps.of(estimator, asked, placement)
@@ -114,22 +114,32 @@ class ReplicaSteps:
     def __call__(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
         """Return the step times, seconds, of batches and micro-batches of the same shape."""
         prepared, fabric = self.prepared, self.placement.fabric
-        alone = self._alone(batch)
-        further = (accumulation - 1) * (alone - self._saved(batch))
         training = transformer_training(prepared) if prepared.has_plan_engine else None
-        if training is not None and self.placement.count > 1:
-            jobs = (
-                replace(prepared.job, batch_size=b, accumulation_steps=a)
-                for b, a in zip(batch.tolist(), accumulation.tolist(), strict=True)
-            )
-            choices = [job_choice(job, fabric.plan) for job in jobs]
-            found = plan_answer(training, fabric, choices, single_s=alone + further)
-            return found.step_time_s
+        if training is None or self.placement.count == 1:
+            return self.replicated_s(batch, accumulation, zero_stage=fabric.plan.zero_stage)
+        jobs = (
+            replace(prepared.job, batch_size=b, accumulation_steps=a)
+            for b, a in zip(batch.tolist(), accumulation.tolist(), strict=True)
+        )
+        choices = [job_choice(job, fabric.plan) for job in jobs]
+        single_s = self.single_s(batch, accumulation)
+        return plan_answer(training, fabric, choices, single_s=single_s).step_time_s
+
+    def single_s(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
+        """Return what the slowest accelerator would take alone, all micro-batches."""
+        alone = self._alone(batch)
+        return np.asarray(alone + (accumulation - 1) * (alone - self._saved(batch)))
+
+    def replicated_s(
+        self, batch: IntArray, accumulation: IntArray, *, zero_stage: int
+    ) -> FloatArray:
+        """Return what replicas take that share gradients, or more of a stage of ZeRO."""
         parts = replica_parts(
-            [alone], self.placement.world, prepared.step.buckets, mode=Mode.TRAINING,
-            zero_stage=fabric.plan.zero_stage, straggler=prepared.straggler,
+            [self._alone(batch)], self.placement.world, self.prepared.step.buckets,
+            mode=Mode.TRAINING, zero_stage=zero_stage, straggler=self.prepared.straggler,
         )  # fmt: skip
         # Gradients are exchanged in the last micro-batch alone.
+        further = (accumulation - 1) * (self._alone(batch) - self._saved(batch))
         return np.asarray(parts.step_time_s + further)
 
     def _saved(self, batch: IntArray) -> FloatArray:
@@ -190,7 +200,7 @@ def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, An
     return job.adaptation
 
 
-def _at_some_batches(estimator: Estimator, prepared: PreparedJob) -> list[PreparedJob]:
+def at_some_batches(estimator: Estimator, prepared: PreparedJob) -> list[PreparedJob]:
     """Return the job at a quarter of its batch, if there is one, its batch, and four times it."""
     job = replace(prepared.job, accumulation_steps=1)
     own = job.batch_size

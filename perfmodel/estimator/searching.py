@@ -10,6 +10,7 @@ from perfmodel.estimator.answer import NO_ROOM_WARNING
 from perfmodel.estimator.observed import ObservedJob
 from perfmodel.estimator.one_of_each import computing_s, on_one_of_each
 from perfmodel.estimator.plan_room import CapturedRoom
+from perfmodel.estimator.plan_scale import PredictedScale
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.splits import transformer_training
 from perfmodel.estimator.step import PreparedJob
@@ -61,11 +62,19 @@ def search(
         )
     alone = on_one_of_each(estimator, prepared, placement, observed)
     single_s = max(computing_s(one) for one in alone)
+    scale: float | PredictedScale
+    if prepared.has_plan_engine:
+        usual = job_choice(job, Plan(data=1))
+        scale = single_scale(training, placement.fabric, usual, single_s)
+    else:
+        unobserved = on_one_of_each(estimator, prepared, placement)
+        slower = single_s / max(computing_s(one) for one in unobserved)
+        scale = PredictedScale.of(estimator, prepared, placement, training, slower=slower)
     found = search_plans(
         training,
         placement.fabric,
         global_batch=global_batch or prepared.samples * placement.count,
-        scale=single_scale(training, placement.fabric, job_choice(job, Plan(data=1)), single_s),
+        scale=scale,
         room_of=CapturedRoom.of(estimator, prepared, placement, training),
         most=most,
     )

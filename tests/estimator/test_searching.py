@@ -70,6 +70,24 @@ def test_what_a_search_finds_fits_and_takes_as_long_as_an_answer_says(
         assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
 
 
+def test_jobs_that_the_equations_were_not_fitted_on_keep_to_their_predictions(
+    estimator: Estimator,
+) -> None:
+    images = Job(model="timm/vit_tiny_patch16_224", mode=Mode.TRAINING, batch_size=4)
+    host = parse_placement("4xA10")
+    found = estimator.search(images, host, global_batch=128, most=3)
+    replicated = [one for one in found.plans if one.choice.plan.data == 4]
+    assert replicated
+    for plan in found.plans:
+        choice = plan.choice
+        job = replace(
+            images, batch_size=choice.micro_batch, accumulation_steps=choice.micro_batches
+        )
+        answer = estimator.estimate(job, replace(host, plan=choice.plan))
+        near = 0.03 if choice.plan.data == 4 else 0.15
+        assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=near)
+
+
 def _times(plans: Sequence[RankedPlan]) -> dict[object, float]:
     return {plan.choice.plan: plan.step_time_s for plan in plans}
 

@@ -45,6 +45,8 @@ class PlanRoom:
 
 #: Tells the memory of plans.
 RoomOf = Callable[[Sequence[PlanChoice]], PlanRoom]
+#: Tells by how much plans take longer than the equations say.
+ScaleOf = Callable[[Sequence[PlanChoice], PlanStep], FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +106,7 @@ def search_plans(
     fabric: Fabric,
     *,
     global_batch: int,
-    scale: float = 1.0,
+    scale: float | ScaleOf = 1.0,
     most: int = 10,
     memory_bytes: float | None = None,
     room_of: RoomOf | None = None,
@@ -119,9 +121,9 @@ def search_plans(
         All its accelerators are used.
     global_batch : int
         Samples of a step, >= 1.
-    scale : float
+    scale : float or callable
         Measured or predicted step of one accelerator over that of the equations, where it is
-        known (:func:`single_scale`).
+        known (:func:`single_scale`); or what tells it for each plan and its step.
     most : int
         Plans returned.
     memory_bytes : float or None
@@ -153,7 +155,8 @@ def search_plans(
             too_large=found.considered,
             why_none=why_too_large(found.smallest, found.least_bytes, found.room_bytes),
         )
-    steps = scaled(plan_step(found.cells, constants or training.constants), scale)
+    steps = plan_step(found.cells, constants or training.constants)
+    steps = scaled(steps, scale(found.choices, steps) if callable(scale) else scale)
     return PlanRanking(
         plans=_ranked(found, steps, global_batch, most),
         considered=found.considered,
