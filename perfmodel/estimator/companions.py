@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.opaque_steps import (
     guess_of,
@@ -16,6 +17,7 @@ from perfmodel.estimator.opaque_steps import (
     observed_rows,
     opaque_word,
 )
+from perfmodel.estimator.opaque_tables import TypeTables
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.weighed_steps import machine_word, weighed_cells
 from perfmodel.graph.job import Job
@@ -24,6 +26,7 @@ from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.opaque.opaque_cells import has_accelerators
 from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
 
 if TYPE_CHECKING:
@@ -65,6 +68,7 @@ class Companions:
         self.observations = tuple(observations)
         self._machines = _by_machine(estimator, self.observations)
         self._ready: set[_Chosen] = set()
+        self._tables: TypeTables | None = None
         # Carried over, and taken where what it was made of is still the same.
         self._pieces: dict[tuple[str, str], tuple[_Seen, OpaqueGuess | None, _Steps]] = {}
         self._guesses: dict[str, OpaqueGuess | None] = {}
@@ -110,6 +114,17 @@ class Companions:
         if known is None or known[0] is not steps:
             known = self._alone[chosen] = (steps, calibrate(steps, fitted_prior()))
         return known[1]
+
+    def tables(self, catalog: Catalog) -> TypeTables:
+        """Return the cells of all job types, for completion; laid out once."""
+        if self._tables is None:
+            seen = [
+                one
+                for one in self.observations
+                if _is_opaque(one.job) and has_accelerators(catalog, one.placement)
+            ]
+            self._tables = TypeTables.of(None, seen, catalog)
+        return self._tables
 
     def is_ready(self, machine: str, family: str) -> bool:
         """Return whether :meth:`steps` would answer from memory."""

@@ -26,9 +26,9 @@ from perfmodel.estimator.opaque_steps import (
     own_batch,
     whole_word,
 )
+from perfmodel.estimator.opaque_tables import observed_cells
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.graph.job import Job
-from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
 from perfmodel.placement.opaque.completion import (
     COVERAGE,
@@ -90,7 +90,7 @@ def _by_steps(
     opaque: OpaqueJob, placements: Sequence[ResolvedPlacement], catalog: Catalog
 ) -> list[Estimate]:
     """Answer replicas of a job of which steps were observed."""
-    job, (own, _) = opaque.job, _known_cells(opaque.job, opaque.own_observations, catalog)
+    job, (own, _) = opaque.job, observed_cells(opaque.job, opaque.own_observations, catalog)
     asked = _asked_cells(job, placements, catalog)
     nearest = nearest_cells(asked, own)
     observed = [one.placement for one in opaque.own_observations]
@@ -148,7 +148,7 @@ def _by_completion(
 ) -> list[Estimate]:
     """Answer cells by what resembles them."""
     job, asked = opaque.job, _asked_cells(opaque.job, placements, catalog)
-    table = OpaqueTable(*_known_cells(job, opaque.known, catalog))
+    table = opaque.tables.steps
     found, alone = table.complete(asked), table.complete(asked.on_one_accelerator())
     observed = [one.placement for one in opaque.own_observations]
     return [
@@ -183,26 +183,6 @@ def _completed(
         sync_time_s=step_s - compute_s,
         breakdown=Breakdown(compute_s=compute_s, exposed_communication_s=step_s - compute_s),
     )
-
-
-def _known_cells(
-    job: Job, seen: Sequence[Observation], catalog: Catalog
-) -> tuple[OpaqueCells, list[float]]:
-    """Return observed cells, and the time of one micro-batch of each."""
-    cells = opaque_cells(
-        [(_type_of(one.job, job), one.batch_size) for one in seen],
-        [one.placement for one in seen],
-        catalog=catalog,
-        mode=job.mode,
-    )
-    return cells, [one.step_time_s / one.accumulation_steps for one in seen]
-
-
-def _type_of(seen: Job | None, asked: Job) -> str:
-    """Return the job type that was measured; a job with a graph goes by what it is."""
-    if seen is None:
-        return asked.job_type or ""
-    return seen.job_type or seen.label
 
 
 def _asked_cells(

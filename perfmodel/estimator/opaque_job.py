@@ -27,6 +27,7 @@ from perfmodel.estimator.opaque_steps import (
     opaque_word,
     own_batch,
 )
+from perfmodel.estimator.opaque_tables import TypeTables
 from perfmodel.estimator.weighed_steps import weighed_cells
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
@@ -35,6 +36,7 @@ from perfmodel.placement.calibration.observed_steps import ObservedSteps, cell_c
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.opaque.completion import OpaquePrior
+from perfmodel.placement.opaque.opaque_cells import has_accelerators
 from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
 from perfmodel.types import Basis
 
@@ -123,9 +125,19 @@ class OpaqueJob:
             if one.job is not None
             and one.job.job_type
             and not _is_of(one.job, word)
-            and all(node.accelerator in self.catalog for node in one.placement.nodes)
+            and has_accelerators(self.catalog, one.placement)
         ]
         return (*self.observations, *(one for one in others if id(one) not in stated))
+
+    @cached_property
+    def tables(self) -> TypeTables:
+        """Its cells and those of other job types; of stored ones all jobs share them."""
+        beside = self.companions
+        if beside is not None and self.cells_prior is None:
+            stored = {id(one) for one in beside.observations}
+            if all(id(one) in stored for one in self.observations):
+                return beside.tables(self.catalog)
+        return TypeTables.of(self.job, self.known, self.catalog, self.cells_prior)
 
     @classmethod
     def of(
@@ -218,17 +230,13 @@ class OpaqueJob:
         )
         calibration = self.on(columns.machine[0])
         found = calibration.apply(cells)
-        found = self._levels.weigh(calibration, cells, found, columns.log_speed)
+        found = OpaqueLevels(self.job, self.tables.levels).weigh(
+            calibration, cells, found, columns.log_speed
+        )
         return OpaqueSteps(
             calibrated=found,
             bases=_bases(cells, self.own.cells),
             device_share=calibration.device_share(cells),
-        )
-
-    @cached_property
-    def _levels(self) -> OpaqueLevels:
-        return OpaqueLevels(
-            job=self.job, known=self.known, catalog=self.catalog, prior=self.cells_prior
         )
 
     def on(self, machine: str) -> Calibration:

@@ -16,21 +16,16 @@ same observations: intervals shrink less than two independent answers would allo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration
-from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.calibration.observed_steps import alone_s
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.opaque.completion import OpaquePrior, OpaqueTable
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells, named_job, opaque_cells
+from perfmodel.placement.opaque.completion import OpaqueTable
+from perfmodel.placement.opaque.opaque_cells import OpaqueCells, named_job
 from perfmodel.placement.step_parts import StepParts
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,7 +37,7 @@ _OF_90_PERCENT = 1.645
 _SHRINKS = 0.3
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class OpaqueLevels:
     """Observed cells of job types, as what one accelerator takes.
 
@@ -50,17 +45,12 @@ class OpaqueLevels:
     ----------
     job : Job
         The one that is asked about.
-    known : sequence of Observation
+    table : OpaqueTable
         Of it and of other job types.
-    catalog : Catalog
-    prior : OpaquePrior or None
-        None: the shipped one.
     """
 
     job: Job
-    known: Sequence[Observation]
-    catalog: Catalog
-    prior: OpaquePrior | None = None
+    table: OpaqueTable
 
     def weigh(
         self,
@@ -87,7 +77,7 @@ class OpaqueLevels:
         unsure = np.maximum(alone.log_sd**2 - _SURE_SD**2, 0.0)
         if not unsure.any():
             return found
-        completed = self._table.complete(self._asked(few, log_speed[first]))
+        completed = self.table.complete(self._asked(few, log_speed[first]))
         micro_batches = self.job.accumulation_steps
         variance = (np.log(completed.high_s / completed.median_s) / _OF_90_PERCENT) ** 2
         weight = unsure / (unsure + variance)
@@ -117,31 +107,6 @@ class OpaqueLevels:
             partner_type=nothing,
             partner_batch=one,
         )
-
-    @cached_property
-    def _table(self) -> OpaqueTable:
-        """Observed cells; where synchronisation was logged, what is left without it."""
-        seen = self.known
-        cells = opaque_cells(
-            [(_type_of(one.job, self.job), one.batch_size) for one in seen],
-            [one.placement for one in seen],
-            catalog=self.catalog,
-            mode=self.job.mode,
-        )
-        step = np.array([one.step_time_s for one in seen])
-        sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
-        micro_batches = np.array([one.accumulation_steps for one in seen])
-        alone = alone_s(step, sync, cells.count)
-        return OpaqueTable(
-            cells.on_one_accelerator(~np.isnan(sync)), alone / micro_batches, self.prior
-        )
-
-
-def _type_of(seen: Job | None, asked: Job) -> str:
-    """Return the job type that was measured; a job with a graph goes by what it is."""
-    if seen is None:
-        return asked.job_type or ""
-    return seen.job_type or seen.label
 
 
 def _longer(parts: StepParts, factor: FloatArray) -> StepParts:

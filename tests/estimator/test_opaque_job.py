@@ -132,6 +132,18 @@ def test_replicas_of_inference_do_not_wait(ask) -> None:
     )
 
 
+def test_training_is_not_what_serving_of_the_same_name_takes(ask) -> None:
+    serving = replace(JOB, mode=Mode.INFERENCE)
+    served = [
+        seen("V100-SXM2-16GB", 32, 0.002, None, serving),
+        seen("T4", 32, 0.004, None, serving),
+    ]
+    for place in (HOST, "4xT4"):
+        alone, beside = ask(place), ask(place, observed=[*OBSERVED, *served])
+        assert beside.step_time_s == pytest.approx(alone.step_time_s, rel=0.5)
+        assert beside.basis is alone.basis
+
+
 def test_what_no_step_tells_is_completed_from_cells(ask) -> None:
     beside = ask({"nodes": [{"accelerator": "V100-SXM2-16GB"}], "shared_with": ["LM"]})
     assert beside.step_time_s > ask("V100-SXM2-16GB").step_time_s

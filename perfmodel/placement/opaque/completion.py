@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,8 @@ _MANY = 3
 #: Known cells that the expected scatter of a table counts for, beside the cells themselves.
 _SCALE_CELLS = 10.0
 _NEAREST = 3
+#: Choices of known cells of any tables that are kept solved; one takes five megabytes at most.
+_MOST_SOLVED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +175,9 @@ class OpaqueTable:
         Completion
         """
         rows = _chosen(self.cells, asked)
-        known, log_s = self.cells.take(rows), np.log(self.step_time_s[rows])
-        mean, variance, shared = _conditional(known, log_s, asked, self.prior)
+        given = _given(self, rows.tobytes())
+        known = given.known
+        mean, variance, shared = given.conditional(asked)
         rungs = _rungs(known, asked)
         quantile = np.array([self.prior.quantiles[rung] for rung in RUNGS])[rungs]
         width = quantile * np.sqrt(variance)
@@ -187,6 +190,14 @@ class OpaqueTable:
         )
 
 
+@lru_cache(maxsize=_MOST_SOLVED)
+def _given(table: OpaqueTable, rows: bytes) -> _Given:
+    """Return some of the known cells of a table, solved."""
+    chosen = np.frombuffer(rows, dtype=np.int64)
+    log_s = np.log(table.step_time_s[chosen])
+    return _Given.of(table.cells.take(chosen), log_s, table.prior)
+
+
 def complete(
     known: OpaqueCells,
     step_time_s: npt.ArrayLike,
@@ -197,21 +208,40 @@ def complete(
     return OpaqueTable(known, step_time_s, prior).complete(asked)
 
 
-def _conditional(
-    known: OpaqueCells, log_s: FloatArray, asked: OpaqueCells, prior: OpaquePrior
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return mean and variance of a measurement, and correlations of asked with known cells."""
-    between = covariance(asked, known, prior.variances)
-    within = covariance(known, known, prior.variances)
-    own = own_variance(asked, prior.variances)
-    noisy = within + prior.noise_variance * np.eye(len(known))
-    rest = log_s - features(known) @ prior.mean
-    solved = np.linalg.solve(noisy, np.column_stack([rest, between.T]))
-    mean = features(asked) @ prior.mean + between @ solved[:, 0]
-    scale = (_SCALE_CELLS + rest @ solved[:, 0]) / (_SCALE_CELLS + len(known))
-    variance = own - np.einsum("ij,ji->i", between, solved[:, 1:])
-    correlation = between / np.sqrt(np.outer(own, np.diag(within)))
-    return mean, (np.maximum(variance, 0.0) + prior.noise_variance) * scale, correlation
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Given:
+    """Known cells with what does not depend on the asked ones."""
+
+    known: OpaqueCells
+    prior: OpaquePrior
+    within: FloatArray
+    inverse: FloatArray
+    weights: FloatArray
+    scale: float
+
+    @classmethod
+    def of(cls, known: OpaqueCells, log_s: FloatArray, prior: OpaquePrior) -> _Given:
+        within = covariance(known, known, prior.variances)
+        rest = log_s - features(known) @ prior.mean
+        noisy = within + prior.noise_variance * np.eye(len(known))
+        inverse = np.asarray(np.linalg.inv(noisy), dtype=np.float64)
+        weights = inverse @ rest
+        scale = (_SCALE_CELLS + float(rest @ weights)) / (_SCALE_CELLS + len(known))
+        return cls(
+            known=known, prior=prior, within=np.diag(within).copy(), inverse=inverse,
+            weights=weights, scale=scale,
+        )  # fmt: skip
+
+    def conditional(self, asked: OpaqueCells) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mean and variance of a measurement, and correlations with known cells."""
+        prior = self.prior
+        between = covariance(asked, self.known, prior.variances)
+        own = own_variance(asked, prior.variances)
+        mean = features(asked) @ prior.mean + between @ self.weights
+        variance = own - np.einsum("ij,ij->i", between @ self.inverse, between)
+        correlation = between / np.sqrt(np.outer(own, self.within))
+        variance = (np.maximum(variance, 0.0) + prior.noise_variance) * self.scale
+        return mean, variance, correlation
 
 
 def _chosen(known: OpaqueCells, asked: OpaqueCells) -> IntArray:

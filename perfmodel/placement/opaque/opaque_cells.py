@@ -130,7 +130,7 @@ def opaque_cells(
     placements: Sequence[Placement],
     *,
     catalog: Catalog,
-    mode: Mode = Mode.TRAINING,
+    mode: Mode | Sequence[Mode] = Mode.TRAINING,
 ) -> OpaqueCells:
     """Describe cells by their jobs and placements.
 
@@ -141,8 +141,8 @@ def opaque_cells(
     placements : sequence of Placement
         One for each cell; ``shared_with`` names at most one other job.
     catalog : Catalog
-    mode : Mode
-        Inference is another job type than training of the same name.
+    mode : Mode or sequence of Mode
+        Of all cells, or of each. Inference is another job type than training of the same name.
 
     Returns
     -------
@@ -160,8 +160,10 @@ def opaque_cells(
             f"Each cell needs a job and a placement; got {len(jobs)} and {len(placements)}."
         )
     described = {one: _place(one, catalog) for one in dict.fromkeys(placements)}
-    named = {one: named_job(*one, mode) for one in dict.fromkeys(jobs)}
-    types = [named[job] for job in jobs]
+    modes = [mode] * len(jobs) if isinstance(mode, Mode) else list(mode)
+    in_modes = list(zip(jobs, modes, strict=True))
+    named = {(job, of): named_job(*job, of) for job, of in dict.fromkeys(in_modes)}
+    types = [named[one] for one in in_modes]
     places = [described[placement] for placement in placements]
     return OpaqueCells(
         job_type=_words([name for name, _ in types]),
@@ -234,6 +236,16 @@ def _place(placement: Placement, catalog: Catalog) -> _Place:
         partner_type=partner,
         partner_batch=partner_batch,
     )
+
+
+def has_accelerators(catalog: Catalog, placement: Placement) -> bool:
+    """Return whether a catalogue holds all accelerators of a placement, or those they are of."""
+    try:
+        for node in placement.nodes:
+            _held(node.accelerator, catalog)
+    except InvalidInputError:
+        return False
+    return True
 
 
 def _held(name: str, catalog: Catalog) -> AcceleratorSpec:

@@ -1,0 +1,89 @@
+"""Observed cells of job types as tables that completion reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import alone_s
+from perfmodel.placement.opaque.completion import OpaquePrior, OpaqueTable
+from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
+
+
+@dataclass(frozen=True, eq=False)
+class TypeTables:
+    """The same observed cells in two ways; times are those of one micro-batch.
+
+    Parameters
+    ----------
+    steps : OpaqueTable
+        Whole steps.
+    levels : OpaqueTable
+        What one accelerator takes: of steps whose synchronisation was logged what is left.
+    """
+
+    steps: OpaqueTable
+    levels: OpaqueTable
+
+    @classmethod
+    def of(
+        cls,
+        job: Job | None,
+        seen: Sequence[Observation],
+        catalog: Catalog,
+        prior: OpaquePrior | None = None,
+    ) -> TypeTables:
+        """Lay out observed cells.
+
+        Parameters
+        ----------
+        job : Job or None
+            What those are of that name no job.
+        seen : sequence of Observation
+        catalog : Catalog
+        prior : OpaquePrior or None
+            None: the shipped one.
+        """
+        cells, times = observed_cells(job, seen, catalog)
+        step = np.array([one.step_time_s for one in seen])
+        sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
+        micro_batches = np.array([one.accumulation_steps for one in seen])
+        alone = alone_s(step, sync, cells.count) / micro_batches
+        logged = ~np.isnan(sync)
+        return cls(
+            steps=OpaqueTable(cells, times, prior),
+            levels=OpaqueTable(cells.on_one_accelerator(logged), alone, prior),
+        )
+
+
+def observed_cells(
+    job: Job | None, seen: Sequence[Observation], catalog: Catalog
+) -> tuple[OpaqueCells, list[float]]:
+    """Return observed cells, and the time of one micro-batch of each, s.
+
+    Parameters
+    ----------
+    job : Job or None
+        What those are of that name no job.
+    seen : sequence of Observation
+    catalog : Catalog
+    """
+    jobs = [_job_of(one, job) for one in seen]
+    cells = opaque_cells(
+        [(of.job_type or of.label, one.batch_size) for of, one in zip(jobs, seen, strict=True)],
+        [one.placement for one in seen],
+        catalog=catalog,
+        mode=[of.mode for of in jobs],
+    )
+    return cells, [one.step_time_s / one.accumulation_steps for one in seen]
+
+
+def _job_of(seen: Observation, job: Job | None) -> Job:
+    found = seen.job or job
+    assert found is not None
+    return found
