@@ -5,9 +5,9 @@ number small:
 
 - tensor splits stay inside a host, divide the heads of queries and of keys and values, and split
   the sequence with them where it divides (the same bytes are sent, less is kept);
-- stages hold at least one layer each; interleaved stages hold 2 or 4 chunks of equal size and
-  work on whole rounds of micro-batches. GPipe takes as long as 1F1B and keeps more, so it is left
-  out;
+- stages hold at least one layer each; interleaved stages, 32 at most, hold 2 or 4 chunks of equal
+  size and work on whole rounds of micro-batches. GPipe takes as long as 1F1B and keeps more, so it
+  is left out;
 - replicas share gradients or parameters out only without a pipeline, where each micro-batch
   would send them again;
 - context splits leave at least 4,096 tokens on a rank;
@@ -25,6 +25,8 @@ from perfmodel.placement.topology.topology import Plan, Schedule
 
 _LEAST_CONTEXT = 4096
 _CHUNKS = (2, 4)
+#: Rounds of more stages are longer than the batches that are trained with.
+_MOST_INTERLEAVED = 32
 #: Larger micro-batches use no device better.
 _MOST_TOKENS = 2**18
 
@@ -118,7 +120,8 @@ def _variants(shape: TransformerShape, plan: Plan, micro_batches: int) -> Iterat
     stages = (0, 1) if plan.pipeline > 1 else (0, 1, 2, 3)
     for zero_stage in stages if shares else (0,):
         yield _replaced(plan, zero_stage, Schedule.ONE_F_ONE_B, 1)
-        if plan.pipeline == 1 or micro_batches % plan.pipeline:
+        is_round = micro_batches % plan.pipeline == 0
+        if not (1 < plan.pipeline <= _MOST_INTERLEAVED and is_round):
             continue
         for chunks in _CHUNKS:
             if shape.layers % (plan.pipeline * chunks) == 0:

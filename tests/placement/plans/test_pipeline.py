@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.placement.plans.pipeline import WHOLE, pipeline_time_s
+from perfmodel.placement.plans.pipeline import WHOLE, _Interleaved, pipeline_time_s
 from perfmodel.placement.topology.topology import Schedule
 
 Order = list[tuple[str, int]]
@@ -87,6 +87,17 @@ def test_bubble_of_equal_stages_is_p_minus_1_slots() -> None:
 def test_chunks_divide_the_bubble(stages: int, chunks: int, count: int) -> None:
     expected = count * 3 + (stages - 1) * 3 / chunks
     assert _equal(Schedule.INTERLEAVED, stages, count, chunks) == pytest.approx(expected)
+
+
+def test_many_unequal_stages_settle_within_few_rounds() -> None:
+    stages, rounds = 16, 12
+    forward = 1.0 + 0.1 * np.sin(np.arange(stages))[None]
+    backward = 2.0 * forward
+    backward[0, -1] *= 1.3
+    send, count = np.array([0.1]), np.array([float(stages * rounds)])
+    whole = _Interleaved(forward, backward, send, 4).time_s(np.array([rounds]))
+    told = pipeline_time_s(forward, backward, send, count, Schedule.INTERLEAVED, virtual_stages=4)
+    assert told == pytest.approx(whole, rel=0.015)
 
 
 def test_sends_delay_and_one_stage_has_none() -> None:

@@ -38,6 +38,15 @@ def _fabric(written: str) -> Fabric:
     return Fabric.of(parse_placement(written))
 
 
+def test_pipelines_of_many_stages_are_not_interleaved() -> None:
+    shape = replace(_training("7b").shape, layers=128)
+    found = plan_candidates(shape, _fabric("8x(8xA100-SXM4-80GB)@8xib-200g"), 512)
+    deepest = {one.plan.pipeline for one in found}
+    interleaved = {one.plan.pipeline for one in found if one.plan.virtual_stages > 1}
+    assert max(deepest) == 64
+    assert max(interleaved) == 32
+
+
 def test_candidates_use_every_accelerator_and_the_whole_batch() -> None:
     fabric = _fabric("2x(8xA100-SXM4-80GB)@ib-200g")
     found = plan_candidates(_training("7b").shape, fabric, 64)
