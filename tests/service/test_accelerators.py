@@ -193,10 +193,16 @@ def test_observations_of_a_device_that_is_gone_count_no_longer(client: TestClien
     opaque = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
     client.put(PLACE, json=EXAMPLE)
     step_s = 2 * _times(client, OURS)[0]  # type: ignore[operator]
-    before = _times(client, "T4")
-    for job, placement, key in ((JOB, OURS, "1"), (opaque, OURS, "1"), (opaque, "T4", "2")):
+
+    def observe(job: dict[str, Any], placement: str, key: str) -> None:
         sent = {"job": job, "placement": placement, "step_time_s": step_s, "key": key}
         assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
+
+    # A step on a device that stays says what that one is like, to other jobs too.
+    observe(opaque, "T4", "2")
+    before = _times(client, "T4")
+    observe(JOB, OURS, "1")
+    observe(opaque, OURS, "1")
     assert f'accelerator="{OURS}"' in client.get("/metrics").text
     calibrated = _times(client, "T4")
     # The step on another device says little of this one, but it says something.
