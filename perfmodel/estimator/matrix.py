@@ -20,6 +20,7 @@ from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
 
 if TYPE_CHECKING:
@@ -124,30 +125,51 @@ def fill_matrix(
     observed, observed_errors = _observed(estimator, prepared, observations, others)
     columns = MatrixColumns(prepared, resolved, predictions, observed)
     columns.fill_plain()
-    known_columns = [column for column, placement in enumerate(resolved) if placement is not None]
-    asked = [r for r in resolved if r is not None]
-    for row, job in opaque.items() if asked else ():
-        try:
-            found = estimator.opaque(job, observations.get(row, ()), others)
-            columns.fill_row(row, known_columns, estimator.answer_type(found, asked))
-        except PerfModelError as error:
-            observed_errors.append((row, error))
+    of_types, type_errors = _fill_types(estimator, columns, opaque, resolved, observations, others)
     refused = columns.fill_special(estimator.placed)
     known = list(predictions.values())
+    coverages = [p.coverage for p in known] + [one.throughput.coverage for one in of_types]
+    versions = [p.model_version for p in known] + [one.model_version for one in of_types]
+    bad_jobs = job_errors + observed_errors + type_errors
     arrays = columns.arrays()
     return MatrixEstimate(
         **arrays,
-        coverage=min((p.coverage for p in known), default=None),
-        model_version=known[0].model_version if known else None,
+        coverage=min(coverages, default=None),
+        model_version=next(iter(versions), None),
         unpriced_operators=tuple(p and dict(p.step.unpriced_operators) for p in prepared),
         errors=(
-            *(CellError(job=i, placement=None, error=e) for i, e in job_errors + observed_errors),
+            *(CellError(job=i, placement=None, error=e) for i, e in bad_jobs),
             *(CellError(job=None, placement=i, error=e) for i, e in placement_errors),
             *_spread_errors(cell_errors, resolved),
             *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
         ),
-        warnings=_warnings(prepared, resolved, known, arrays),
+        warnings=_warnings(prepared, resolved, known, columns.said, arrays),
     )
+
+
+def _fill_types(
+    estimator: Estimator,
+    columns: MatrixColumns,
+    jobs: Mapping[int, Job],
+    resolved: Sequence[ResolvedPlacement | None],
+    observations: Mapping[int, Sequence[Observation]],
+    companions: Companions | None,
+) -> tuple[list[Estimate], list[tuple[int, PerfModelError]]]:
+    """Fill the rows of jobs that are known by their type alone; return an answer of each."""
+    positions = [column for column, placement in enumerate(resolved) if placement is not None]
+    asked = [placement for placement in resolved if placement is not None]
+    found: list[Estimate] = []
+    errors: list[tuple[int, PerfModelError]] = []
+    for row, job in jobs.items() if asked else ():
+        try:
+            opaque = estimator.opaque(job, observations.get(row, ()), companions)
+            answers = estimator.answer_type(opaque, asked)
+        except PerfModelError as error:
+            errors.append((row, error))
+            continue
+        columns.fill_row(row, positions, answers)
+        found.append(answers[0])
+    return found, errors
 
 
 def _beside(
@@ -248,11 +270,13 @@ def _warnings(
     prepared: Sequence[PreparedJob | None],
     resolved: Sequence[ResolvedPlacement | None],
     predictions: Sequence[StepPrediction],
+    of_cells: Mapping[str, None],
     arrays: Mapping[str, Any],
 ) -> tuple[str, ...]:
     said = dict.fromkeys(text for p in predictions for text in p.warnings)
     said.update(dict.fromkeys(text for p in resolved if p for text in p.warnings))
     said.update(dict.fromkeys(text for p in prepared if p for text in p.warnings))
+    said.update(of_cells)
     if np.any(arrays["answered"] & ~arrays["fits"]):
         said[NO_ROOM_WARNING] = None
     return tuple(said)

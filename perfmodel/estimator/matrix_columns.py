@@ -106,6 +106,8 @@ class MatrixColumns:
         self._prepared, self._resolved, self._predictions = prepared, resolved, predictions
         self._observed = observed
         self._single = {**predictions, **self._observed_alone()}
+        #: What was said of single cells, each text once.
+        self.said: dict[str, None] = {}
         shape = (len(prepared), len(resolved))
         self._floats = {name: np.full(shape, np.nan) for name in _NUMBERS}
         self._basis = np.full(shape, -1, dtype=np.int8)
@@ -331,6 +333,7 @@ class MatrixColumns:
         placed = place(job, placement, predictions)
         if observed is not None and not observed.is_alone:
             placed = observed.correct(job, placement, placed)
+        self.said |= dict.fromkeys(placed.warnings)
         rate, at_low, at_high = placed.samples_per_second.tolist()
         memory = tightest_memory(job, placement, placed.neighbour_bytes)
         self._floats["samples_per_second"][cell] = rate
@@ -347,6 +350,7 @@ class MatrixColumns:
         """Take over answers that were put together elsewhere."""
         for column, estimate in zip(columns, estimates, strict=True):
             cell, rate = (row, column), estimate.throughput
+            self.said |= dict.fromkeys(estimate.warnings)
             self._floats["samples_per_second"][cell] = rate.samples_per_second
             self._floats["low"][cell], self._floats["high"][cell] = rate.low, rate.high
             self._floats["step_time_s"][cell] = estimate.step_time_s

@@ -219,6 +219,8 @@ def test_a_matrix_says_what_single_answers_say(estimator: Estimator, ask) -> Non
     answers = [ask(place) for place in places]
     assert matrix.step_time_s[0] == pytest.approx([a.step_time_s for a in answers])
     assert matrix.low[0] == pytest.approx([a.throughput.low for a in answers])
+    assert (matrix.coverage, matrix.model_version) == (0.9, answers[0].model_version)
+    assert set(answers[0].warnings) <= set(matrix.warnings)
 
 
 def test_a_bad_observation_fails_its_row_alone(estimator: Estimator) -> None:

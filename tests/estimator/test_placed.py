@@ -260,6 +260,7 @@ def test_special_cells_of_a_matrix_are_those_of_single_answers(estimator: Estima
             )
             assert matrix.peak_bytes[cell] == pytest.approx(single.memory.peak_bytes)
             assert list(Basis)[matrix.basis[cell]] is single.basis
+            assert set(single.warnings) <= set(matrix.warnings)
 
 
 def test_parameters_shared_in_inference_are_gathered(estimator: Estimator) -> None:
