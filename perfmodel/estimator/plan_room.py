@@ -15,6 +15,7 @@ from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.memory.memory import MemoryColumns, columns_of_parts, expert_share
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile
+from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining
 from perfmodel.placement.plans.plan_cells import (
     Checkpointing,
@@ -89,9 +90,16 @@ class CapturedRoom:
         for rows, schedule, several in _alike(choices):
             parts = self._parts(columns.take(rows), schedule, several=several)
             for kind in self.kinds:
+                if kind.accelerator.kind == "tpu":
+                    continue
                 found = self._on(kind, _grown(parts, grown[rows]), columns.data[rows])
                 needed[rows] = np.maximum(needed[rows], found.peak_bytes)
                 fits[rows] &= found.fits
+        for kind in self.kinds:
+            if kind.accelerator.kind == "tpu":
+                compiled = np.array([compiled_memory_bytes(self.training, c) for c in choices])
+                needed = np.maximum(needed, compiled)
+                fits &= compiled <= kind.held.memory_bytes
         room = min(kind.held.memory_bytes for kind in self.kinds)
         return PlanRoom(needed_bytes=needed, fits=fits, room_bytes=float(room))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfmodel.devices.catalog import Catalog
@@ -12,6 +14,7 @@ from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.plans.plan_cells import Checkpointing
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Basis, Mode, Precision
@@ -81,3 +84,21 @@ def test_slices_are_answered_whole(estimator: Estimator) -> None:
     ]
     assert rates[0] < rates[1] < rates[2]
     assert rates[2] <= 16 * rates[0]
+
+
+def test_a_search_counts_memory_as_single_answers_do(estimator: Estimator) -> None:
+    host = parse_placement("4xTPU-v5e")
+    found = estimator.search(JOB, host, global_batch=64, most=3)
+    for plan in found.plans:
+        choice = plan.choice
+        job = replace(
+            JOB,
+            batch_size=choice.micro_batch,
+            accumulation_steps=choice.micro_batches,
+            activation_checkpointing=choice.checkpointing is Checkpointing.FULL,
+            selective_checkpointing=choice.checkpointing is Checkpointing.SELECTIVE,
+        )
+        answer = estimator.estimate(job, replace(host, plan=choice.plan))
+        assert plan.memory_bytes == pytest.approx(answer.memory.peak_bytes)
+        assert answer.memory.fits
+        assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
