@@ -164,7 +164,8 @@ def test_a_bridge_joins_two_and_pcie_the_rest() -> None:
 def test_the_steady_form_never_rewards_more_ranks(name: str, ranks: int, once: float) -> None:
     link = LINKS[name]
     few, more = link.bandwidth([ranks, ranks + 1], steady=True)
-    # Time of an exchange over the rate, with what every rank does once: (c + (n - 1) / n) / bandwidth.
+    # Time of an exchange over the rate, with what every rank does once:
+    # (c + (n - 1) / n) / bandwidth.
     assert (once + (ranks - 1) / ranks) / few <= (once + ranks / (ranks + 1)) / more * (1 + 1e-12)
     assert few >= link.bandwidth(ranks)
 
