@@ -108,6 +108,11 @@ class LinkRates:
     raw_s_per_byte: FloatArray
 
     @property
+    def even_ranks(self) -> FloatArray:
+        """Ranks if every host had as many as the fullest: a fuller last host copies no less."""
+        return self.hosts * self.share
+
+    @property
     def slower_s_per_byte(self) -> FloatArray:
         """Of the slower level."""
         return np.maximum(self.intra_s_per_byte, self.inter_s_per_byte)
@@ -150,9 +155,11 @@ def _cost(
     if form is Form.IN_SWITCH:
         return cost
     one = constants.operations[collective]
+    # Every rank of an exchange among all has a shard of its own, however full its host.
+    shards = links.ranks if collective is Collective.ALL_TO_ALL else links.even_ranks
     return Cost(
         latency_s=cost.latency_s + one.launch_hops * links.launch_hop_s,
-        s_per_byte=cost.s_per_byte + links.copy_s_per_byte / links.ranks + one.fixed_s_per_byte,
+        s_per_byte=cost.s_per_byte + links.copy_s_per_byte / shards + one.fixed_s_per_byte,
     )
 
 

@@ -112,13 +112,13 @@ def _curve(latency_s: float, s_per_byte: float, one: OperationConstants, scale: 
 def _ring(
     passes: float, group: WorldGroup, links: _LinkNumbers, one: OperationConstants
 ) -> tuple[float, float]:
-    ranks, hosts, _ = group
+    ranks, hosts, on_host = group
     hops = (ranks - hosts) * links.intra_hop_s + (hosts - 1) * links.inter_hop_s
     slower = max(links.intra_s_per_byte, links.inter_s_per_byte)
     return (
         passes * one.hop_factor * hops + links.start_s,
         passes * (ranks - 1) / ranks * slower
-        + links.copy_s_per_byte / ranks
+        + links.copy_s_per_byte / (hosts * on_host.largest_share)
         + one.fixed_s_per_byte,
     )
 
@@ -133,7 +133,9 @@ def _tree(
     between = 2 * (hosts - 1) / hosts * links.inter_s_per_byte
     return (
         2 * one.hop_factor * levels + links.start_s,
-        max(within, between) + links.copy_s_per_byte / ranks + one.fixed_s_per_byte,
+        max(within, between)
+        + links.copy_s_per_byte / (hosts * on_host.largest_share)
+        + one.fixed_s_per_byte,
     )
 
 

@@ -216,6 +216,25 @@ def test_uneven_hosts_send_as_their_fullest() -> None:
     assert times[0] == pytest.approx(times[1], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    "collective", [Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER]
+)
+@pytest.mark.parametrize("size_bytes", [1e4, 1e6, 1e8])
+def test_a_fuller_last_host_is_never_faster(collective: Collective, size_bytes: float) -> None:
+    hosts, per_host = 3, 4
+    ranks = np.arange(per_host * (hosts - 1) + 1.0, per_host * hosts + 1)
+    groups = [
+        replace(
+            spread(int(n), hosts),
+            largest_share=np.array([float(per_host)]),
+            smallest_share=np.array([n - per_host * (hosts - 1)]),
+        )
+        for n in ranks
+    ]
+    times = [collective_time_s(collective, size_bytes, group)[0] for group in groups]
+    assert np.all(np.diff(times) >= -1e-15)
+
+
 def test_long_messages_reach_the_learned_share_of_the_link() -> None:
     known = CollectiveConstants.fitted()
     share = known.efficiency[LinkClass.PCIE][Collective.SEND_RECV]
