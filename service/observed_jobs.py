@@ -19,8 +19,9 @@ from perfmodel.placement.calibration.observation import Observation
 
 logger = logging.getLogger(__name__)
 
-#: Observed jobs whose calibrations are kept; one takes up to a megabyte.
-_MOST_JOBS = 1_024
+#: Observed jobs whose calibrations are kept; one takes up to a megabyte. Those of job types may
+#: hold tables of cells as well.
+_MOST_JOBS, _MOST_TYPES = 1_024, 256
 
 
 class ObservationSource(Protocol):
@@ -69,7 +70,7 @@ class ObservedJobs:
         self._state = state
         self._families: LruCache[str, str] = LruCache(20_000)
         self._observed: LruCache[str, _Observed] = LruCache(_MOST_JOBS)
-        self._types: LruCache[str, _Type] = LruCache(_MOST_JOBS)
+        self._types: LruCache[str, _Type] = LruCache(_MOST_TYPES)
         self._companions = Companions(estimator, ())
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:

@@ -115,10 +115,10 @@ class OpaqueJob:
 
     @property
     def known(self) -> tuple[Observation, ...]:
-        """What was observed of the job, and of all other job types."""
+        """What was observed of the job and of all other job types, and what a question tells."""
         if self.companions is None:
             return self.observations
-        word, stated = opaque_word(self.job), {id(one) for one in self.observations}
+        word = opaque_word(self.job)
         others = [
             one
             for one in self.companions.observations
@@ -127,15 +127,19 @@ class OpaqueJob:
             and not _is_of(one.job, word)
             and has_accelerators(self.catalog, one.placement)
         ]
-        return (*self.observations, *(one for one in others if id(one) not in stated))
+        told = [one for one in self.observations if one.job and one.job.job_type is None]
+        return (*self.own_observations, *told, *others)
 
     @cached_property
     def tables(self) -> TypeTables:
         """Its cells and those of other job types; of stored ones all jobs share them."""
         beside = self.companions
         if beside is not None and self.cells_prior is None:
-            stored = {id(one) for one in beside.observations}
-            if all(id(one) in stored for one in self.observations):
+            word = opaque_word(self.job)
+            stored = {
+                _cell(one) for one in beside.observations if one.job and _is_of(one.job, word)
+            }
+            if all(_cell(one) in stored for one in self.own_observations):
                 return beside.tables(self.catalog)
         return TypeTables.of(self.job, self.known, self.catalog, self.cells_prior)
 
@@ -193,7 +197,8 @@ class OpaqueJob:
 
     def with_companions(self, companions: Companions) -> Self:
         """Return the same job beside others; what did not change is not weighed again."""
-        others = [one for one in self.observations if one.job is not None]
+        word = opaque_word(self.job)
+        others = [one for one in self.observations if not _is_of(one.job, word)]
         joined = companions.with_others(others) if others else companions
         return replace(self, companions=joined or None, _on=dict(self._on))
 
@@ -265,6 +270,14 @@ class OpaqueJob:
 def _is_of(job: Job | None, word: str) -> bool:
     """Return whether an observed job is the one of a word; one that is not named is."""
     return job is None or (job.job_type is not None and opaque_word(job) == word)
+
+
+def _cell(seen: Observation) -> tuple[object, ...]:
+    """Return what tells an observed step of one job from its others."""
+    return (
+        seen.placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
+        seen.sync_time_s,
+    )  # fmt: skip
 
 
 def _bases(cells: StepCells, observed: StepCells) -> tuple[Basis, ...]:

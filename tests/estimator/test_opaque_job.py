@@ -9,6 +9,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.companions import Companions
 from perfmodel.estimator.curve import CurveQuestion
 from perfmodel.estimator.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -281,6 +282,22 @@ def test_other_jobs_on_the_machine_tell_what_its_links_are_like(ask) -> None:
         ask(HOST, observed=[*alone, *slow]).step_time_s
         > 1.3 * ask(HOST, observed=alone).step_time_s
     )
+
+
+def test_jobs_whose_steps_are_stored_share_the_cells_of_all(estimator: Estimator) -> None:
+    types = [replace(JOB, job_type=name) for name in ("a", "b")]
+    stored = [replace(one, job=job) for job in types for one in OBSERVED]
+    companions = Companions(estimator, stored)
+    found = []
+    for job in types:
+        # Read again from where they are kept: equal, not the same.
+        own = [replace(one) for one in stored if one.job is job]
+        found.append(estimator.opaque(job, own, companions))
+    assert found[0].tables is found[1].tables is companions.tables(estimator.accelerators)
+    later = Companions(estimator, stored, previous=companions)
+    assert found[0].with_companions(later).companions is later
+    told = estimator.opaque(types[0], [*OBSERVED, seen(HOST, 16, 0.2, None)], companions)
+    assert told.tables is not found[0].tables
 
 
 def test_a_faster_machine_is_one_for_all_jobs(ask) -> None:
