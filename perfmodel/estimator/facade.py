@@ -21,6 +21,7 @@ from perfmodel.estimator.matrix import MatrixEstimate, fill_matrix
 from perfmodel.estimator.model import StepModel, StepPrediction
 from perfmodel.estimator.neighbours import neighbours
 from perfmodel.estimator.observed import ObservedJob
+from perfmodel.estimator.opaque import VERSION as OPAQUE_VERSION
 from perfmodel.estimator.opaque import opaque_estimates
 from perfmodel.estimator.opaque_curve import draw_opaque_curve
 from perfmodel.estimator.opaque_job import OpaqueJob
@@ -28,7 +29,7 @@ from perfmodel.estimator.placed import PlacedStep, place
 from perfmodel.estimator.plain import is_plain, plain_answer
 from perfmodel.estimator.predicted_steps import PredictedSteps
 from perfmodel.estimator.ranking import Ranking, RankQuestion, rank_placements
-from perfmodel.estimator.rated import CapturedRated, OpaqueRated, Rated
+from perfmodel.estimator.rated import CapturedRated, OpaqueRated
 from perfmodel.estimator.resolve import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.searching import search
 from perfmodel.estimator.step import GraphSource, PreparedJob, job_key
@@ -414,12 +415,12 @@ class Estimator:
             As for :meth:`observed`.
         """
         resolved = [_attempt(self.resolve, placement) for placement in placements]
-        rated: Rated
         if job.job_type is not None:
-            rated = OpaqueRated(self, self.opaque(job, observations, companions))
-        else:
-            prepared = self.prepare(job)
-            rated = CapturedRated(self, prepared, self.observed(prepared, observations, companions))
+            of_type = OpaqueRated(self, self.opaque(job, observations, companions))
+            return rank_placements(of_type, resolved, question, OPAQUE_VERSION)
+        prepared = self.prepare(job)
+        observed = self.observed(prepared, observations, companions)
+        rated = CapturedRated(self, prepared, observed)
         return rank_placements(rated, resolved, question, self.model_version)
 
     def search(

@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.rated import Rated
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.feeding.goodput import BestBatch
-
-if TYPE_CHECKING:
-    pass
 
 
 class Criterion(StrEnum):

@@ -236,6 +236,7 @@ def test_placements_are_ranked(estimator: Estimator) -> None:
     places = [parse_placement(p) for p in ("V100-SXM2-16GB", HOST, f"2x({HOST})@eth-10g")]
     ranking = estimator.rank(JOB, places, RankQuestion(), OBSERVED)
     assert [one.position for one in ranking.best] == [2, 1, 0]
+    assert {one.estimate.model_version for one in ranking.best} == {ranking.model_version}
 
 
 def test_the_batch_of_the_greatest_goodput_is_found(estimator: Estimator) -> None:

@@ -37,6 +37,7 @@ IntArray = npt.NDArray[np.int64]
 _STEPS = 12
 _HIDDEN = (0.9, 0.8, 0.7)
 _KNOWN = (0, 1, 3, 10)
+_PLACEMENTS = 3
 _PROFILED = (0.1, 0.3)
 _PER_DEVICE = 16
 _PAIRS_PER_DEVICE = 25
@@ -90,7 +91,8 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
         name: Priors(_without_app(name, gavel, few, noise), residuals[name])
         for name in _names(sia, fast=fast)
     }
-    return [*lines, *(_sia(sia, apps, count, seeds) for count in _KNOWN[: 2 if fast else 4])]
+    lines += [_sia(sia, apps, count, seeds) for count in _KNOWN[: 2 if fast else 4]]
+    return [*lines, _sia_placements(sia, apps, _PLACEMENTS, seeds)]
 
 
 def _names(table: MeasuredCells, *, fast: bool) -> list[str]:
@@ -227,6 +229,38 @@ def _sia(table: MeasuredCells, priors: dict[str, Priors], count: int, seeds: Seq
         list(questions()),
         beside={},
         note="Mean and variances come from Gavel's table and from Sia's without the job.",
+    )
+
+
+def _sia_placements(
+    table: MeasuredCells, priors: dict[str, Priors], count: int, seeds: Sequence[int]
+) -> Line:
+    """Judge mere names of which all batch sizes of some placements were observed."""
+
+    def questions() -> Iterator[tuple[_Question, Priors]]:
+        assert table.observations is not None
+        places = np.array([repr(one.placement) for one in table.observations])
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            for name, prior in priors.items():
+                for kind in np.unique(table.cells.accelerator):
+                    own = np.flatnonzero(
+                        (table.cells.job_type == name) & (table.cells.accelerator == kind)
+                    )
+                    chosen = rng.choice(np.unique(places[own]), count, replace=False)
+                    seen = np.isin(places[own], chosen)
+                    asked = rng.permutation(own[~seen])[:_ASKED]
+                    known = np.r_[_beside(table, name, rng), own[seen]]
+                    yield _Question(known=known, asked=asked, group=str(kind)), prior
+
+    return _line(
+        f"opaque-sia-placements-{count}",
+        f"Steps of a Sia job as a mere name, {count} placements known on one cluster and none on "
+        "others; other jobs are known",
+        table,
+        list(questions()),
+        beside={},
+        note="Mean and variances come from tables without the job, as does the prior of residuals.",
     )
 
 
