@@ -47,8 +47,8 @@ NOT_BLIND: tuple[str, ...] = (
     "all between 6.5 and 7.4 % on pairs left out; a quantile was changed after a look at both"
     " transfers.",
     "Published language models: which four constants of compiled steps stay open in the fit, and "
-    "the load of the fullest expert, after a look at the rows of TPUs that are judged; the constants "
-    "themselves are fitted without the device that is left out.",
+    "the load of the fullest expert, after a look at the rows of TPUs that are judged; the "
+    "constants themselves are fitted without the device that is left out.",
     "Opaque jobs: the width of the prior was halved after a look at new jobs and at the other"
     " kind.",
     "Opaque jobs of which steps were observed: the shares of the guessed step, the deviations of "
