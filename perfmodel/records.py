@@ -33,7 +33,6 @@ class Provenance:
         Licence of the measurement.
     threads : int or None
         CPU threads the step could use.
-    notes : str
     """
 
     accelerator: Mapping[str, Any]
@@ -75,11 +74,9 @@ class StepRecord:
         (high - low) / median.
     noisy : bool
         The spread stayed above the limit, or other processes used the machine meanwhile.
-    warmup_steps : int
     peak_memory_bytes : float or None
         Highest resident (CPU) or allocated (GPU) memory during the timed steps, above the
         process before the model was built.
-    provenance : Provenance
     """
 
     workload_hash: str
@@ -119,8 +116,6 @@ class OperatorRecord:
         The workload it ran in; its :class:`StepRecord` holds everything else.
     node : int
         Position in :attr:`Graph.nodes`.
-    op : str
-    phase : Phase
     time_s : float
         Median self time over the profiled steps.
     """
@@ -138,7 +133,6 @@ class Measurement:
 
     Parameters
     ----------
-    step : StepRecord
     operators : tuple of OperatorRecord
         Only the nodes that could be joined.
     joined_share : float

@@ -48,8 +48,6 @@ class Query:
 
     Parameters
     ----------
-    job : Job
-    placement : Placement
     observations : tuple of Observation
         Measured cells of the job; they count for this answer alone.
     """
@@ -67,10 +65,6 @@ def parse_query(request: object) -> Query:
     request : mapping
         ``{"job": {...}, "placement": {...} or "8xA100-SXM4-80GB", "observations": [...]}`` as
         decoded from JSON.
-
-    Returns
-    -------
-    Query
 
     Raises
     ------
@@ -105,11 +99,6 @@ def parse_request(request: object) -> tuple[Job, Placement]:
     ----------
     request : mapping
         As for :func:`parse_query`.
-
-    Returns
-    -------
-    job : Job
-    placement : Placement
 
     Raises
     ------

@@ -47,7 +47,6 @@ class Predicted:
         :data:`~service.metrics.observed.MIXED` where several kinds work together.
     placement : str
         For people.
-    step_s, low_s, high_s : float
     """
 
     label: str
@@ -79,10 +78,8 @@ class AccuracyPage:
 
     Parameters
     ----------
-    points : tuple of Point
     left_out : int
         Observations on the way that cannot be predicted now.
-    next_cursor : str or None
     """
 
     points: tuple[Point, ...]
@@ -135,7 +132,6 @@ class AccuracyDesk:
 
     Parameters
     ----------
-    desk : Desk
     patience_s : float
         A page ends early rather than take much longer: after a start jobs have to be read and
         predicted anew.

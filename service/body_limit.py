@@ -19,7 +19,6 @@ class BodyLimit:
 
     Parameters
     ----------
-    app : ASGIApp
     limit_bytes : int
         For every path that has no limit of its own.
     limits_bytes : mapping of str to int

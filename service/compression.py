@@ -17,10 +17,6 @@ class Compression:
 
     Others pass untouched: the general middleware holds back and looks at every answer, which costs
     more than all other layers together.
-
-    Parameters
-    ----------
-    app : ASGIApp
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -20,10 +20,6 @@ class Decompression:
 
     What comes out has no stated length, so that :class:`~service.body_limit.BodyLimit`, further in,
     counts it and cuts it off.
-
-    Parameters
-    ----------
-    app : ASGIApp
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -48,7 +48,6 @@ class Desk:
     ----------
     estimator : Estimator
         Of the version of the model that serves at first.
-    settings : Settings
     metrics : Metrics or None
         Where answers are counted; None: where nobody looks.
     """
@@ -175,7 +174,6 @@ class Desk:
 
         Parameters
         ----------
-        body : bytes
         waits : bytes or None
             As for :meth:`predict`.
         full : callable

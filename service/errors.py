@@ -67,12 +67,7 @@ class OverloadedError(PerfModelError):
 
 
 def install(app: FastAPI) -> None:
-    """Make an app answer every error with a problem.
-
-    Parameters
-    ----------
-    app : FastAPI
-    """
+    """Make an app answer every error with a problem."""
     app.add_exception_handler(PerfModelError, _on_perfmodel_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
@@ -81,10 +76,6 @@ def install(app: FastAPI) -> None:
 
 def problem_of(error: PerfModelError) -> dict[str, Any]:
     """Describe an error as an RFC 9457 object.
-
-    Parameters
-    ----------
-    error : PerfModelError
 
     Returns
     -------

@@ -15,12 +15,7 @@ from perfmodel.store.pages import Page
 
 
 class GraphShelf:
-    """Finds graphs; what there is to say of one is worked out once, for all hosts.
-
-    Parameters
-    ----------
-    database : Database
-    """
+    """Finds graphs; what there is to say of one is worked out once, for all hosts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

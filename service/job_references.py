@@ -24,12 +24,7 @@ class JobFinder(Protocol):
 
 
 class JobReferences:
-    """Finds registered jobs; what was found once is not read again, for it never changes.
-
-    Parameters
-    ----------
-    jobs : JobStore
-    """
+    """Finds registered jobs; what was found once is not read again, for it never changes."""
 
     def __init__(self, jobs: JobStore) -> None:
         self._jobs = jobs
@@ -44,7 +39,6 @@ class JobReferences:
 
         Parameters
         ----------
-        ref : str
         content : str
             Its JSON.
         """
@@ -68,12 +62,7 @@ class JobReferences:
 
 
 class ReferencesInMemory:
-    """Finds registered jobs that were looked up before; never waits for the database.
-
-    Parameters
-    ----------
-    references : JobReferences
-    """
+    """Finds registered jobs that were looked up before; never waits for the database."""
 
     def __init__(self, references: JobReferences) -> None:
         self._references = references
@@ -101,7 +90,6 @@ def resolve_job_reference(value: Any, store: JobFinder, *, pointer: str = "/job"
     ----------
     value : object
         What stands where a job is expected: the job itself, ``"<ref>"`` or ``{"ref": "<ref>"}``.
-    store : JobFinder
     pointer : str
         JSON pointer to it in the request.
 

@@ -25,11 +25,6 @@ class KnownAnswers:
 
     Stands right before the routes, behind access and limits. What is wrong with a question is
     left to its route to say.
-
-    Parameters
-    ----------
-    app : ASGIApp
-    desk : Desk
     """
 
     def __init__(self, app: ASGIApp, *, desk: Desk) -> None:

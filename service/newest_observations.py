@@ -35,12 +35,10 @@ class NewestObservations:
 
     Parameters
     ----------
-    store : ObservationStore
     feed : ObservationFeed
         Knows when something was added.
     read : callable
         Turns stored observations into what answers are made from, one for each that can be read.
-    every_s : float
     """
 
     def __init__(

@@ -60,8 +60,6 @@ class ObservationDesk:
     ----------
     desk : Desk
         Its threads read and judge.
-    estimator : Estimator
-    state : State
     """
 
     def __init__(self, desk: Desk, estimator: Estimator, state: State) -> None:

@@ -36,15 +36,12 @@ class SentObservation:
 
     Parameters
     ----------
-    job : Job
     stored : StoredJob
         The same, as it is kept.
-    seen : Observation
     placement : str
         Of the observation, as JSON.
     key : str
         As sent, or the hash of the content where none was.
-    content_hash : str
     """
 
     job: Job

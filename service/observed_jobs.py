@@ -57,13 +57,7 @@ class _Type(NamedTuple):
 
 
 class ObservedJobs:
-    """Calibrates jobs by stored observations, again only where some were added.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    state : ObservationSource
-    """
+    """Calibrates jobs by stored observations, again only where some were added."""
 
     def __init__(self, estimator: Estimator, state: ObservationSource) -> None:
         self._estimator = estimator
@@ -77,10 +71,6 @@ class ObservedJobs:
         """Return a job as the stored observations let it appear; None where there are none.
 
         May wait for the database and for the calibration.
-
-        Parameters
-        ----------
-        prepared : PreparedJob
         """
         seen, companions = self._state.observations_of(self._family(prepared)), self.companions()
         if not seen and not companions:

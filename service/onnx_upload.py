@@ -32,7 +32,6 @@ async def read_onnx(file: bytes, capture: Mapping[str, Any], settings: Settings)
 
     Parameters
     ----------
-    file : bytes
     capture : mapping
         ``batch_size``, ``mode``, ``optimizer``, ``precision`` and ``dimensions``.
     settings : Settings

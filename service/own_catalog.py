@@ -28,7 +28,6 @@ class OwnCatalog:
 
     Parameters
     ----------
-    state : State
     shelf : ModelShelf
         Answers for the catalogue as it is then.
     """
@@ -62,7 +61,6 @@ class OwnCatalog:
 
         Parameters
         ----------
-        name : str
         facts : object
             Decoded JSON, as ``docs/devices.md`` describes it.
 
@@ -104,7 +102,6 @@ class OwnCatalog:
         ----------
         name : str
             Any name of the device.
-        alias : str
 
         Returns
         -------

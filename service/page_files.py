@@ -23,13 +23,7 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class PageFile:
-    """A file as it is sent.
-
-    Parameters
-    ----------
-    body : bytes
-    media_type : str
-    """
+    """A file as it is sent."""
 
     body: bytes
     media_type: str
@@ -61,10 +55,6 @@ def read_page(folder: Path = FOLDER) -> PageFiles:
     ----------
     folder : Path
         With ``index.html`` and what it names; files of other kinds are left alone.
-
-    Returns
-    -------
-    PageFiles
     """
     files = {
         path.relative_to(folder).as_posix(): PageFile(

@@ -35,12 +35,7 @@ class _Bounds:
 
 
 class Plausibility:
-    """Judges observations; each cell is looked at in full once.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    """
+    """Judges observations; each cell is looked at in full once."""
 
     def __init__(self, estimator: Estimator) -> None:
         self.estimator = estimator
@@ -51,10 +46,8 @@ class Plausibility:
 
         Parameters
         ----------
-        job : Job
         ref : str
             Its reference.
-        seen : Observation
 
         Raises
         ------

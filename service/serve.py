@@ -36,10 +36,6 @@ def app_from_settings(settings: Settings | None = None) -> FastAPI:
     ----------
     settings : Settings or None
         None reads them from the environment.
-
-    Returns
-    -------
-    FastAPI
     """
     settings = settings or Settings()
     capture = CaptureChild(timeout_s=settings.capture_timeout_s)
@@ -49,12 +45,7 @@ def app_from_settings(settings: Settings | None = None) -> FastAPI:
 
 
 def app_of_worker() -> FastAPI:
-    """Build the application of a process that does nothing else: the logs are its own too.
-
-    Returns
-    -------
-    FastAPI
-    """
+    """Build the application of a process that does nothing else: the logs are its own too."""
     settings = Settings()
     logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
     with loading():
@@ -81,7 +72,6 @@ def serve(
 
     Parameters
     ----------
-    host : str
     port : int
         0 takes a free one.
     models : path

@@ -63,7 +63,6 @@ class Settings(BaseSettings):
     log_requests : str
         Which requests the log names: ``all``, ``none``, or ``problems``: those that were refused,
         failed, or took longer than ``slow_request_s``.
-    slow_request_s : float
     log_level, log_format : str
         ``debug`` to ``error``; ``json``, an object a line, or ``text``.
     """

@@ -35,7 +35,6 @@ class State:
 
     Parameters
     ----------
-    database : Database
     poll_s : float
         How often it is asked whether another process changed anything.
     """

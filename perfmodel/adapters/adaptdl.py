@@ -66,10 +66,8 @@ def step_grid(
 
     Parameters
     ----------
-    answers : Answers
     job : mapping
         As the service takes it; its batch size is replaced.
-    accelerator : str
     batch_sizes : sequence of int
         Samples of one replica; those that do not fit its memory are left out.
     max_replicas, per_host : int
@@ -129,12 +127,10 @@ def sched_hints(
 
     Parameters
     ----------
-    grid : StepGrid
     init_batch_size, max_batch_size : int
         Global batch that the job begins with, and the largest.
     local_bsz_bounds : (int, int)
         Samples of one replica; the upper one is lowered to what is known to fit its memory.
-    gradient_accumulation : bool
     grad_params : (float, float) or None
         Squared norm and variance of gradients; None before the first report, and then AdaptDL
         takes a larger batch to be as good as a small one.
@@ -177,12 +173,10 @@ def put_hints(
 
     Parameters
     ----------
-    supervisor_url : str
     namespace, name : str
         Of the AdaptDLJob.
     hints : mapping
         As :func:`sched_hints` returns them.
-    timeout_s : float
 
     Returns
     -------

@@ -95,11 +95,8 @@ def speedup_fn(
 
     Parameters
     ----------
-    answers : Answers
     job : mapping
         As the service takes it; its batch size is replaced.
-    accelerator : str
-    batches : BatchRange
     max_nodes, per_host : int
         What PolluxPolicy may choose from.
     network : str or None

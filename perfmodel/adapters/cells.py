@@ -47,7 +47,6 @@ def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | 
 
     Parameters
     ----------
-    answer : Matrix
     jobs, placements : int
         What was asked.
 

@@ -67,11 +67,8 @@ def throughputs(
 
     Parameters
     ----------
-    answers : Answers
     job : mapping
         As the service takes it; its batch size is replaced.
-    accelerator : str
-    global_batch_sizes, counts : sequence of int
     per_host : int
         Accelerators of a host.
     network : str or None

@@ -99,7 +99,6 @@ def throughput_table(
     ----------
     answers : Answers
         The service, or an estimator.
-    jobs : sequence of GavelJob
     worker_types : mapping of str to str
         Gavel's name to a name of the catalogue: ``{"v100": "V100-SXM2-16GB"}``.
     per_host : int
@@ -110,10 +109,6 @@ def throughput_table(
         Also two jobs on the same accelerators, where both take the same number.
     unconsolidated : bool
         Also the worker types with every accelerator on a host of its own.
-
-    Returns
-    -------
-    GavelTable
 
     Raises
     ------

@@ -34,8 +34,6 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
 
     Parameters
     ----------
-    answers : Answers
-    jobs : sequence of GavelJob
     worker_types : mapping of str to str
         As for :func:`throughput_table`.
     fallback : mapping or None

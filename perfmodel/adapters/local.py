@@ -23,12 +23,7 @@ _COLUMNS = tuple(field.name for field in fields(Cell))
 
 
 class LocalAnswers:
-    """An estimator as something that adapters ask.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    """
+    """An estimator as something that adapters ask."""
 
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator

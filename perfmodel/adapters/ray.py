@@ -50,7 +50,6 @@ class NodeSpeeds:
 
     Parameters
     ----------
-    answers : Answers
     job : mapping
         As the service takes it.
     node_types : mapping of str to str

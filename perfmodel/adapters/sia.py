@@ -29,10 +29,8 @@ class SiaCluster:
 
     Parameters
     ----------
-    accelerator : str
     per_node : int
         1 to 9: a placement has one digit for each node.
-    nodes : int
     network : str or None
         Between nodes.
     """
@@ -141,10 +139,8 @@ def steps(
 
     Parameters
     ----------
-    answers : Answers
     job : mapping
         As the service takes it; its batch size is replaced.
-    cluster : SiaCluster
     local_batch_sizes : sequence of int
         Samples of one replica.
     placements : sequence of str or None

@@ -33,7 +33,6 @@ class TimeEstimator:
 
     Parameters
     ----------
-    answers : Answers
     job : mapping
         As the service takes it.
     total_samples : float
@@ -93,11 +92,8 @@ def resources_yaml(
 
     Parameters
     ----------
-    answers : Answers
-    job : mapping
     accelerators : mapping of str to int
         SkyPilot's names and how many of each a node has.
-    num_nodes : int
 
     Returns
     -------

@@ -14,7 +14,6 @@ def packed(
 
     Parameters
     ----------
-    accelerator : str
     count, per_host : int
         >= 1.
     network : str or None
@@ -36,10 +35,8 @@ def balanced(
 
     Parameters
     ----------
-    accelerator : str
     count, hosts : int
         ``count >= hosts >= 1``.
-    network : str or None
 
     Raises
     ------

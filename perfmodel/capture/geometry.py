@@ -11,12 +11,6 @@ class Geometry:
     Two of one :class:`Geometries` are equal only if they are the same object, so that looking one
     up takes no walk through its extents.
 
-    Parameters
-    ----------
-    shape : torch.Size
-    stride : tuple of int
-    dtype : torch.dtype
-
     Attributes
     ----------
     extents : tuple of int

@@ -18,10 +18,6 @@ from perfmodel.capture.program import Program, tensors_in
 def on_meta(program: Program) -> Program:
     """Copy a program onto the meta device; one that is there already is returned as it is.
 
-    Parameters
-    ----------
-    program : Program
-
     Returns
     -------
     Program

@@ -21,8 +21,6 @@ class Parts:
     ----------
     paths : dict of Module to str
         As ``named_modules`` has them.
-    parameters : list of Parameter
-    buffers : list of Tensor
     """
 
     paths: dict[nn.Module, str]

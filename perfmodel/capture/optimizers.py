@@ -27,7 +27,6 @@ class Lamb(torch.optim.Optimizer):
 
     Parameters
     ----------
-    params : iterable of Parameter
     lr : float
         Learning rate, eta.
     betas : tuple of float

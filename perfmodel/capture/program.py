@@ -50,16 +50,12 @@ class Program:
         In the mode, type and layout of the step.
     args, kwargs
         Inputs of one micro-batch.
-    mode : Mode
     loss : callable or None
         Maps the module's output to a scalar; None for inference.
     optimizer : torch.optim.Optimizer or None
         None for inference.
     accumulation_steps : int
         Micro-batches per optimizer step, >= 1.
-    precision : Precision
-    memory_format : MemoryFormat
-    activation_checkpointing : bool
     """
 
     module: nn.Module
@@ -154,7 +150,6 @@ def make_program(
         Set to train or eval, cast and laid out as asked.
     args, kwargs
         Inputs of one micro-batch; floating tensors are cast with the module.
-    mode : Mode
     loss : callable or None
         Maps the output to a scalar; None takes the output's own ``loss`` where it has one, else
         the mean of its first floating tensor.
@@ -169,10 +164,6 @@ def make_program(
         channels_last lays out 4-d weights and inputs so.
     activation_checkpointing : bool
         Recompute the module's blocks in the backward pass; training only.
-
-    Returns
-    -------
-    Program
 
     Raises
     ------

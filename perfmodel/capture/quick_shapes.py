@@ -38,7 +38,6 @@ def quick_recipes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
     Parameters
     ----------
-    func : torch._ops.OpOverload
     args, kwargs
         Its arguments.
 
@@ -62,7 +61,6 @@ def keeps_geometry(func: Any, args: tuple[Any, ...]) -> bool:
 
     Parameters
     ----------
-    func : torch._ops.OpOverload
     args : tuple
         Its positional arguments.
     """

@@ -37,10 +37,6 @@ def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Gra
     source : mapping of str to str
         Where it comes from; kept in :attr:`Graph.source` with the version of torch.
 
-    Returns
-    -------
-    Graph
-
     Raises
     ------
     CaptureError
@@ -76,17 +72,12 @@ def capture_module(
 
     Parameters
     ----------
-    module : torch.nn.Module
     args, kwargs
         Example inputs of one micro-batch, real or meta.
     source : mapping of str to str
         Kept in :attr:`Graph.source`.
     **make_program_kwargs
         As of :func:`perfmodel.capture.program.make_program`; ``mode`` is required.
-
-    Returns
-    -------
-    Graph
 
     Raises
     ------

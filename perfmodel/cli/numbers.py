@@ -18,10 +18,6 @@ def with_unit(value: float | None, unit: str) -> str:
     unit : str
         For example ``"FLOP/s"`` or ``"B"``.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> with_unit(312e12, "FLOP/s"), with_unit(85_899_345_920, "B"), with_unit(7, "B")
@@ -44,10 +40,6 @@ def memory(size_bytes: float | None) -> str:
     size_bytes : float or None
         Bytes.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> memory(85_899_345_920), memory(102_228_128), memory(12)
@@ -68,10 +60,6 @@ def duration(seconds: float | None) -> str:
     ----------
     seconds : float or None
         Seconds, >= 0.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -99,10 +87,6 @@ def count(value: float | None) -> str:
     value : float or None
         A count or a rate.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> count(19840), count(25_557_032), count(3.14159)
@@ -122,10 +106,6 @@ def percent(share: float | None) -> str:
     ----------
     share : float or None
         1 means all of it.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

@@ -112,8 +112,6 @@ def print_estimate(job: Job, found: Estimate, problems: Iterable[str]) -> None:
 
     Parameters
     ----------
-    job : Job
-    found : Estimate
     problems : iterable of str
         What is wrong with the installation.
     """

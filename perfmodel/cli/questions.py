@@ -57,7 +57,6 @@ def read_question(
 
     Parameters
     ----------
-    estimator : Estimator
     subject : str
         A model, a file, or ``-`` for standard input.
     placement : str or None
@@ -101,7 +100,6 @@ def prepare_question(
 
     Parameters
     ----------
-    estimator : Estimator
     subject : Subject
         Anything but a whole request.
     settings : mapping
@@ -111,7 +109,6 @@ def prepare_question(
 
     Returns
     -------
-    job : Job
     estimator : Estimator
         The given one, unless the subject is a file with a graph.
     """

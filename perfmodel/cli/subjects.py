@@ -51,10 +51,6 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
     model_kwargs : sequence of str
         ``NAME=VALUE`` pairs for a named model.
 
-    Returns
-    -------
-    Subject
-
     Raises
     ------
     InvalidInputError
@@ -82,10 +78,6 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
         What :func:`perfmodel.cli.options.job_options` collected; None means the default, which
         for the mode is inference and for the batch size 1.
 
-    Returns
-    -------
-    Job
-
     Raises
     ------
     InvalidInputError
@@ -103,10 +95,6 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
 
 def describe_job(job: Job) -> str:
     """Return a job in one line, for people.
-
-    Parameters
-    ----------
-    job : Job
 
     Examples
     --------
@@ -141,7 +129,6 @@ def parse_json(text: bytes | str, *, source: str) -> Any:
 
     Parameters
     ----------
-    text : bytes or str
     source : str
         Where it comes from, for the message.
 
@@ -172,10 +159,6 @@ def parse_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Any]:
         As given on the command line.
     option : str
         The option they were given to, for the message.
-
-    Returns
-    -------
-    dict
 
     Raises
     ------

@@ -63,23 +63,17 @@ class Estimate:
 
     Parameters
     ----------
-    throughput : Throughput
     step_time_s, compute_time_s, sync_time_s : float
         Of one step; the latter two overlap.
-    breakdown : Breakdown
-    memory : Memory
     basis : str
         ``measured``, ``calibrated``, ``interpolated``, ``extrapolated``, ``analytical`` or
         ``default``, best evidence first.
-    out_of_distribution : bool
     nearest : tuple of str
         What was measured that is most alike.
     model_version : str
         Who answered.
     unpriced_operators : mapping of str to int
         Operators without a formula, and how often they come.
-    warnings : tuple of str
-    neighbours : tuple of Neighbour
     """
 
     throughput: Throughput

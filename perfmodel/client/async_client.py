@@ -150,10 +150,6 @@ class AsyncClient:
     async def ask(self, call: Call[T]) -> T:
         """Make a call of your own, for a route that has no method here.
 
-        Parameters
-        ----------
-        call : Call
-
         Raises
         ------
         NoAnswerError

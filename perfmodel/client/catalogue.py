@@ -52,7 +52,6 @@ def put_accelerator(name: str, facts: Mapping[str, Any]) -> Call[Accelerator]:
 
     Parameters
     ----------
-    name : str
     facts : mapping
         In SI units, as ``docs/devices.md`` names them.
     """

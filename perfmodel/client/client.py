@@ -64,7 +64,6 @@ class Client:
     url : str or sequence of str
         ``"http://127.0.0.1:8000"``. Of several hosts that share a database, the next is asked where
         one fails.
-    api_key : str or None
     timeout_s : float
         For a whole call: all attempts, and the waits between them.
     retries : int
@@ -152,10 +151,6 @@ class Client:
 
     def ask(self, call: Call[T]) -> T:
         """Make a call of your own, for a route that has no method here.
-
-        Parameters
-        ----------
-        call : Call
 
         Raises
         ------

@@ -31,10 +31,6 @@ def reader(kind: Any) -> Reader:
         A dataclass, ``float``, ``int``, ``str``, ``bool``, ``None``, ``Any``,
         ``tuple[<kind>, ...]``, ``Mapping[str, <kind>]``, or a union of such.
 
-    Returns
-    -------
-    callable
-
     Examples
     --------
     >>> reader(tuple[float, ...])([1, 2.5])

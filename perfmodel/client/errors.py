@@ -29,7 +29,6 @@ class NoAnswerError(PerfModelError):
 
     Parameters
     ----------
-    message : str
     request_id : str
         Under which the log of the service has it; empty where nothing was sent.
     """
@@ -59,7 +58,6 @@ class ProblemItem:
     ----------
     pointer : str
         JSON pointer (RFC 6901) to it; empty for the whole.
-    detail : str
     allowed : tuple of str
         What would be taken, where that can be listed.
     """
@@ -77,8 +75,6 @@ class Problem:
     ----------
     status : int
         Of HTTP.
-    title, detail, type : str
-    errors : tuple of ProblemItem
     did_you_mean : tuple of str
         Names close to one that is not known, best first.
     """
@@ -96,8 +92,6 @@ class ProblemError(NoAnswerError):
 
     Parameters
     ----------
-    problem : Problem
-    request_id : str
     retry_after_s : float or None
         Seconds after which it may be asked again.
     """

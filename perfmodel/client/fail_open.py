@@ -24,7 +24,6 @@ def fail_open(ask: Callable[[], T], default: D) -> T | D:
     ----------
     ask : callable
         ``lambda: client.predict(job, placement)``.
-    default : object
 
     Examples
     --------
@@ -46,7 +45,6 @@ async def fail_open_async(answer: Awaitable[T], default: D) -> T | D:
     ----------
     answer : awaitable
         ``client.predict(job, placement)``.
-    default : object
     """
     try:
         return await answer

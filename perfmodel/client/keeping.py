@@ -70,8 +70,6 @@ def upload_graph(
         As ``perfmodel capture`` writes it.
     batch_size : int or None
         Samples of the captured step, unless the graph says it.
-    mode : str or None
-    tokens_per_sample : int or None
     """
     query = {"batch_size": batch_size, "mode": mode, "tokens_per_sample": tokens_per_sample}
     body = graph if isinstance(graph, bytes) else dict(graph)
@@ -96,10 +94,8 @@ def upload_onnx(
         The file.
     batch_size : int
         Samples of the step.
-    mode, optimizer, precision : str or None
     dimensions : mapping of str to int or None
         Extents of dynamic dimensions.
-    tokens_per_sample : int or None
     """
     query = {
         "batch_size": batch_size,
@@ -158,7 +154,6 @@ def observe(
 
     Parameters
     ----------
-    observations : iterable of mapping
     batch : int
         How many at a time, 1 to 2,000.
 
@@ -209,7 +204,6 @@ def observations(
         ``accepted`` or ``quarantined``.
     limit : int
         How many at a time.
-    cursor : str or None
     """
     return Call(
         method="GET",

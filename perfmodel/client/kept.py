@@ -16,7 +16,6 @@ class Kept:
     ----------
     tag : str
         Its ``ETag``.
-    answer : object
     size_bytes : int
         Of the reply it was read from.
     """

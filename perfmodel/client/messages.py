@@ -21,11 +21,8 @@ class Request:
 
     Parameters
     ----------
-    method : str
     url : str
         With the query.
-    headers : mapping of str to str
-    body : bytes or None
     """
 
     method: str
@@ -40,7 +37,6 @@ class Reply:
 
     Parameters
     ----------
-    status : int
     headers : mapping of str to str
         Names in lower case.
     content : bytes
@@ -58,7 +54,6 @@ class Send:
 
     Parameters
     ----------
-    request : Request
     timeout_s : float
         For all of it, from connecting to the last byte.
     """
@@ -80,7 +75,6 @@ class Call(Generic[T]):
 
     Parameters
     ----------
-    method : str
     path : str
         Below the URL of the service, quoted.
     kind : type
@@ -143,7 +137,6 @@ class Page(Generic[T_co]):
 
     Parameters
     ----------
-    items : tuple
     next_cursor : str or None
         Asks for those after these; None at the end.
     """

@@ -51,11 +51,6 @@ def begin(call: Call[T]) -> Task[Begun[T]]:
 def wait(begun: Begun[T], *, timeout_s: float = 600.0) -> Task[T]:
     """Wait for the answer of a call that was begun.
 
-    Parameters
-    ----------
-    begun : Begun
-    timeout_s : float
-
     Raises
     ------
     TimedOutError

@@ -39,8 +39,6 @@ def predict(
 
     Parameters
     ----------
-    job : mapping or str
-    placement : str or mapping
     observations : sequence of mapping or None
         Measured steps of the job that count for this answer alone.
     pin_model : str or None
@@ -105,19 +103,14 @@ def curve(
 
     Parameters
     ----------
-    job : mapping or str
-    accelerator : str
     counts : sequence of int or None
         None: 1, 2, 4, ... up to ``most`` (64).
-    most : int or None
     accelerators_per_host : int or None
         Hosts are filled one by one (8).
     network : str, mapping or None
         Between hosts.
     link : str or None
         Between the accelerators of a host.
-    zero_stage : int or None
-    observations : sequence of mapping or None
     pin_model, deadline_ms, allow_fallback
         As of :func:`predict`.
     """
@@ -155,16 +148,12 @@ def rank(
 
     Parameters
     ----------
-    job : mapping or str
-    placements : sequence of str or mapping
     by : str or None
         ``throughput``, ``goodput``, ``cost`` or ``energy``.
     most : int or None
         How many of the best (10).
-    constraints : mapping or None
     prices : mapping of str to float or None
         Of one accelerator and hour; they stand over those that the service keeps.
-    observations : sequence of mapping or None
     pin_model, deadline_ms, allow_fallback
         As of :func:`predict`.
     """
@@ -219,11 +208,8 @@ def explain(
 
     Parameters
     ----------
-    job : mapping or str
-    placement : str or mapping
     most : int or None
         How many groups of equal operators (50).
-    observations : sequence of mapping or None
     pin_model, deadline_ms, allow_fallback
         As of :func:`predict`.
     """

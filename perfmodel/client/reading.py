@@ -25,8 +25,6 @@ def read_reply(call: Call[T], reply: Reply, *, request_id: str) -> T:
 
     Parameters
     ----------
-    call : Call
-    reply : Reply
     request_id : str
         As it was sent, in case that the reply names none.
 

@@ -31,15 +31,10 @@ class RegisteredGraph:
 
     Parameters
     ----------
-    graph : str
-    node_count, parameter_count : int
     flops : float
         Of one step; a multiply-add counts 2.
-    mode : str
-    batch_size : int
     created : bool
         False where it was registered before.
-    unpriced_operators : mapping of str to int
     """
 
     graph: str
@@ -60,15 +55,12 @@ class StoredGraph:
     ----------
     graph : str
         Content hash; jobs refer to it by this.
-    mode : str or None
     batch_size, tokens_per_sample : int or None
         Of the captured step.
-    node_count, parameter_count : int or None
     flops : float or None
         Of one step; a multiply-add counts 2.
     source : mapping of str to str
         Where it comes from.
-    created_at : str or None
     unpriced_operators : mapping of str to int
         Told of single graphs only.
     """
@@ -198,7 +190,6 @@ class Operation:
 
     Parameters
     ----------
-    id : str
     kind : str
         ``jobs``, ``graphs`` or ``matrix``.
     state : str

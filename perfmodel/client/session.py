@@ -33,10 +33,8 @@ class Manners:
 
     Parameters
     ----------
-    api_key : str or None
     timeout_s : float
         For a whole call: every attempt, and the waiting between them.
-    retrying : Retrying
     fallback : callable or None
         Answers where the service does not.
     rest_s : float
@@ -60,7 +58,6 @@ class Session:
     ----------
     url : str or sequence of str
         Of the service; of several hosts that share a database, the next is asked where one fails.
-    manners : Manners
     clock : callable
         Returns seconds that only grow.
 

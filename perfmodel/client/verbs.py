@@ -16,7 +16,6 @@ def bound_like(build: Callable[..., Any], method: F) -> F:
 
     Parameters
     ----------
-    build : callable
     method : callable
         Takes the client first, then what ``build`` takes.
 

@@ -64,7 +64,6 @@ class Wire:
 
         Parameters
         ----------
-        request : Request
         timeout_s : float
             From connecting to the last byte, however slowly they drip in. Resolving a name is
             left to the system and not counted.

@@ -23,11 +23,8 @@ class Draft:
 
     Parameters
     ----------
-    method : str
     target : str
         Path and query.
-    headers : dict of str to str
-    body : bytes or None
     """
 
     method: str
@@ -64,12 +61,6 @@ class Draft:
 
 def draft(call: Call[Any], *, request_id: str, api_key: str | None) -> Draft:
     """Write a call.
-
-    Parameters
-    ----------
-    call : Call
-    request_id : str
-    api_key : str or None
 
     Raises
     ------
@@ -117,12 +108,7 @@ def base_of(url: str) -> str:
 
 
 class Bases:
-    """The hosts of a service; one is asked until it fails, then the next.
-
-    Parameters
-    ----------
-    urls : sequence of str
-    """
+    """The hosts of a service; one is asked until it fails, then the next."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         if not urls:

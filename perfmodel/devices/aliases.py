@@ -153,9 +153,5 @@ def read_aliases(text: str) -> dict[str, str]:
     ----------
     text : str
         TOML; the tables' names are for the reader.
-
-    Returns
-    -------
-    dict of str to str
     """
     return {alias: name for table in tomllib.loads(text).values() for alias, name in table.items()}

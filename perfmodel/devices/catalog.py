@@ -99,10 +99,6 @@ class Catalog:
         name : str
             Canonical name, alias, ``"local"`` or ``"cpu"``.
 
-        Returns
-        -------
-        AcceleratorSpec
-
         Raises
         ------
         UnknownAcceleratorError
@@ -160,7 +156,6 @@ class Catalog:
 
         Parameters
         ----------
-        devices : iterable of AcceleratorSpec
         aliases : mapping of str to str
             Written name to canonical name, of any device.
 

@@ -59,10 +59,6 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
     pointer : str
         JSON pointer to ``plain`` in what the caller sent, for the error.
 
-    Returns
-    -------
-    AcceleratorSpec
-
     Raises
     ------
     InvalidInputError

@@ -75,10 +75,6 @@ def measure_cpu(effort: Effort) -> CpuRates:
     ----------
     effort : Effort
         Sizes and time budgets.
-
-    Returns
-    -------
-    CpuRates
     """
     try:
         import torch

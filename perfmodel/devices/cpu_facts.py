@@ -97,10 +97,6 @@ def read_cpu_facts(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> C
     proc, sys : Path
         Where Linux shows processes and devices. What is absent there (other systems) is taken
         from :mod:`platform` or left unknown.
-
-    Returns
-    -------
-    CpuFacts
     """
     info = _first_processor(proc / "cpuinfo")
     cpus = _usable_cpus()

@@ -103,10 +103,6 @@ def describe_machine(
         Describes the CPU; None: the default, with the user's cache.
     measure : bool
         Measure the CPU now if that was not done before (some seconds).
-
-    Returns
-    -------
-    MachineReport
     """
     catalog = catalog or Catalog.default()
     local = local or LocalCpu()

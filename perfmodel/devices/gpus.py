@@ -116,10 +116,6 @@ def parse_nvidia_smi(text: str, catalog: Catalog) -> list[DetectedGpu]:
     catalog : Catalog
         Gives the canonical names.
 
-    Returns
-    -------
-    list of DetectedGpu
-
     Raises
     ------
     ValueError
@@ -155,10 +151,6 @@ def parse_rocm_smi(text: str, catalog: Catalog) -> list[DetectedGpu]:
         An object with one member a card; the names of its fields differ between versions.
     catalog : Catalog
         Gives the canonical names.
-
-    Returns
-    -------
-    list of DetectedGpu
 
     Raises
     ------

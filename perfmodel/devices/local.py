@@ -118,10 +118,6 @@ def spec_of(facts: CpuFacts, rates: CpuRates) -> AcceleratorSpec:
         Model, cores, caches, memory.
     rates : CpuRates
         Rates and bandwidth.
-
-    Returns
-    -------
-    AcceleratorSpec
     """
     reached = rates.gemm_flops_per_s
     widened = {

@@ -80,14 +80,12 @@ class AcceleratorSpec:
         Boost clock.
     tdp_w : float or None
         Board or socket power limit.
-    pcie_generation : float or None
     link : str or None
         Name of the link to its neighbours in a node (``"nvlink3"``), or None.
     link_bandwidth_bytes_per_s : float or None
         One direction, per device.
     sources : mapping of str to str
         Where each field's number comes from; key ``"*"`` stands for all others.
-    notes : str
     """
 
     name: str
@@ -134,12 +132,7 @@ class AcceleratorSpec:
         return self.peak_flops[key]
 
     def rate_of(self, precision: Precision) -> str:
-        """Return the key of :attr:`peak_flops` at whose rate matrix work of a precision runs.
-
-        Parameters
-        ----------
-        precision : Precision
-        """
+        """Return the key of :attr:`peak_flops` at whose rate matrix work of a precision runs."""
         tried = _CPU_FALLBACK if self.kind == "cpu" else _FALLBACK
         for key in tried[precision.matrix_rate]:
             if key in self.peak_flops:
@@ -179,10 +172,6 @@ class AcceleratorSpec:
         TF32 is a way to compute fp32 that an accelerator has or has not; without units for 8 bits,
         weights and activations of 8 bits are multiplied in 16. A CPU without units for 16 bits
         gains nothing from them.
-
-        Parameters
-        ----------
-        precision : Precision
 
         Returns
         -------

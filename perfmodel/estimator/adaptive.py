@@ -49,10 +49,8 @@ def best_goodput(
 
     Parameters
     ----------
-    estimator : Estimator
     prepared : PreparedJob
         Its job states ``adaptation``.
-    placement : ResolvedPlacement
     observed : ObservedJob or None
         What observed steps of the job say.
 
@@ -86,7 +84,6 @@ class ReplicaSteps:
     ----------
     fewer, more : tuple of AffineSteps
         Of one accelerator of each kind, up to the job's own batch and from it on.
-    placement : ResolvedPlacement
     prepared : PreparedJob
         At the job's own batch.
     """

@@ -90,7 +90,6 @@ def explain_roofline(workload: Workload, answer_s: float) -> StepExplanation:
 
     Parameters
     ----------
-    workload : Workload
     answer_s : float
         What the roofline and the launches lack of it is given to all operators alike.
     """

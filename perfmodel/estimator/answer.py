@@ -48,8 +48,6 @@ def compose(
 
     Parameters
     ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
     predictions : sequence
         On one accelerator of each kind of the placement, in order.
     placed : PlacedStep
@@ -92,8 +90,6 @@ class StepOfCell(NamedTuple):
 
     Parameters
     ----------
-    parts : StepNumbers
-    samples_per_second, low, high : float
     basis, calibrated, warnings, neighbours, neighbour_bytes
         As :class:`.placed.PlacedStep`.
     """
@@ -119,11 +115,8 @@ def estimate_of(
 
     Parameters
     ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
     predictions : sequence
         On one accelerator of each kind of the placement, in order.
-    cell : StepOfCell
     """
     slowest = predictions[0]
     if len(predictions) > 1:
@@ -173,10 +166,6 @@ def interval(
         With the low and the high end of the time on one accelerator.
     half_width : array_like
         What the placement adds, in logarithms; independent of the time on one accelerator.
-
-    Returns
-    -------
-    low, high : ndarray
     """
     rate, wide = np.asarray(rate, dtype=np.float64), np.asarray(half_width, dtype=np.float64)
     above, below = np.asarray(at_low) / rate, np.asarray(at_high) / rate
@@ -212,8 +201,6 @@ def tightest_memory(
 
     Parameters
     ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
     """

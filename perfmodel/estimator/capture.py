@@ -31,10 +31,6 @@ def capture_in_process(job: Job) -> CapturedStep:
     job : Job
         With a named model or a transformers config.
 
-    Returns
-    -------
-    CapturedStep
-
     Raises
     ------
     InvalidInputError

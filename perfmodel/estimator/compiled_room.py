@@ -27,7 +27,6 @@ def compiled_memory(
 
     Parameters
     ----------
-    prepared : PreparedJob
     accelerator : AcceleratorSpec
         As much of it as the job gets.
     plan : Plan

@@ -73,21 +73,12 @@ class Curve:
     ----------
     accelerator : str
         Canonical name.
-    counts : ndarray of int
-    samples_per_second, low, high : ndarray
-    step_time_s, exposed_communication_s : ndarray
     compute_time_s, sync_time_s : ndarray
         The parts of the step that compute and that synchronise; they may overlap.
     efficiency : ndarray
         Throughput over that many times the throughput of one; at most 1.
     peak_bytes : ndarray
         Of one accelerator.
-    fits : ndarray of bool
-    basis : tuple of Basis
-    coverage : float
-    out_of_distribution : bool
-    model_version : str
-    warnings : tuple of str
     """
 
     accelerator: str

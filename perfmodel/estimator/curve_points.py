@@ -50,9 +50,6 @@ def draw_curve(
 
     Parameters
     ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    asked : CurveQuestion
     observed : ObservedJob or None
         What observed steps of the job say.
 
@@ -128,7 +125,6 @@ def curve_of(
 
     Parameters
     ----------
-    accelerator : str
     asked : sequence of int
         Counts.
     one : Estimate

@@ -24,7 +24,6 @@ class Emulation(NamedTuple):
 
     Parameters
     ----------
-    factor : float
     half_width : float
         What it adds to the half width of an interval, in logarithms.
     """
@@ -39,11 +38,6 @@ _WITHOUT_KERNELS = Emulation(15.0, math.log(2.5))
 
 def emulation(job: Job, spec: AcceleratorSpec) -> Emulation | None:
     """Return what it costs to compute a job's 16 bits without units; None where nothing is known.
-
-    Parameters
-    ----------
-    job : Job
-    spec : AcceleratorSpec
 
     Examples
     --------

@@ -68,9 +68,6 @@ def explain_answer(
 
     Parameters
     ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    placement : ResolvedPlacement
     observed : ObservedJob or None
         What observed steps say about the job.
     most : int
@@ -111,9 +108,6 @@ def explain_step(
 
     Parameters
     ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    accelerator : AcceleratorSpec
     answer_s : float
         What is predicted, for models that do not explain themselves.
     """

@@ -37,14 +37,6 @@ def near_observations(
 
     The distance is :math:`\sqrt{\ln^2(b/b') + \ln^2(n/n') + [k \ne k']}` with the samples of a
     replica and step, the accelerators and their kinds. Each is predicted as without observations.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    placement : ResolvedPlacement
-    observed : ObservedJob or None
-    most : int
     """
     if observed is None:
         return ()
@@ -57,13 +49,7 @@ def near_observations(
 
 
 def near_points(job: Job, measured: Sequence[MeasuredPoint]) -> tuple[NearPoint, ...]:
-    """Return the points of a model; those of the same job by its name.
-
-    Parameters
-    ----------
-    job : Job
-    measured : sequence of MeasuredPoint
-    """
+    """Return the points of a model; those of the same job by its name."""
     return tuple(
         NearPoint(
             workload=f"{job.label} {point.workload}" if point.same_job else point.workload,

@@ -92,13 +92,7 @@ class StepShares:
 
     @classmethod
     def of(cls, graph: Graph, nodes: NodeParts) -> StepShares:
-        """Add up the nodes of a graph.
-
-        Parameters
-        ----------
-        graph : Graph
-        nodes : NodeParts
-        """
+        """Add up the nodes of a graph."""
         groups = node_groups(graph)
         classes = np.asarray(node_table(graph).cost.op_class, dtype=np.int64)
         return cls(
@@ -133,7 +127,6 @@ class StepShares:
 
         Parameters
         ----------
-        step_s : float
         most : int
             Groups returned.
         """
@@ -166,10 +159,6 @@ def node_groups(graph: Graph) -> NodeGroups:
     """Group the nodes of a graph by operator, phase, what they write, and work.
 
     Computed once and kept with the graph.
-
-    Parameters
-    ----------
-    graph : Graph
     """
     kept = graph.__dict__.get("_node_groups")
     if isinstance(kept, NodeGroups):

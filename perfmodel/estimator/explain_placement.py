@@ -50,12 +50,8 @@ def placed_chain(
 
     Parameters
     ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    placement : ResolvedPlacement
     predictions : sequence of StepPrediction
         On one accelerator of each kind.
-    observed : ObservedJob or None
     """
     single = predictions
     if observed is not None and observed.is_alone:

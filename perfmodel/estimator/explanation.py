@@ -15,12 +15,10 @@ class ClassShare:
 
     Parameters
     ----------
-    name : str
     count : int
         Calls in a step.
     flops, bytes : float
         Of all of them together.
-    time_s : float
     share : float
         Of the time of the step on one accelerator, in [0, 1].
     """
@@ -39,7 +37,6 @@ class OperatorShare:
 
     Parameters
     ----------
-    name, operator_class, phase : str
     shape : tuple of int
         Of the largest tensor that each writes; empty for a scalar and where it writes none.
     count : int
@@ -79,10 +76,8 @@ class Roofline:
 
     Parameters
     ----------
-    accelerator, precision : str
     peak_flops_per_s : float
         Dense, of the matrix units at this precision.
-    memory_bytes_per_s : float
     ridge_intensity : float
         FLOP a byte above which these units, not the memory, bound an operator.
     """
@@ -100,14 +95,10 @@ class NearPoint:
 
     Parameters
     ----------
-    workload : str
-    accelerator : str or None
-    distance : float or None
     measured_s, predicted_s : float or None
         None where the model does not keep them.
     measured_over_predicted : float or None
         Their ratio, which may be known where they are not.
-    source : str
     """
 
     workload: str
@@ -125,7 +116,6 @@ class Contribution:
 
     Parameters
     ----------
-    name : str
     factor : float
         By which it changed the time; that of the first is 1.
     step_time_s : float
@@ -151,11 +141,8 @@ class Explanation:
         Most time first; their times add up to ``compute_time_s``.
     operators : tuple of OperatorShare
         Most time first, as many as were asked for.
-    roofline : Roofline
-    nearest : tuple of NearPoint
     contributions : tuple of Contribution
         The product of the factors times the first time is the last one, that of the estimate.
-    warnings : tuple of str
     """
 
     estimate: Estimate

@@ -112,10 +112,6 @@ class Estimator:
             Accelerators; None means the shipped ones and the local CPU.
         graphs : GraphSource or None
             None captures in this process and keeps nothing on disk.
-
-        Returns
-        -------
-        Estimator
         """
         from perfmodel.estimator.capture import capture_in_process
         from perfmodel.estimator.graphs import GraphLibrary
@@ -171,10 +167,6 @@ class Estimator:
 
         What was predicted for devices that are the same in both is known to the new one. Answers
         are remembered by the names of devices, so that nothing else may be.
-
-        Parameters
-        ----------
-        accelerators : Catalog
         """
         other = type(self)(
             accelerators=accelerators,
@@ -237,14 +229,8 @@ class Estimator:
 
         Parameters
         ----------
-        job : Job
-        placement : Placement
         observations : sequence of Observation
             Measured steps of the job, on any placement; they count for this answer alone.
-
-        Returns
-        -------
-        Estimate
 
         Raises
         ------
@@ -270,8 +256,6 @@ class Estimator:
 
         Parameters
         ----------
-        job : Job
-        placement : Placement
         observations : sequence of Observation
             As for :meth:`estimate`.
         most : int
@@ -304,7 +288,6 @@ class Estimator:
 
         Parameters
         ----------
-        prepared : PreparedJob
         observations : sequence of Observation
             Of the job, and of others that they name.
         companions : Companions or None
@@ -350,8 +333,6 @@ class Estimator:
 
         Parameters
         ----------
-        job : Job
-        question : CurveQuestion
         observations : sequence of Observation
             As for :meth:`estimate`.
         companions : Companions or None
@@ -405,10 +386,8 @@ class Estimator:
 
         Parameters
         ----------
-        job : Job
         placements : sequence
             An error in place of a placement is carried into the answer.
-        question : RankQuestion
         observations : sequence of Observation
             As for :meth:`estimate`.
         companions : Companions or None
@@ -437,7 +416,6 @@ class Estimator:
 
         Parameters
         ----------
-        job : Job
         placement : Placement
             Its plan does not matter.
         observations : sequence of Observation
@@ -484,7 +462,6 @@ class Estimator:
 
         Parameters
         ----------
-        placement : Placement
         pointer : str
             JSON pointer to it in the request.
 

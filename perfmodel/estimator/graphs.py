@@ -88,11 +88,8 @@ class GraphLibrary:
 
         Parameters
         ----------
-        graph : Graph
-        mode : Mode
         batch_size : int
             Samples that the graph was captured with.
-        tokens_per_sample : int or None
 
         Returns
         -------

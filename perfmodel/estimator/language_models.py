@@ -16,10 +16,6 @@ def has_plan_engine(job: Job) -> bool:
     """Tell whether the equations for plans, fitted on language models, answer for a job.
 
     They were fitted on causal language models trained in 16 bits; the name or config says so.
-
-    Parameters
-    ----------
-    job : Job
     """
     if job.mode is not Mode.TRAINING or job.precision in (Precision.FP32, Precision.TF32):
         return False

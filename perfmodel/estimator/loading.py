@@ -32,7 +32,6 @@ class LoadedModel:
 
     Parameters
     ----------
-    model : StepModel
     models : tuple of mapping
         Facts of every version that was found, the one that answers first.
     problems : tuple of str
@@ -63,10 +62,6 @@ def load_model(
     in_memory : mapping of str to StepModel
         Versions that are loaded already: they are sound, whatever became of their files, and not
         loaded again.
-
-    Returns
-    -------
-    LoadedModel
     """
     artifacts, problems = _read_all(folder)
     serving: Artifact | None = None

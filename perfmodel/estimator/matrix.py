@@ -39,7 +39,6 @@ class CellError:
     ----------
     job, placement : int or None
         Position in the request; None means all of them.
-    error : PerfModelError
     """
 
     job: int | None
@@ -62,13 +61,10 @@ class MatrixEstimate:
         may overlap. NaN where there is no answer.
     basis : ndarray of int
         Position on the ladder of evidence, -1 where there is no answer.
-    out_of_distribution, fits, answered : ndarray of bool
     coverage : float or None
         Of the intervals; the least over all cells, None where none was answered.
-    model_version : str or None
     unpriced_operators : tuple
         For each job its operators without a cost formula, None where the job has no graph.
-    errors : tuple of CellError
     warnings : tuple of str
         Each text once, whichever cell it belongs to.
     """
@@ -102,17 +98,12 @@ def fill_matrix(
 
     Parameters
     ----------
-    estimator : Estimator
     jobs, placements : sequence
         An error in place of a job or a placement is carried into the answer.
     observations : mapping of int to sequence of Observation
         Measured steps by the position of their job; they count for the other jobs too.
     companions : Companions or None
         Observed steps of more jobs.
-
-    Returns
-    -------
-    MatrixEstimate
     """
     opaque = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
     prepared, job_errors = _attempt(

@@ -26,7 +26,6 @@ def neighbours(estimator: Estimator, placement: ResolvedPlacement) -> list[list[
     ----------
     estimator : Estimator
         Predicts each of them alone.
-    placement : ResolvedPlacement
 
     Raises
     ------

@@ -84,8 +84,6 @@ class ObservedJob:
 
         Parameters
         ----------
-        estimator : Estimator
-        prepared : PreparedJob
         observations : sequence of Observation
             Of the job; those that name another one join the companions.
         companions : Companions or None
@@ -182,8 +180,6 @@ class ObservedJob:
 
         Parameters
         ----------
-        prepared : PreparedJob
-        kinds : sequence of Kind
         predictions : sequence of StepPrediction
             Without them, one for each kind.
         """
@@ -230,8 +226,6 @@ class ObservedJob:
 
         Parameters
         ----------
-        prepared : PreparedJob
-        placement : ResolvedPlacement
         placed : PlacedStep
             As predicted without them.
         """

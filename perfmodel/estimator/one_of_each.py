@@ -25,13 +25,6 @@ def on_one_of_each(
 
     What the host shares out among its accelerators, cores and stores, does not.
 
-    Parameters
-    ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    placement : ResolvedPlacement
-    observed : ObservedJob or None
-
     Returns
     -------
     list of Estimate

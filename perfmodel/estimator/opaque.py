@@ -61,7 +61,6 @@ def opaque_estimates(
         Without any observation the answers rest on the name alone.
     placements : sequence of ResolvedPlacement
         At least one.
-    catalog : Catalog
 
     Returns
     -------

@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 def draw_opaque_curve(estimator: Estimator, opaque: OpaqueJob, asked: CurveQuestion) -> Curve:
     """Return the throughput of an opaque job over the number of accelerators, data parallel.
 
-    Parameters
-    ----------
-    estimator : Estimator
-    opaque : OpaqueJob
-    asked : CurveQuestion
-
     Raises
     ------
     UnknownAcceleratorError

@@ -59,7 +59,6 @@ class OpaqueSteps:
 
     Parameters
     ----------
-    calibrated : CalibratedSteps
     bases : tuple of Basis
         ``measured`` for an observed step, ``interpolated`` on accelerators where one was observed,
         else ``extrapolated``.
@@ -80,7 +79,6 @@ class OpaqueJob:
     ----------
     job : Job
         With a ``job_type``.
-    catalog : Catalog
     observations : tuple of Observation
         Of the job type at any batch, and of other jobs that they name.
     guess : OpaqueGuess or None
@@ -155,7 +153,6 @@ class OpaqueJob:
 
         Parameters
         ----------
-        estimator : Estimator
         job : Job
             With a ``job_type``.
         observations : sequence of Observation
@@ -219,10 +216,6 @@ class OpaqueJob:
             Of a micro-batch and replica, for each row; None: the job's.
         accumulation_steps : int or None
             None: the job's.
-
-        Returns
-        -------
-        OpaqueSteps
         """
         assert self.guess is not None and self.own is not None
         cells = guessed_cells(

@@ -49,8 +49,6 @@ class Limited:
         What it adds to the half width of an interval, in logarithms.
     stall_s : float
         What the step waits for its data.
-    is_limited : bool
-    warnings : tuple of str
     """
 
     factor: float = 1.0
@@ -67,8 +65,6 @@ def limited(
 
     Parameters
     ----------
-    job : Job
-    placement : ResolvedPlacement
     compute_s, step_s : float
         Computation and whole step on whole accelerators, s.
     device_share : float

@@ -152,14 +152,10 @@ def guessed_cells(
 
     Parameters
     ----------
-    guess : OpaqueGuess
-    columns : ReplicaColumns
     word : str
         For the job.
-    mode : Mode
     batch_size : array_like
         Samples of a micro-batch and replica, one for all rows or one for each.
-    accumulation_steps : int
     """
     rows = len(columns.log_speed)
     samples = np.broadcast_to(np.asarray(batch_size, dtype=np.float64), (rows,))
@@ -219,14 +215,12 @@ def observed_rows(
 
     Parameters
     ----------
-    guess : OpaqueGuess
     placements : sequence of ResolvedPlacement
         One for each step; each is one that :func:`is_weighed`.
     seen : sequence of Observation
         At least one.
     word : str
         For the job.
-    mode : Mode
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row, one in enumerate(seen):
@@ -261,8 +255,6 @@ def modelled(
     ----------
     estimator : Estimator
         Looks up the placements.
-    seen : sequence of Observation
-    mode : Mode
     pointer : str or None
         JSON pointer to the steps; a bad one is refused there. None passes it over.
 

@@ -44,8 +44,6 @@ class TypeTables:
         ----------
         job : Job or None
             What those are of that name no job.
-        seen : sequence of Observation
-        catalog : Catalog
         prior : OpaquePrior or None
             None: the shipped one.
         """
@@ -70,8 +68,6 @@ def observed_cells(
     ----------
     job : Job or None
         What those are of that name no job.
-    seen : sequence of Observation
-    catalog : Catalog
     """
     jobs = [_job_of(one, job) for one in seen]
     cells = opaque_cells(

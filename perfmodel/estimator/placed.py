@@ -52,7 +52,6 @@ class PlacedStep:
         What the placement adds to the half width of the interval, in logarithms.
     basis : Basis or None
         The best that the answer can rest on; None where the time of one accelerator decides.
-    warnings : tuple of str
     neighbours : tuple of NeighbourEstimate
         What jobs on the same accelerators suffer.
     neighbour_bytes : float
@@ -84,8 +83,6 @@ def place(
 
     Parameters
     ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
     predictions : sequence of StepPrediction
         On one accelerator of each kind of the placement, in order.
     neighbours : sequence of sequence of Neighbour

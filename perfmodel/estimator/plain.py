@@ -21,13 +21,7 @@ from perfmodel.types import Mode
 
 
 def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
-    """Tell whether :func:`plain_answer` answers for a job on a placement.
-
-    Parameters
-    ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
-    """
+    """Tell whether :func:`plain_answer` answers for a job on a placement."""
     return placement.is_plain and not (placement.count > 1 and prepared.has_plan_engine)
 
 
@@ -38,8 +32,6 @@ def plain_answer(
 
     Parameters
     ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
     predictions : sequence of StepPrediction
         On one accelerator of each kind of the placement, in order.
     """

@@ -45,7 +45,6 @@ class CapturedRoom:
 
     Parameters
     ----------
-    training : TransformerTraining
     prepared : PreparedJob
         One micro-batch, nothing recomputed.
     kinds : tuple of Kind
@@ -75,12 +74,7 @@ class CapturedRoom:
         return cls(training=training, prepared=one, kinds=placement.kinds)
 
     def __call__(self, choices: Sequence[PlanChoice]) -> PlanRoom:
-        """Return the memory of some plans.
-
-        Parameters
-        ----------
-        choices : sequence of PlanChoice
-        """
+        """Return the memory of some plans."""
         columns = PlanColumns.of(choices)
         fixed = self._copied_share()
         larger = columns.micro_batch / self.prepared.job.batch_size

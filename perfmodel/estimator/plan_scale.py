@@ -32,9 +32,6 @@ class PredictedScale:
 
     Parameters
     ----------
-    training : TransformerTraining
-    fabric : Fabric
-    steps : ReplicaSteps
     slower : float
         How much longer observed steps say that one accelerator takes.
     """
@@ -64,7 +61,6 @@ class PredictedScale:
 
         Parameters
         ----------
-        choices : sequence of PlanChoice
         steps : PlanStep
             What the equations say of them.
         """

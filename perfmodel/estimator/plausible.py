@@ -17,11 +17,6 @@ def least_step_s(prepared: PreparedJob, placement: ResolvedPlacement) -> float:
 
     ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``
 
-    Parameters
-    ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
-
     Returns
     -------
     float

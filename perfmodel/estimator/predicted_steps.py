@@ -28,7 +28,6 @@ class PredictedSteps:
 
     Parameters
     ----------
-    model : StepModel
     capacity : int
         Predictions kept at most.
     """

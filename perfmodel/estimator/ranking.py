@@ -31,7 +31,6 @@ class RankQuestion:
 
     Parameters
     ----------
-    by : Criterion
     most : int
         Placements returned.
     fits : bool
@@ -73,10 +72,8 @@ class Ranked:
         Of the placement in the question.
     score : float
         By what was ranked.
-    estimate : Estimate
     batch : BestBatch or None
         The batch that the goodput belongs to.
-    samples_per_money, samples_per_joule : float or None
     left_out : str
         Why it is not among the ranked; empty for those.
     """
@@ -96,7 +93,6 @@ class Ranking:
 
     Parameters
     ----------
-    best : tuple of Ranked
     left_out : tuple of Ranked
         What breaks a constraint, with the reason.
     errors : mapping of int to PerfModelError
@@ -128,7 +124,6 @@ def rank_placements(
         The job.
     placements : sequence
         An error in place of a placement is carried into the answer.
-    question : RankQuestion
     model_version : str
         Of the answers.
     """

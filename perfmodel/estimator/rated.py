@@ -33,14 +33,7 @@ class Rated(Protocol):
 
 @dataclass(frozen=True)
 class CapturedRated:
-    """A job with a graph.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    prepared : PreparedJob
-    observed : ObservedJob or None
-    """
+    """A job with a graph."""
 
     estimator: Estimator
     prepared: PreparedJob
@@ -57,13 +50,7 @@ class CapturedRated:
 
 @dataclass(frozen=True)
 class OpaqueRated:
-    """A job that is known by its type alone.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    opaque : OpaqueJob
-    """
+    """A job that is known by its type alone."""
 
     estimator: Estimator
     opaque: OpaqueJob

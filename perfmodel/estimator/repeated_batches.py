@@ -72,10 +72,6 @@ class RepeatedBatches:
 def captured_batches(job: Job) -> int:
     """Return the micro-batches that the graph of a job has.
 
-    Parameters
-    ----------
-    job : Job
-
     Examples
     --------
     >>> captured_batches(Job(model="zoo/mpt", mode=Mode.TRAINING, accumulation_steps=512))

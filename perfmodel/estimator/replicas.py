@@ -26,7 +26,6 @@ def wait_for_each_other(mode: Mode, zero_stage: int) -> bool:
 
     Parameters
     ----------
-    mode : Mode
     zero_stage : int
         In inference there are neither gradients nor an optimizer, so that stages 1 and 2 share
         nothing.
@@ -54,8 +53,6 @@ def replica_parts(
         All accelerators of each cell; broadcasts against the times.
     buckets : GradientBuckets
         One job, or one for each row of the times.
-    mode : Mode
-    zero_stage, accumulation_steps : int
     straggler : array_like or None
         Relative spread of the ranks' times, which broadcasts against the times.
 
@@ -108,10 +105,8 @@ def throughput(
     step_time_s : ndarray
         Step of the whole job; what it takes beyond the slowest replica every replica of inference
         takes too.
-    mode : Mode
     samples : ndarray or float
         Samples of one replica and step.
-    zero_stage : int
 
     Examples
     --------

@@ -54,7 +54,6 @@ class ResolvedPlacement:
 
     Parameters
     ----------
-    placement : Placement
     fabric : Fabric
         Its hosts, links and plan.
     kinds : tuple of Kind
@@ -127,8 +126,6 @@ def resolve_placement(
 
     Parameters
     ----------
-    placement : Placement
-    catalog : Catalog
     pointer : str
         JSON pointer to it in the request.
 

@@ -36,8 +36,6 @@ def search(
 
     Parameters
     ----------
-    estimator : Estimator
-    prepared : PreparedJob
     placement : ResolvedPlacement
         Its own plan does not matter; what the job gets of each accelerator does.
     observed : ObservedJob or None

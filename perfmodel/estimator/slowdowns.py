@@ -76,8 +76,6 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
 
     Parameters
     ----------
-    prepared : PreparedJob
-    kind : Kind
     step_time_s : float
         Its step on the whole accelerator.
     """
@@ -115,11 +113,8 @@ def beside(
 
     Parameters
     ----------
-    placement : ResolvedPlacement
-    kind : Kind
     load : JobLoad
         Of the job, alone on the accelerator.
-    neighbours : sequence of Neighbour
     """
     found = []
     for position, one in enumerate(neighbours):
@@ -139,8 +134,6 @@ def slowdown_on(
 
     Parameters
     ----------
-    placement : ResolvedPlacement
-    kind : Kind
     load : JobLoad
         Of the job, alone on the whole accelerator.
     neighbours : sequence of JobLoad

@@ -42,10 +42,6 @@ def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
     """Return the transformer that a job trains; None where none is recognised.
 
     Its dimensions come from the name or config of the model, else from its graph.
-
-    Parameters
-    ----------
-    prepared : PreparedJob
     """
     named = TransformerTraining.of(prepared.job)
     if named is not None:
@@ -69,7 +65,6 @@ def single_with_plan_engine(
     ----------
     prepared : PreparedJob
         One of :func:`~perfmodel.estimator.language_models.has_plan_engine`.
-    spec : AcceleratorSpec
     prediction : StepPrediction
         Of the step on it.
     """
@@ -124,7 +119,6 @@ def split_parts(
 
     Parameters
     ----------
-    prepared : PreparedJob
     placement : ResolvedPlacement
         Its plan splits a replica.
     single_s : ndarray, shape (levels,)
@@ -162,13 +156,7 @@ def split_parts(
 
 
 def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple[str, ...]:
-    """Return what a plan asks for and no library would do, or no equation knows.
-
-    Parameters
-    ----------
-    prepared : PreparedJob
-    placement : ResolvedPlacement
-    """
+    """Return what a plan asks for and no library would do, or no equation knows."""
     plan = placement.fabric.plan
     if not placement.is_split:
         return ()

@@ -35,7 +35,6 @@ class CapturedStep:
 
     Parameters
     ----------
-    graph : Graph
     tokens_per_sample : int or None
         Where a sample is a sequence.
     warnings : tuple of str
@@ -115,10 +114,8 @@ class PreparedJob:
 
     Parameters
     ----------
-    job : Job
     key : str
         From :func:`job_key`.
-    step : CapturedStep
     """
 
     job: Job
@@ -196,10 +193,6 @@ class PreparedJob:
 
 def job_key(job: Job) -> str:
     """Return a hash that equal jobs share and no other does.
-
-    Parameters
-    ----------
-    job : Job
 
     Returns
     -------

@@ -35,9 +35,6 @@ class StepFacts:
 
     Parameters
     ----------
-    sketch : StepSketch
-    work : NodeWork
-    profile : StepProfile
     memory : MemoryProfile
         Where all of a checkpointed part is computed again.
     unpriced : mapping of str to int
@@ -135,7 +132,6 @@ def facts_to_keep(graph: Graph, canonical: bytes) -> bytes | None:
 
     Parameters
     ----------
-    graph : Graph
     canonical : bytes
         What it was written as; nobody may read it for long, so that it has to be readable.
     """

@@ -37,11 +37,6 @@ NO_TENSORRT_WARNING = (
 def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
     """Return what a job asks for and an accelerator has not, for people.
 
-    Parameters
-    ----------
-    job : Job
-    spec : AcceleratorSpec
-
     Examples
     --------
     >>> from perfmodel.devices.catalog import Catalog
@@ -68,8 +63,6 @@ def with_unsupported(prediction: StepPrediction, job: Job, spec: AcceleratorSpec
     ----------
     prediction : StepPrediction
         As :meth:`~perfmodel.devices.spec.AcceleratorSpec.computed_as` has it computed.
-    job : Job
-    spec : AcceleratorSpec
     """
     said = unsupported(job, spec)
     if not said:

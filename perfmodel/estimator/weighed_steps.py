@@ -34,10 +34,8 @@ def weighed_cells(
 
     Parameters
     ----------
-    estimator : Estimator
     job : Job
         Its batch is that of the observation, whatever it says.
-    seen : Observation
     word : str
         For the job; rows of equal words share a residual.
     pointer : str
@@ -95,7 +93,6 @@ def replica_cells(
 
     Parameters
     ----------
-    prepared : PreparedJob
     placements : sequence of ResolvedPlacement
         At least one.
     parts : StepParts

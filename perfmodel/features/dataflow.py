@@ -50,15 +50,10 @@ def trace_dataflow(graph: Graph, is_view: npt.NDArray[np.bool_], moved: FloatArr
 
     Parameters
     ----------
-    graph : Graph
     is_view : ndarray of bool, shape (nodes,)
         Nodes that move no data.
     moved : ndarray, shape (nodes,)
         Bytes that each node reads and writes.
-
-    Returns
-    -------
-    Dataflow
     """
     writers, depth = _writers_and_depth(graph, is_view.tolist())
     in_node = _owners([len(node.inputs) for node in graph.nodes])

@@ -81,7 +81,6 @@ def step_data(workload: Workload, *, hops: int) -> StepData:
 
     Parameters
     ----------
-    workload : Workload
     hops : int
         Rounds of message passing that will follow.
 

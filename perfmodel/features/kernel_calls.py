@@ -34,7 +34,6 @@ class KernelCalls:
         Implementation, ``"<framework> <version> <source>"``, as far as it is known; ``""`` if not.
     device : ndarray of int, shape (calls,)
         Position in ``devices``.
-    devices : tuple of AcceleratorSpec
     shape : mapping of str to ndarray, shape (calls,)
         Named extents; NaN where a call does not have one.
     """
@@ -83,17 +82,12 @@ def kernel_calls(
 
     Parameters
     ----------
-    op, dtype : sequence of str
     accelerator : sequence of AcceleratorSpec
         One a call.
     shape : sequence of mapping of str to float
         Named extents of each call.
     kernel : sequence of str or None
         Implementations; None where none is known.
-
-    Returns
-    -------
-    KernelCalls
 
     Raises
     ------

@@ -58,14 +58,6 @@ _Formula = Callable[[_Columns, KernelDtype], KernelWork]
 def kernel_work(calls: KernelCalls) -> KernelWork:
     """Return the work of every call.
 
-    Parameters
-    ----------
-    calls : KernelCalls
-
-    Returns
-    -------
-    KernelWork
-
     Raises
     ------
     UnknownWordError

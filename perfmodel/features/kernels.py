@@ -74,9 +74,6 @@ class KernelRoofline:
     floor_s : ndarray
         What no call can beat: the fewest multiplications at the peak rate, and the traffic that
         does not fit into the cache.
-    work : KernelWork
-    peak_flops_per_s : ndarray
-    clock_hz : ndarray
     """
 
     compute_s: FloatArray
@@ -137,7 +134,6 @@ def kernel_columns(calls: KernelCalls, roofline: KernelRoofline) -> Mapping[str,
 
     Parameters
     ----------
-    calls : KernelCalls
     roofline : KernelRoofline
         That of the same calls.
 

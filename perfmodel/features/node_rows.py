@@ -47,13 +47,8 @@ def node_rows(workload: Workload, *, hops: int = 0) -> NodeRows:
 
     Parameters
     ----------
-    workload : Workload
     hops : int
         How far the neighbourhoods of two equal nodes must agree.
-
-    Returns
-    -------
-    NodeRows
     """
     kept = workload.__dict__.setdefault("_node_rows", {})
     rows = kept.get(hops)

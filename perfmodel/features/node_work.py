@@ -62,16 +62,7 @@ class NodeWork:
 
 
 def node_work(graph: Graph) -> NodeWork:
-    """Return the work of the nodes of a graph; worked out once and kept with it.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Returns
-    -------
-    NodeWork
-    """
+    """Return the work of the nodes of a graph; worked out once and kept with it."""
     kept = vars(graph).get(_KEPT)
     if isinstance(kept, NodeWork):
         return kept

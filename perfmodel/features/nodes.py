@@ -122,16 +122,7 @@ _POSITION = {name: position for position, name in enumerate(STATIC_COLUMNS)}
 
 
 def node_table(graph: Graph) -> NodeTable:
-    """Return the node table of a graph; computed once and kept with the graph.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Returns
-    -------
-    NodeTable
-    """
+    """Return the node table of a graph; computed once and kept with the graph."""
     kept = graph.__dict__.get("_node_table")
     if isinstance(kept, NodeTable):
         return kept

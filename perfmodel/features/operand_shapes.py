@@ -59,10 +59,6 @@ def gemm_shape(outputs: tuple[Tensor, ...], flops: float) -> GemmShape:
     flops : float
         Work of the node.
 
-    Returns
-    -------
-    GemmShape
-
     Examples
     --------
     2 x 3 x 4 products of length 5, multiply and add: 2 * 24 * 5 = 240 FLOPs.
@@ -139,10 +135,6 @@ def axis_stride(node: Node, tensor: Tensor) -> float:
         Read for its ``dim`` (or ``dims``, ``axis``) attribute.
     tensor : Tensor
         The operand whose axis it is, taken as dense.
-
-    Returns
-    -------
-    float
     """
     for key in ("dim", "dims", "axis", "axes"):
         value = node.attrs.get(key)

@@ -49,7 +49,6 @@ def equal_nodes(table: NodeTable, hops: int) -> Quotient:
 
     Parameters
     ----------
-    table : NodeTable
     hops : int
         0 compares features alone.
 

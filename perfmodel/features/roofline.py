@@ -70,16 +70,7 @@ def device_share(workload: Workload) -> float:
 
 
 def node_roofline(workload: Workload) -> NodeRoofline:
-    """Return the roofline of every node.
-
-    Parameters
-    ----------
-    workload : Workload
-
-    Returns
-    -------
-    NodeRoofline
-    """
+    """Return the roofline of every node."""
     work, spec = node_work(workload.graph), workload.accelerator
     compute = work.flops / (_peaks(workload, work) * device_share(workload))
     moved, bandwidth = work.traffic_bytes, spec.bandwidth_bytes_per_s
@@ -116,7 +107,6 @@ def node_features(workload: Workload, rows: npt.NDArray[np.int64]) -> npt.NDArra
 
     Parameters
     ----------
-    workload : Workload
     rows : ndarray of int64, shape (rows,)
         Positions of nodes.
 

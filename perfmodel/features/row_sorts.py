@@ -32,12 +32,7 @@ ROW_SORTS: tuple[str, ...] = (
 
 
 def row_sorts(sketch: StepSketch) -> IntArray:
-    """Return the position in :data:`ROW_SORTS` of every row of a sketch, shape (rows,).
-
-    Parameters
-    ----------
-    sketch : StepSketch
-    """
+    """Return the position in :data:`ROW_SORTS` of every row of a sketch, shape (rows,)."""
     backward = sketch.column("phase_backward") > 0
     sorts = np.full(len(backward), len(ROW_SORTS) - 1, dtype=np.int64)
     for name in _OTHERS:

@@ -93,7 +93,6 @@ class StepSketch:
     matrix, priced : ndarray of bool, shape (rows,)
     role_bytes : ndarray, shape (len(ROLE_COLUMNS),)
         Bytes of distinct storages by role.
-    view_count : int
     class_of_node : ndarray of int64, shape (nodes,)
         Row of every node of the graph; -1 for views. Empty in a sketch read back from a file.
     """
@@ -136,16 +135,7 @@ class StepSketch:
 
 
 def step_sketch(graph: Graph) -> StepSketch:
-    """Return the sketch of a graph; computed once and kept with it.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Returns
-    -------
-    StepSketch
-    """
+    """Return the sketch of a graph; computed once and kept with it."""
     kept = graph.__dict__.get(_KEPT)
     if isinstance(kept, StepSketch):
         return kept
@@ -327,7 +317,6 @@ def architecture_key(sketch: StepSketch, batch_size: int) -> str:
 
     Parameters
     ----------
-    sketch : StepSketch
     batch_size : int
         Samples of the step.
 

@@ -49,10 +49,6 @@ _FROM_PRODUCT = NEIGHBOUR_COLUMNS.index("reads_from_matmul")
 def slow_path_work(sketch: StepSketch) -> FloatArray:
     """Return the work of every row on each slow path.
 
-    Parameters
-    ----------
-    sketch : StepSketch
-
     Returns
     -------
     ndarray, shape (rows, len(SLOW_PATHS))
@@ -98,7 +94,6 @@ def slow_path_rates(
         A compiler that fuses has made the kernels.
     torch_version : float
         As :func:`~perfmodel.features.step_table.torch_version` tells it.
-    bandwidth_bytes_per_s : float
 
     Examples
     --------

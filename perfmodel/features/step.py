@@ -20,13 +20,8 @@ class Step:
     ----------
     sketch : StepSketch
         Distinct nodes of the graph, captured at ``batch_size`` and ``precision``.
-    accelerator : AcceleratorSpec
-    mode : Mode
     batch_size : int
         Samples per step, >= 1.
-    precision : Precision
-    memory_format : MemoryFormat
-    compiler : Compiler
     software : mapping of str to str
         Versions that matter (``torch``, ``cuda``); empty where unknown.
     threads : int or None
@@ -68,7 +63,6 @@ class StepSample:
 
     Parameters
     ----------
-    step : Step
     step_time_s : float
         Measured, > 0.
     model : str

@@ -67,7 +67,6 @@ class StepTable:
 
     Parameters
     ----------
-    sketches : tuple of StepSketch
     start, length : ndarray of int64, shape (sketches,)
         Where the rows of each sketch lie.
     rows : ndarray of float32, shape (rows, len(ROW_COLUMNS))
@@ -125,16 +124,7 @@ class StepTable:
 
 
 def step_table(steps: Sequence[Step]) -> StepTable:
-    """Lay steps out as flat arrays; a sketch that several steps share is laid out once.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-
-    Returns
-    -------
-    StepTable
-    """
+    """Lay steps out as flat arrays; a sketch that several steps share is laid out once."""
     place: dict[int, int] = {}
     sketches: list[StepSketch] = []
     sketch_of = np.empty(len(steps), dtype=np.int64)

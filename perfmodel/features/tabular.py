@@ -58,10 +58,6 @@ COLUMNS: tuple[str, ...] = (
 def workload_row(workload: Workload) -> FloatArray:
     """Return the named columns of one workload.
 
-    Parameters
-    ----------
-    workload : Workload
-
     Returns
     -------
     ndarray, shape (len(COLUMNS),)

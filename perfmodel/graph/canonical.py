@@ -48,10 +48,6 @@ _TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 def to_json(graph: Graph) -> bytes:
     """Write a graph as canonical JSON: sorted keys, no spaces, ASCII.
 
-    Parameters
-    ----------
-    graph : Graph
-
     Returns
     -------
     bytes
@@ -132,10 +128,6 @@ def from_json(text: bytes | str, *, bounded: bool = True) -> Graph:
         Refuse what is larger than the bounds of this module; False for what this program captured
         itself, where hundreds of layers in several micro-batches are no attack.
 
-    Returns
-    -------
-    Graph
-
     Raises
     ------
     InvalidGraphError
@@ -164,7 +156,6 @@ def is_readable(graph: Graph, canonical: bytes) -> bool:
 
     Parameters
     ----------
-    graph : Graph
     canonical : bytes
         From :func:`to_json`.
     """
@@ -185,10 +176,6 @@ def content_hash(graph: Graph) -> str:
 
     Names, source, numbering of tensors and storages, and the order of independent nodes do not
     matter; operators, attributes, phases, shapes, dtypes, roles and edges do.
-
-    Parameters
-    ----------
-    graph : Graph
 
     Returns
     -------

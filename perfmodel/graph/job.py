@@ -28,16 +28,12 @@ class Job:
         Content hash of a graph registered earlier.
     job_type : str or None
         Name of a kind of job that is known by measured steps alone.
-    mode : Mode
     batch_size : int
         Samples per replica and micro-batch, >= 1.
     accumulation_steps : int
         Micro-batches per optimizer step, >= 1; training only.
-    precision : Precision
     optimizer : str
         ``"sgd"``, ``"momentum"``, ``"adam"``, ``"adamw"``, ``"adafactor"``, ``"lamb"``.
-    memory_format : MemoryFormat
-    compiler : Compiler
     sequence_length : int or None
         Tokens per sample, where the model takes sequences; None means its default.
     activation_checkpointing : bool

@@ -58,10 +58,6 @@ def parse_job(value: object, *, pointer: str = "/job") -> Job:
     pointer : str
         JSON pointer to the job in the request; errors point below it.
 
-    Returns
-    -------
-    Job
-
     Raises
     ------
     InvalidInputError
@@ -89,10 +85,6 @@ def parse_job(value: object, *, pointer: str = "/job") -> Job:
 
 def job_to_dict(job: Job) -> dict[str, Any]:
     """Return a job as plain JSON values; :func:`parse_job` reads it back as an equal job.
-
-    Parameters
-    ----------
-    job : Job
 
     Returns
     -------

@@ -21,10 +21,6 @@ def job_content(job: Job) -> bytes:
 
     A field that jobs get later, with a default, leaves the content of older ones as it is.
 
-    Parameters
-    ----------
-    job : Job
-
     Returns
     -------
     bytes
@@ -47,10 +43,6 @@ def job_content(job: Job) -> bytes:
 def job_reference(job: Job) -> str:
     """Return the name of a job: a hash of its content.
 
-    Parameters
-    ----------
-    job : Job
-
     Returns
     -------
     str
@@ -64,10 +56,6 @@ def job_family(job: Job) -> str:
 
     What was observed of one counts for all of them. A registered graph is one step of one batch;
     its jobs have families of their own. What progress depends on (``adaptation``) changes no step.
-
-    Parameters
-    ----------
-    job : Job
 
     Returns
     -------

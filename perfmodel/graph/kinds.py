@@ -38,16 +38,7 @@ class Kinds:
 
 
 def kinds_of(graph: Graph) -> Kinds:
-    """Return which tensors and nodes of a graph are alike.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Returns
-    -------
-    Kinds
-    """
+    """Return which tensors and nodes of a graph are alike."""
     tensors, first_tensors = _numbered(
         [(tensor.shape, tensor.dtype, tensor.role) for tensor in graph.tensors]
     )

@@ -21,10 +21,6 @@ _empty_hash: Callable[[], blake2b] = blake2b(digest_size=_SIZE).copy
 def merkle_digest(graph: Graph) -> bytes:
     """Digest a graph without regard to names, numbering and order of independent nodes.
 
-    Parameters
-    ----------
-    graph : Graph
-
     Returns
     -------
     bytes

@@ -25,7 +25,6 @@ def unread_graph(content_hash: str, read: Callable[[], Graph]) -> Graph:
 
     Parameters
     ----------
-    content_hash : str
     read : callable
         Returns the graph; what it raises, whoever looks raises.
 

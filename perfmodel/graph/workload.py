@@ -28,9 +28,6 @@ class Workload:
         Training step or inference pass.
     batch_size : int
         Samples per step, >= 1.
-    precision : Precision
-    memory_format : MemoryFormat
-    compiler : Compiler
     software : mapping of str to str
         Versions that matter (``torch``, ``cuda``); empty where unknown.
     threads : int or None

@@ -49,7 +49,6 @@ class PublishedStep:
         Catalogue name.
     samples_per_second : float
         Throughput of the one accelerator, > 0.
-    origin : Origin
     memory_bytes : float or None
         Largest memory in use on the device, where it was recorded.
     repeats : int
@@ -93,7 +92,6 @@ class PublishedKernel:
         Named extents, such as ``m``, ``n``, ``k``, ``batch``, ``heads``, ``head_dim``.
     time_s : float
         Time of one call, > 0.
-    origin : Origin
     kernel : str
         Which implementation ran (framework, version, kernel source), where it is known.
     """
@@ -126,7 +124,6 @@ class PublishedCollective:
         > 0.
     topology : str
         Link between the ranks as the source names it.
-    origin : Origin
     backend : str
         Library, version and kernel, where they are known.
     dtype : str
@@ -157,13 +154,10 @@ class PublishedPlacement:
         Name of the job for people; names the job where there is no ``job``.
     batch_size : int
         Samples per replica and micro-batch, >= 1.
-    placement : Placement
     step_time_s : float
         Time of one whole step, > 0.
-    origin : Origin
     sync_time_s : float or None
         Part of it logged as synchronisation of gradients.
-    memory_bytes : float or None
     settings : mapping of str to str
         What else the source says: accumulation, sharding, software, cluster.
     """
@@ -187,8 +181,6 @@ class PublishedShortage:
     ----------
     job : Job
         Its batch is that of one accelerator.
-    placement : Placement
-    origin : Origin
     repeats : int
         Runs that ended so, >= 1.
     """
@@ -213,7 +205,6 @@ class RejectedRow:
         File name.
     line : int
         Line in the file, from 1; 0 for the file as a whole.
-    reason : str
     """
 
     file: str

@@ -57,10 +57,6 @@ def read_collectives(
         For the records' origin.
     rejected : list of RejectedRow
         Gets the rows of the source that were not understood.
-
-    Returns
-    -------
-    list of PublishedCollective
     """
     devices = DeviceNames()
 

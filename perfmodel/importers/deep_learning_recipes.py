@@ -30,8 +30,6 @@ class Recipe:
         Units of throughput, with how many of them make a sample.
     optimizer : str or None
         None where training uses one that cannot be captured.
-    model_kwargs : mapping
-    sequence_length : int or None
     channels_last : bool
         Whether mixed precision runs channels-last.
     modes : tuple of Mode
@@ -146,7 +144,6 @@ def recipe_of(row: Row, mode: Mode) -> Recipe:
     ----------
     row : mapping
         With ``framework``, ``readme``, ``variant``, ``section_variant``, ``unit``.
-    mode : Mode
 
     Raises
     ------

@@ -52,15 +52,7 @@ _TYPE = re.compile(r"(?P<name>.+?)(?: \(batch size (?P<batch>\d+)\))?")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
-    """The reference workload of a job type.
-
-    Parameters
-    ----------
-    model : str
-    optimizer : str
-    model_kwargs : mapping
-    sequence_length : int or None
-    """
+    """The reference workload of a job type."""
 
     model: str
     optimizer: str

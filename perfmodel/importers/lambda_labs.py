@@ -58,12 +58,10 @@ class Task:
     ----------
     model : str or None
         Reference workload; None where there is none.
-    optimizer : str
     unit : str
         As the table writes it.
     per_sample : float
         Units of one sample.
-    sequence_length : int or None
     """
 
     model: str | None

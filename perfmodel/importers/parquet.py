@@ -16,7 +16,6 @@ def read_columns(
 
     Parameters
     ----------
-    file : Path
     wanted : callable
         Is given the names of the columns that are there and returns those to be read; it may
         refuse the table. All are read without it.

@@ -125,7 +125,6 @@ def write_records(folder: Path, imported: Imported) -> dict[Kind, Path]:
     ----------
     folder : Path
         Made where it does not exist; files of the same name are replaced, each whole or not.
-    imported : Imported
 
     Returns
     -------

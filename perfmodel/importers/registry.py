@@ -50,10 +50,6 @@ class ImportFormat:
         path : Path
             File, or folder as the public repository lays it out.
 
-        Returns
-        -------
-        Imported
-
         Raises
         ------
         StoreError

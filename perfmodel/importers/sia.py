@@ -84,11 +84,8 @@ class Trained:
     ----------
     model : str or None
         Reference workload; None where the inputs are not fixed or not stated.
-    optimizer : str
     amp : bool
         Trained with fp16 casts (apex O1).
-    model_kwargs : mapping
-    sequence_length : int or None
     """
 
     model: str | None

@@ -59,13 +59,8 @@ def table_rows(file: Path, required: Sequence[str], optional: Sequence[str] = ()
 
     Parameters
     ----------
-    file : Path
     required, optional : sequence of str
         Columns; an optional one that is absent reads as None.
-
-    Yields
-    ------
-    mapping of str to value
 
     Raises
     ------
@@ -96,18 +91,12 @@ def read_rows(
 
     Parameters
     ----------
-    file : Path
-    rows : iterator of mapping
     make : callable
         Row and origin to record; raises ValueError, KeyError or TypeError with the reason.
     origin : callable
         File name and row number to origin.
     rejected : list of RejectedRow
         Gets the rows that were not understood.
-
-    Returns
-    -------
-    list of records
     """
     made: list[Made] = []
     for line, row in enumerate(rows, start=1):

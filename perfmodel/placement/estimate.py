@@ -80,14 +80,10 @@ class Estimate:
 
     Parameters
     ----------
-    throughput : Throughput
     step_time_s : float
         Whole optimizer step (training) or pass (inference), all micro-batches.
     compute_time_s, sync_time_s : float
         The part that computes and the part that synchronises; they may overlap.
-    breakdown : Breakdown
-    memory : MemoryEstimate
-    basis : Basis
     out_of_distribution : bool
         The workload lies outside what the predictor has seen.
     nearest : tuple of str
@@ -96,7 +92,6 @@ class Estimate:
         ``"<name>/<version>"`` of the artefact, or ``"roofline"``.
     unpriced_operators : mapping of str to int
         Operators without a cost formula and how often they occur.
-    warnings : tuple of str
     neighbours : tuple of NeighbourEstimate
         Jobs on the same accelerators, in the order of the placement.
     """

@@ -24,10 +24,6 @@ class AskedTable:
     Entries of one batch are kept for the next network: that is what a question asks about. More
     steps have more entries than memory should hold, and laying them out takes little beside what
     a network does with them.
-
-    Parameters
-    ----------
-    table : StepTable
     """
 
     def __init__(self, table: StepTable) -> None:

@@ -29,7 +29,6 @@ class Sample:
 
     Parameters
     ----------
-    workload : Workload
     step_time_s : float
         Measured median step time, > 0.
     family : str

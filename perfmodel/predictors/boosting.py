@@ -32,11 +32,8 @@ class BoosterSettings:
 
     Parameters
     ----------
-    rounds, depth : int
-    learning_rate, min_child_weight, row_share, column_share, l2 : float
     bins : int
         Thresholds that a column is divided by.
-    seed : int
     threads : int
         One by default: on a machine with other work, threads that wait for each other after
         every level of a tree take twenty times as long as one alone.
@@ -62,7 +59,6 @@ class Booster:
 
     Parameters
     ----------
-    model : xgboost.Booster
     columns : sequence of str
         Names of the feature columns, in order.
     golden : ndarray of float32
@@ -89,12 +85,6 @@ class Booster:
         ----------
         features : ndarray of float32, shape (rows, columns)
         target, weight : ndarray, shape (rows,)
-        columns : sequence of str
-        settings : BoosterSettings
-
-        Returns
-        -------
-        Booster
         """
         xgboost = _xgboost()
         threads = settings.threads if len(features) >= _ROWS_WORTH_THREADS else 1
@@ -151,8 +141,6 @@ class Booster:
 
         Parameters
         ----------
-        folder : Path
-        stem : str
         columns : sequence of str
             The columns that the code computes today; must be those of training.
 

@@ -27,7 +27,6 @@ def check_samples(samples: Sequence[Sample], *, least: int = 2) -> None:
 
     Parameters
     ----------
-    samples : sequence of Sample
     least : int
         Fewest samples that make sense.
 

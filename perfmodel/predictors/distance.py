@@ -59,8 +59,6 @@ class TrainingDistance:
         ``scale`` 0 marks columns that were constant in training.
     rows : ndarray, shape (samples, columns)
         Standardised.
-    labels : tuple of str
-    limit : float
     """
 
     mean: FloatArray

@@ -40,7 +40,6 @@ class EnsemblePredictor(Predictor):
         Names in the register of predictors.
     folds : int
         Groups of families for the held-out answers.
-    seed : int
     """
 
     name: ClassVar[str] = "ensemble"

@@ -54,7 +54,6 @@ class MeasuredPoint:
         0 for the same; its unit depends on the source.
     measured_s, predicted_s : float or None
         Step time, and what is predicted without it; None where the model does not keep them.
-    source : str
     measured_over_predicted : float or None
         Their ratio, which may be known where they are not.
     same_job : bool
@@ -115,7 +114,6 @@ class StepExplanation:
     ----------
     stages : tuple of Stage
         From the roofline to the prediction.
-    nodes : NodeParts
     nearest : tuple of MeasuredPoint
         Best first.
     """
@@ -130,7 +128,6 @@ def parts_of_nodes(workload: Workload, work_s: FloatArray, launch_s: FloatArray)
 
     Parameters
     ----------
-    workload : Workload
     work_s, launch_s : ndarray, shape (nodes,)
     """
     table = node_table(workload.graph)

@@ -30,7 +30,6 @@ def family_fold(family: str, folds: int) -> int:
 
     Parameters
     ----------
-    family : str
     folds : int
         How many folds there are, >= 2.
 
@@ -65,7 +64,6 @@ class CrossFit:
 
     Parameters
     ----------
-    samples : sequence of Sample
     fold : ndarray of int, shape (samples,)
     factory : callable
         Makes an unfitted predictor from its name.
@@ -93,7 +91,6 @@ class CrossFit:
         ----------
         name : str
             Predictor.
-        folds : frozenset of int
 
         Returns
         -------
@@ -118,7 +115,6 @@ class CrossFit:
 
         Parameters
         ----------
-        name : str
         without : frozenset of int
             Folds that no fit may see; their samples get NaN.
 

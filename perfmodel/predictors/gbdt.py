@@ -36,11 +36,6 @@ class TabularPredictor(Predictor):
 
     ``T = (sum_i roofline_i + overhead * nodes) * exp(trees(x))``. The base carries the size of
     the step, so the trees only need to know how far from it this kind of network stays.
-
-    Parameters
-    ----------
-    settings : BoosterSettings
-    seed : int
     """
 
     name: ClassVar[str] = "gbdt"

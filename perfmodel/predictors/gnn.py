@@ -54,10 +54,8 @@ class NetworkSettings:
         Width, and rounds of message passing.
     epochs, batch : int
         Passes over the samples; graphs per step of the optimizer.
-    learning_rate, weight_decay : float
     node_weight : float
         Weight of the operator loss beside the step loss.
-    seed : int
     """
 
     hidden: int = 48
@@ -76,10 +74,6 @@ class GraphPredictor(Predictor):
 
     See :mod:`perfmodel.predictors.gnn_network` for the equations. The loss joins both kinds of
     record: ``huber(log step) + node_weight * sum_i share_i * huber(log t_i)``.
-
-    Parameters
-    ----------
-    settings : NetworkSettings
     """
 
     name: ClassVar[str] = "gnn"

@@ -33,10 +33,6 @@ class NeighbourMean(nn.Module):
     same weights, and bears the same names; a service need not import that library, which takes
     longer than all the rest of its start.
 
-    Parameters
-    ----------
-    hidden : int
-
     References
     ----------
     Hamilton, Ying, Leskovec, Inductive Representation Learning on Large Graphs, 2017.
@@ -83,7 +79,6 @@ class StepNetwork(nn.Module):
         Width of a node's feature row.
     settings : int
         How many of the last columns describe the workload, not the node.
-    hidden : int
     rounds : int
         Rounds of message passing.
     convolution : callable

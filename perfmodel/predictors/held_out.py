@@ -22,10 +22,7 @@ class HeldOut:
 
     Parameters
     ----------
-    devices : tuple of str
     times_s : ndarray, shape (samples,)
-    answers_s : mapping of str to ndarray
-    coverage : float
     unseen : ndarray
         Log residuals on devices that were left out in turn; empty with one device.
     """

@@ -76,13 +76,8 @@ class ConformalIntervals:
             Device of each sample.
         answers_s, times_s : ndarray, shape (samples,)
             Held-out answers and measured times.
-        coverage : float
         unseen : ndarray or None
             Log residuals of answers for left-out devices.
-
-        Returns
-        -------
-        ConformalIntervals
 
         Raises
         ------
@@ -104,13 +99,8 @@ class ConformalIntervals:
 
         Parameters
         ----------
-        device : str
         outside : bool
             The workload lies outside of what was learned from.
-
-        Returns
-        -------
-        HalfWidth
         """
         if device not in self.residuals:
             return self._unseen(device)
@@ -185,10 +175,6 @@ def conformal_quantile(residuals: Sequence[float], coverage: float, *, careful: 
     careful : bool
         Raise the level by 1.28 standard deviations of the coverage reached with ``n`` residuals,
         ``sqrt(c (1 - c) / n)``. Where even the largest residual is too small, 1.5 times that.
-
-    Returns
-    -------
-    float
 
     Examples
     --------

@@ -87,7 +87,6 @@ class JointPredictor:
 
     Parameters
     ----------
-    seed : int
     folds : int
         Parts of the families that are left out in turn.
     epochs : int
@@ -331,7 +330,6 @@ class JointPredictor:
 
         Parameters
         ----------
-        step : Step
         table : StepTable
             Of it alone.
         parts : sequence of RowParts

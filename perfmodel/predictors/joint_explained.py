@@ -43,8 +43,6 @@ def explain_jointly(
 
     Parameters
     ----------
-    joint : JointPredictor
-    workload : Workload
     accelerators : callable
         Returns an accelerator by its name, or None.
     """

@@ -64,7 +64,6 @@ class GroupQuantiles:
             Absolute residual over its standard deviation; NaN where the rung has none.
         groups : sequence of tuple of str
             (device, kind, mode, compiler) of each step.
-        coverage : float
         """
         found: dict[tuple[str, ...], float] = {}
         for rung, values in scores.items():
@@ -82,7 +81,6 @@ class GroupQuantiles:
 
         Returns
         -------
-        quantile : float
         pooled : bool
             Nothing of the same kind, mode and compiler was enough: it is that of more.
         """

@@ -88,11 +88,8 @@ def near_cells(
 
     Parameters
     ----------
-    joint : JointPredictor
-    step : Step
     accelerators : callable
         Returns an accelerator by its name, or None.
-    most : int
 
     Returns
     -------
@@ -127,11 +124,8 @@ def near_graphs(
 
     Parameters
     ----------
-    joint : JointPredictor
-    step : Step
     accelerators : callable
         Returns an accelerator by its name, or None.
-    most : int
 
     Returns
     -------

@@ -58,15 +58,7 @@ def member_columns(names: list[str], member: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedCalls:
-    """Calls with everything that is computed of them once.
-
-    Parameters
-    ----------
-    roofline : KernelRoofline
-    columns : mapping of str to ndarray
-    group, framework : ndarray of str
-    device : ndarray of int
-    """
+    """Calls with everything that is computed of them once."""
 
     roofline: KernelRoofline
     columns: Mapping[str, FloatArray]

@@ -42,12 +42,7 @@ class OffsetPrior:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOffset:
-    """Log offset of one operator group on one device: ``level + (s - 1/2) launch``.
-
-    Parameters
-    ----------
-    level, launch : float
-    """
+    """Log offset of one operator group on one device: ``level + (s - 1/2) launch``."""
 
     level: float
     launch: float
@@ -76,11 +71,6 @@ def group_offsets(
         Part of each call that does not grow with its size, in [0, 1].
     known : sequence of str
         Groups to answer for; those without a measurement get the device's part alone.
-    prior : OffsetPrior or None
-
-    Returns
-    -------
-    mapping of str to GroupOffset
 
     Raises
     ------

@@ -46,13 +46,7 @@ _UNSEEN_FACTOR = float(np.log(2.0))
 
 @final
 class KernelPredictor:
-    """Predicts the time of one kernel call.
-
-    Parameters
-    ----------
-    settings : BoosterSettings
-    seed : int
-    """
+    """Predicts the time of one kernel call."""
 
     name = "kernels"
 
@@ -68,13 +62,8 @@ class KernelPredictor:
 
         Parameters
         ----------
-        calls : KernelCalls
         time_s : ndarray, shape (calls,)
             Measured times, > 0.
-
-        Returns
-        -------
-        KernelPredictor
 
         Raises
         ------
@@ -99,10 +88,6 @@ class KernelPredictor:
 
     def predict(self, calls: KernelCalls) -> FloatArray:
         """Return the time of each call.
-
-        Parameters
-        ----------
-        calls : KernelCalls
 
         Returns
         -------
@@ -144,13 +129,7 @@ class KernelPredictor:
 
         Parameters
         ----------
-        calls : KernelCalls
         time_s : ndarray, shape (calls,)
-        prior : OffsetPrior or None
-
-        Returns
-        -------
-        KernelPredictor
 
         Raises
         ------

@@ -32,7 +32,6 @@ class ModeNets:
 
     Parameters
     ----------
-    everything : NodeNet
     training : NodeNet or None
         None where too few training steps were measured.
     training_share : float
@@ -85,7 +84,6 @@ class ModeNets:
 
         Parameters
         ----------
-        table : StepTable
         steps : ndarray of int64 or None
             Which steps; all by default.
 
@@ -157,8 +155,6 @@ class ModeNets:
 
         Parameters
         ----------
-        folder : Path
-        stem : str
         training_share : float or None
             None where training steps had no network of their own.
 

@@ -42,7 +42,6 @@ class NodeNetSettings:
 
     Parameters
     ----------
-    seed : int
     epochs : int
         Passes over the samples.
     batch_size : int
@@ -91,10 +90,6 @@ class RowParts:
 class NodeNet:
     """Learns a :class:`NodeNetwork` from measured steps.
 
-    Parameters
-    ----------
-    settings : NodeNetSettings
-
     Attributes
     ----------
     devices_ : tuple of str
@@ -117,7 +112,6 @@ class NodeNet:
 
         Parameters
         ----------
-        table : StepTable
         log_times, weights : ndarray, shape (steps of the table,)
             Logarithm of seconds; relative weight.
         steps : ndarray of int64
@@ -206,7 +200,6 @@ class NodeNet:
 
         Parameters
         ----------
-        table : StepTable
         steps : ndarray of int64 or None
             Which steps; all by default.
 

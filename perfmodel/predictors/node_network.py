@@ -334,8 +334,6 @@ class NodeNetwork(nn.Module):
 
         Parameters
         ----------
-        t : TableTensors
-        batch : Batch
         device : Tensor of int64, shape (steps of the batch,)
         blur : float
             Standard deviation of the noise on what would give a device away (cores and caches);

@@ -46,13 +46,8 @@ def class_times(sample: Sample, rows: NodeRows) -> ClassTimes:
 
     Parameters
     ----------
-    sample : Sample
     rows : NodeRows
         Distinct nodes of its workload.
-
-    Returns
-    -------
-    ClassTimes
     """
     classes = len(rows.quotient.count)
     nodes = np.fromiter(sample.node_times_s.keys(), dtype=np.int64)
@@ -65,10 +60,6 @@ def class_times(sample: Sample, rows: NodeRows) -> ClassTimes:
 
 def step_scale(sample: Sample) -> float:
     """Return the factor from a sample's operator times to its step time.
-
-    Parameters
-    ----------
-    sample : Sample
 
     Returns
     -------

@@ -52,9 +52,6 @@ class Novelty:
         Parameters
         ----------
         rows : ndarray, shape (steps, len(WHOLE_COLUMNS))
-        labels : sequence of str
-        families : ndarray of str
-        residuals : ndarray
         graphs : ndarray of int64
             Which steps share a graph.
         jobs : sequence of str

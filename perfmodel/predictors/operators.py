@@ -63,11 +63,6 @@ class OperatorPredictor(Predictor):
     ``t_i = (roofline_i + overhead) * exp(trees(x_i))`` with node features ``x_i``, trained on
     operator records, weighted by their share of the step; then
     ``step = scale * sum_i t_i + per_node * nodes + per_step`` (:class:`StepCalibration`).
-
-    Parameters
-    ----------
-    settings : BoosterSettings
-    seed : int
     """
 
     name: ClassVar[str] = "operators"

@@ -17,14 +17,12 @@ class Prediction:
         Step time and its interval, ``0 < low_s <= time_s <= high_s``.
     coverage : float
         Share of measured times that such intervals contain, in (0, 1).
-    basis : Basis
     out_of_distribution : bool
         The workload lies outside of what the model has learned from.
     nearest : tuple of str
         Most similar measured workloads, best first.
     model_version : str
         ``"<name>/<version>"``.
-    warnings : tuple of str
     node_times_s : tuple of float or None
         Time of each node of the graph, adding up to ``time_s``; None unless asked for.
     """

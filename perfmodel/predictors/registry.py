@@ -31,10 +31,6 @@ def predictor_class(name: str) -> type[Predictor]:
     name : str
         A key of :data:`PREDICTORS`.
 
-    Returns
-    -------
-    type
-
     Raises
     ------
     UnknownPredictorError
@@ -54,13 +50,8 @@ def new_predictor(name: str, *, seed: int = 0) -> Predictor:
 
     Parameters
     ----------
-    name : str
     seed : int
         For the ones that draw random numbers; the others ignore it.
-
-    Returns
-    -------
-    Predictor
     """
     made = predictor_class(name)
     if name in ("gbdt", "operators", "gnn", "ensemble"):

@@ -124,10 +124,6 @@ class ServingModel:
         without : collection of str
             Members not to load (``("gnn",)`` saves importing torch).
 
-        Returns
-        -------
-        ServingModel
-
         Raises
         ------
         DamagedArtifactError
@@ -208,7 +204,6 @@ class ServingModel:
 
         Parameters
         ----------
-        workload : Workload
         accelerators : callable
             Returns an accelerator by its name, or None; near points were measured on some.
         """

@@ -46,12 +46,10 @@ def explain_members(
     ----------
     members : mapping of str to Predictor
         Heaviest first; the first one that divides a step over its nodes does so.
-    workload : Workload
     mixed_s : float
         What all members say together.
     answer_s : float
         The answer, which may be a measurement.
-    nearest : tuple of MeasuredPoint
 
     Returns
     -------
@@ -86,13 +84,10 @@ def near_samples(
 
     Parameters
     ----------
-    distance : TrainingDistance
     held_out : HeldOut
         Of the same samples in the same order.
     weights : mapping of str to float
         Of the members that answer.
-    workload : Workload
-    most : int
 
     Returns
     -------
@@ -121,14 +116,7 @@ def near_samples(
 def explain_efficiencies(
     fallback: EfficiencyPredictor, workload: Workload, answer_s: float
 ) -> StepExplanation:
-    """Explain an answer from typical efficiencies.
-
-    Parameters
-    ----------
-    fallback : EfficiencyPredictor
-    workload : Workload
-    answer_s : float
-    """
+    """Explain an answer from typical efficiencies."""
     work_s, launch_s = fallback.node_parts(workload)
     nodes = parts_of_nodes(workload, work_s, launch_s)
     stages = (

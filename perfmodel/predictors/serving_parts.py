@@ -36,7 +36,6 @@ def load_members(
 
     Parameters
     ----------
-    artifact : Artifact
     weights : mapping of str to float
         Of each member in the mix.
     without : collection of str

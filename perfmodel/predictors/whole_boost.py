@@ -26,10 +26,8 @@ class WholeBoost:
 
     Parameters
     ----------
-    seed : int
     rounds : int
         Trees.
-    depth : int
     """
 
     def __init__(self, *, seed: int = 0, rounds: int = 500, depth: int = 6) -> None:

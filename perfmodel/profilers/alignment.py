@@ -65,10 +65,6 @@ def align(ran: Sequence[Call], expected: Sequence[Call]) -> list[tuple[int, int]
     :math:`S_{ij} = \\max(S_{i-1,j}, S_{i,j-1}, S_{i-1,j-1} + s_{ij})`. Calls that only one side
     has stay alone; pairs never cross.
 
-    Parameters
-    ----------
-    ran, expected : sequence of Call
-
     Returns
     -------
     list of (int, int)

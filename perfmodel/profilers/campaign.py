@@ -48,8 +48,6 @@ class CampaignEvent:
 
     Parameters
     ----------
-    kind : EventKind
-    job : Job
     position, total : int
         The job is number ``position`` (from 1) of ``total``.
     elapsed_s : float
@@ -76,7 +74,6 @@ class CampaignReport:
     ----------
     finished, skipped, failed : int
         Jobs measured now, measured (or failed) before, and failed now.
-    elapsed_s : float
     """
 
     finished: int
@@ -122,10 +119,6 @@ def run_campaign(
         Measure jobs again that failed in an earlier run.
     measure : callable
         Takes (job, device, settings); a fresh process by default.
-
-    Returns
-    -------
-    CampaignReport
     """
     begin_s = time.monotonic()
     open_jobs, skipped = _split(jobs, store, device, settings, retry_failed)

@@ -15,15 +15,6 @@ def run_eager(job: Job, settings: MeasureSettings) -> ProfiledRun:
     The graph is captured last: what a capture leaves behind in this process can disturb neither
     the times nor the base line of the memory.
 
-    Parameters
-    ----------
-    job : Job
-    settings : MeasureSettings
-
-    Returns
-    -------
-    ProfiledRun
-
     Raises
     ------
     PerfModelError

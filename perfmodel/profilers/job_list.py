@@ -25,10 +25,6 @@ def read_jobs(path: Path) -> list[Job]:
     ``optimizer``, ``compiler``, ``memory_format``, ``sequence_length``); ``hf_config`` may name
     a table under ``[hf_configs]``; ``[defaults]`` fills what a workload leaves out.
 
-    Parameters
-    ----------
-    path : Path
-
     Returns
     -------
     list of Job

@@ -31,7 +31,6 @@ class MeasureSettings:
     ----------
     threads : int
         CPU threads of the step, >= 1.
-    policy : TimingPolicy
     profiled_steps : int
         Steps under the operator profiler, >= 1.
     timeout_s : float
@@ -58,12 +57,8 @@ class ProfiledRun:
     ----------
     graph : Graph
         Of the step that ran.
-    timing : Timing
-    peak_memory_bytes : float or None
     operators : JoinedOperators
         Operator times, joined to ``graph``.
-    family, model : str
-    notes : str
     """
 
     graph: Graph
@@ -86,11 +81,9 @@ def measure_job(
         Runs eagerly or in ONNX Runtime.
     accelerator : AcceleratorSpec
         This machine.
-    settings : MeasureSettings
 
     Returns
     -------
-    measurement : Measurement
     graph : Graph
         Of the step that ran.
 

@@ -42,7 +42,6 @@ class KernelTime:
         Node name in the optimised graph.
     op_type : str
         ONNX operator that ran, or one of ORT's own.
-    time_s : float
     """
 
     name: str
@@ -76,11 +75,6 @@ def run_onnxruntime(job: Job, settings: MeasureSettings) -> ProfiledRun:
     ----------
     job : Job
         fp32 inference.
-    settings : MeasureSettings
-
-    Returns
-    -------
-    ProfiledRun
 
     Raises
     ------
@@ -118,13 +112,8 @@ def run_onnx_file(
         The ONNX file.
     feeds : mapping of str to ndarray
         Its inputs.
-    settings : MeasureSettings
     family, model : str
         Go into the record.
-
-    Returns
-    -------
-    ProfiledRun
     """
     _release_memory()
     memory = PeakMemory()
@@ -153,8 +142,6 @@ def profile_kernels(
 
     Parameters
     ----------
-    file : bytes
-    feeds : mapping of str to ndarray
     threads, runs : int
         Each >= 1; two more runs warm up.
     """
@@ -175,13 +162,8 @@ def join_kernels(
     ----------
     graph : Graph
         Captured from the same file.
-    runs : sequence of sequence of KernelTime
     names : OnnxNames
         Of the file.
-
-    Returns
-    -------
-    JoinedOperators
     """
     position = _main_nodes(graph)
     times_s: dict[int, list[float]] = {}

@@ -48,7 +48,6 @@ class JoinedOperators:
 
     Parameters
     ----------
-    graph : Graph
     times_s : mapping of int to float
         Median seconds of a node over the profiled steps, by position; joined nodes only.
     joined_share : float
@@ -125,10 +124,6 @@ def join_operators(graph: Graph, series: Sequence[Sequence[OperatorEvent]]) -> J
         Of the step that was profiled.
     series : sequence of sequence of OperatorEvent
         As from :func:`profile_operators`, at least one.
-
-    Returns
-    -------
-    JoinedOperators
     """
     nodes = [
         Call(op=node.op, shapes=tuple(t.shape for t in graph.inputs_of(node)))

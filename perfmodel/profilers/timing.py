@@ -70,7 +70,6 @@ class Timing:
         Share of the machine's capacity that other processes used meanwhile, in [0, 1].
     noisy : bool
         Spread or other load above its limit, in every attempt.
-    warmup_steps : int
     attempts : int
         Series taken; this is the quietest.
     """
@@ -143,7 +142,6 @@ def summarise(
         Gives the two limits.
     other_load : float
         Share of the capacity that others used, in [0, 1].
-    warmup_steps : int
 
     Examples
     --------

@@ -46,7 +46,6 @@ class Success:
 
     Parameters
     ----------
-    measurement : Measurement
     graph_json : str
         Canonical JSON of its graph.
     """
@@ -63,7 +62,6 @@ class Failure:
     ----------
     kind : str
         ``"error"``, ``"crash"`` or ``"timeout"``.
-    reason : str
     """
 
     kind: str
@@ -77,15 +75,10 @@ def measure_in_fresh_process(
 
     Parameters
     ----------
-    job : Job
     accelerator : AcceleratorSpec
         This machine.
     settings : MeasureSettings
         ``timeout_s`` counts from the moment the machine is ours.
-
-    Returns
-    -------
-    Success or Failure
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(["perfmodel.profilers.preload"])

@@ -58,7 +58,6 @@ class AcceleratorStore(SharedStore):
 
         Parameters
         ----------
-        name : str
         content : str
             Its facts as JSON.
         check : callable
@@ -99,7 +98,6 @@ class AcceleratorStore(SharedStore):
 
         Parameters
         ----------
-        alias, name : str
         check : callable
             As for :meth:`put`.
 

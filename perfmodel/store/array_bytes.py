@@ -22,11 +22,6 @@ _LENGTH_BYTES = 8
 def to_bytes(arrays: Mapping[str, np.ndarray[Any, Any]], values: Mapping[str, Any]) -> bytes:
     """Write arrays of numbers, and values that JSON has.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-    values : mapping of str to object
-
     Returns
     -------
     bytes
@@ -59,15 +54,6 @@ def to_bytes(arrays: Mapping[str, np.ndarray[Any, Any]], values: Mapping[str, An
 
 def from_bytes(content: bytes) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """Read what :func:`to_bytes` wrote.
-
-    Parameters
-    ----------
-    content : bytes
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-    values : dict of str to object
 
     Raises
     ------

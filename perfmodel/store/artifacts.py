@@ -35,7 +35,6 @@ class Artifact:
 
     Parameters
     ----------
-    folder : Path
     manifest : mapping
         What training wrote about it.
     damaged : mapping of str to str
@@ -182,11 +181,6 @@ def latest(models: Path, name: str) -> Artifact:
     ----------
     models : Path
         The folder that holds ``<name>/<version>``.
-    name : str
-
-    Returns
-    -------
-    Artifact
 
     Raises
     ------

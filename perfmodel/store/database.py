@@ -21,15 +21,7 @@ _LEVEL = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """How a registered graph was captured.
-
-    Parameters
-    ----------
-    graph_hash : str
-    mode : str
-    batch_size : int
-    tokens_per_sample : int or None
-    """
+    """How a registered graph was captured."""
 
     graph_hash: str
     mode: str
@@ -43,7 +35,6 @@ class StoredGraph:
 
     Parameters
     ----------
-    graph_hash : str
     deflated : bytes
         Canonical JSON, from :func:`deflated`.
     tokens_per_sample : int or None
@@ -165,7 +156,6 @@ class Database:
         ----------
         key : str
             Of the job.
-        step : StoredGraph
         version : str
             Of the code that worked the facts out.
         """

@@ -18,7 +18,6 @@ class GraphFacts:
 
     Parameters
     ----------
-    node_count, parameter_count : int
     flops : float
         Of one step.
     source : str
@@ -37,9 +36,6 @@ class RegisteredGraph:
 
     Parameters
     ----------
-    graph_hash, mode : str
-    batch_size : int
-    tokens_per_sample : int or None
     facts : GraphFacts or None
         None where it was registered before facts were kept.
     created_at : str

@@ -22,7 +22,6 @@ class JournalEntry:
 
     Parameters
     ----------
-    measurement : Measurement
     graph_json : str
         Canonical JSON.
     path : Path
@@ -41,7 +40,6 @@ def write_entry(folder: Path, measurement: Measurement, graph_json: str) -> Path
     ----------
     folder : Path
         The journal of one device.
-    measurement : Measurement
     graph_json : str
         Canonical JSON of its graph.
 

@@ -21,11 +21,8 @@ class StoredKey:
 
     Parameters
     ----------
-    key_id, name : str
     digest : str
         Hash of the key itself, which is kept nowhere.
-    scopes : tuple of str
-    rate_per_s : float or None
     created_at : str
         UTC, ISO 8601.
     revoked_at : str or None

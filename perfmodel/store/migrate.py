@@ -24,10 +24,6 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 def migrate(connections: Connections) -> None:
     """Bring a database to the newest schema; nothing is written where it has that already.
 
-    Parameters
-    ----------
-    connections : Connections
-
     Raises
     ------
     StoreError
@@ -59,11 +55,6 @@ def revision_of(connection: Connection) -> str | None:
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
     """Run the migrations up to a revision inside an open transaction.
-
-    Parameters
-    ----------
-    connection : Connection
-    revision : str
 
     Raises
     ------

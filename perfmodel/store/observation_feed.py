@@ -33,7 +33,6 @@ class ObservationFeed(Generic[Seen]):
 
     Parameters
     ----------
-    store : ObservationStore
     read : callable
         Turns stored observations into what answers are made from.
     poll_s : float
@@ -82,10 +81,6 @@ class ObservationFeed(Generic[Seen]):
 
     def of(self, family: str) -> tuple[Seen, ...]:
         """Return the observations that count for a family; the same object until they change.
-
-        Parameters
-        ----------
-        family : str
 
         Returns
         -------

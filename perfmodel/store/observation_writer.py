@@ -25,7 +25,6 @@ class ObservationWriter:
 
     Parameters
     ----------
-    store : ObservationStore
     most_waiting : int
         Observations that may wait for the disk; past it they are turned away.
     """
@@ -46,10 +45,6 @@ class ObservationWriter:
 
     def submit(self, observations: Sequence[StoredObservation]) -> Future[list[Outcome]]:
         """Hand observations over.
-
-        Parameters
-        ----------
-        observations : sequence of StoredObservation
 
         Returns
         -------

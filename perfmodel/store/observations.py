@@ -57,10 +57,6 @@ class StoredObservation:
         Tells an observation that is sent again from another of the same key.
     placement : str
         As JSON.
-    batch_size, accumulation_steps : int
-    step_time_s : float
-    sync_time_s : float or None
-    state : ObservationState
     reason : str or None
         Why it is quarantined.
     received_at : str
@@ -81,12 +77,7 @@ class StoredObservation:
 
 
 class ObservationStore(SharedStore):
-    """Keeps observations.
-
-    Parameters
-    ----------
-    connections : Connections
-    """
+    """Keeps observations."""
 
     def __init__(self, connections: Connections) -> None:
         super().__init__(connections)
@@ -94,10 +85,6 @@ class ObservationStore(SharedStore):
 
     def add(self, observations: Sequence[StoredObservation]) -> list[Outcome]:
         """Keep observations and their jobs in one transaction.
-
-        Parameters
-        ----------
-        observations : sequence of StoredObservation
 
         Returns
         -------
@@ -166,7 +153,6 @@ class ObservationStore(SharedStore):
 
         Parameters
         ----------
-        family : str
         most : int
             In all.
         of_one_cell : int
@@ -198,7 +184,6 @@ class ObservationStore(SharedStore):
 
         Parameters
         ----------
-        most : int
         after : int
             Only those that were kept later than what an earlier call returned: its second value.
 

@@ -63,7 +63,6 @@ class Operation:
         By which it is asked for.
     kind : str
         What it does.
-    state : OperationState
     caller : str
         Who asked.
     attempts : int
@@ -98,7 +97,6 @@ class Claim:
 
     Parameters
     ----------
-    name, kind, caller : str
     request : bytes
         As it was given to :meth:`OperationStore.start`.
     attempt : int
@@ -122,12 +120,10 @@ class OperationStore(SharedStore):
 
         Parameters
         ----------
-        kind : str
         request : bytes
             All that a worker needs; forgotten when the operation has ended.
         owner : str
             The process that takes it in.
-        caller : str
         most_open : int
             Operations that may be open at the same time.
 
@@ -154,7 +150,6 @@ class OperationStore(SharedStore):
 
         Parameters
         ----------
-        owner : str
         lease_s : float
             Time within which it has to be renewed, seconds.
         most_attempts : int
@@ -209,7 +204,6 @@ class OperationStore(SharedStore):
 
         Parameters
         ----------
-        claim : Claim
         wait_s : float
             Time for which nobody tries again, seconds.
         counts : bool
@@ -245,12 +239,6 @@ class OperationStore(SharedStore):
 
     def give_up(self, problem: str, *, status: int, most_attempts: int = 5) -> int:
         """Fail what lost its worker as often as it was begun, or may be begun no more.
-
-        Parameters
-        ----------
-        problem : str
-        status : int
-        most_attempts : int
 
         Returns
         -------

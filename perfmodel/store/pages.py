@@ -21,7 +21,6 @@ class Page(Generic[Item]):
 
     Parameters
     ----------
-    items : tuple
     next_cursor : str or None
         Asks for the items after these; None where there are no more. Items that are added
         meanwhile shift nothing.

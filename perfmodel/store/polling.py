@@ -18,7 +18,6 @@ def poll_until(
 
     Parameters
     ----------
-    ended : threading.Event
     poll : callable
         Looks once; :class:`~perfmodel.errors.StoreError` where the database is away.
     every_s : float

@@ -73,12 +73,7 @@ class PriceStore(SharedStore):
 
 
 class RememberedPrices(PriceStore):
-    """Prices with a copy in memory, from which they are read: answers wait for no database.
-
-    Parameters
-    ----------
-    connections : Connections
-    """
+    """Prices with a copy in memory, from which they are read: answers wait for no database."""
 
     def __init__(self, connections: Connections) -> None:
         super().__init__(connections)

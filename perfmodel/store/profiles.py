@@ -59,7 +59,6 @@ class ProfileStore:
 
         Parameters
         ----------
-        measurement : Measurement
         graph : Graph or str
             Its graph, or the canonical JSON of it.
         """
@@ -75,7 +74,6 @@ class ProfileStore:
         ----------
         key : str
             :func:`perfmodel.profilers.wire.job_key` of the job.
-        accelerator : str
         failure : mapping
             ``job``, ``kind``, ``reason``, ``failed_at``.
         """

@@ -15,7 +15,6 @@ class RevisionWatch:
 
     Parameters
     ----------
-    connections : Connections
     poll_s : float
         How often it looks, seconds.
     """

@@ -44,7 +44,6 @@ class SharedStore:
 
         Parameters
         ----------
-        query : Select
         number : Column
             Numbers the rows in the order in which they came.
         read : callable

@@ -39,10 +39,6 @@ class SketchFiles:
         """Return the arrays of a key; None where there is no file or a damaged one.
 
         A damaged file is removed.
-
-        Parameters
-        ----------
-        key : str
         """
         path = self.path(key)
         try:
@@ -56,11 +52,6 @@ class SketchFiles:
 
     def write(self, key: str, arrays: Mapping[str, Any]) -> None:
         """Keep arrays under a key; another process sees all of them or none.
-
-        Parameters
-        ----------
-        key : str
-        arrays : mapping of str to ndarray
 
         Raises
         ------

@@ -80,7 +80,6 @@ def usable_probes(store: ProfileStore, device: str | None = None) -> Corpus:
 
     Parameters
     ----------
-    store : ProfileStore
     device : str or None
         One accelerator, by the name in the records; all by default.
 

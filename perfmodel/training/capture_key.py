@@ -38,14 +38,6 @@ def capture_view(job: Job) -> Job:
 
     Layout, compiler and software are put to their defaults: they change how a step runs, not
     which operators it has. (A step in channels-last has one more copy, of its input.)
-
-    Parameters
-    ----------
-    job : Job
-
-    Returns
-    -------
-    Job
     """
     return dataclasses.replace(
         job,
@@ -62,10 +54,6 @@ def capture_key(job: Job) -> str:
     It changes with the fields that a capture reads, with the meaning of a sketch, with the
     versions of the libraries that define the model, and, for reference workloads, with their
     code.
-
-    Parameters
-    ----------
-    job : Job
 
     Returns
     -------

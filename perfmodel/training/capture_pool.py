@@ -35,7 +35,6 @@ class CaptureFailure:
         The job, for people.
     reason : str
         Class of the error; ``"crashed"`` or ``"took too long"`` where the worker ended.
-    message : str
     """
 
     label: str

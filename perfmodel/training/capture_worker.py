@@ -26,10 +26,6 @@ from perfmodel.zoo.resolve import capture_job
 def sketch_arrays(job: Job) -> dict[str, Any]:
     """Capture a job and return its sketch as arrays, with family and peak of memory.
 
-    Parameters
-    ----------
-    job : Job
-
     Returns
     -------
     dict of str to ndarray

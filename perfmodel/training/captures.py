@@ -60,7 +60,6 @@ def kept_sketches(
 
     Returns
     -------
-    kept : dict of str to KeptSketch
     failures : dict of str to CaptureFailure
         Every key is in one of the two.
     """

@@ -65,7 +65,6 @@ def build_corpus(
 
     Parameters
     ----------
-    steps : iterable of PublishedStep
     cache : Path or None
         Folder of kept sketches; None: :func:`sketch_folder`.
     workers : int or None

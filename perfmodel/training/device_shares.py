@@ -62,10 +62,6 @@ class DeviceShares:
 def kind_shares(step: Step) -> FloatArray:
     """Return the share of each of :data:`KINDS` in the time of a step at the roofline.
 
-    Parameters
-    ----------
-    step : Step
-
     Returns
     -------
     ndarray, shape (len(KINDS),)

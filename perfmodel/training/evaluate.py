@@ -36,11 +36,8 @@ class Evaluation:
 
     Parameters
     ----------
-    split : str
-    seed : int
     coverage : float
         Wanted coverage of the intervals.
-    samples : tuple of Sample
     fold : ndarray of int, shape (samples,)
     answers_s : mapping of str to ndarray
         Held-out answers by predictor; ``"ensemble"`` among them.
@@ -48,8 +45,6 @@ class Evaluation:
         Intervals of the ensemble.
     weights : mapping of int to mapping of str to float
         Weights of the members when a fold was held out.
-    data_digest : str
-    duration_s : float
     """
 
     split: str
@@ -135,23 +130,16 @@ def evaluate(
 
     Parameters
     ----------
-    samples : sequence of Sample
     split : str
         ``"leave-family-out"`` or ``"random"``.
     members : sequence of str
         Predictors that the ensemble mixes; each is scored alone as well.
     baselines : sequence of str
         Predictors that are only scored.
-    folds : int
-    seed : int
     coverage : float
         Wanted coverage of the intervals, in (0, 1).
     progress : callable or None
         Receives one line per finished fit.
-
-    Returns
-    -------
-    Evaluation
 
     Raises
     ------

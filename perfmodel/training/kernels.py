@@ -29,7 +29,6 @@ class MeasuredCalls:
 
     Parameters
     ----------
-    calls : KernelCalls
     time_s : ndarray, shape (calls,)
     """
 
@@ -51,7 +50,6 @@ def measured_calls(
 
     Parameters
     ----------
-    kernels : sequence of PublishedKernel
     catalog : Catalog or None
         The shipped one where None.
 
@@ -78,12 +76,6 @@ def same_shapes(calls: KernelCalls, limit: int, seed: int = 0) -> IntArray:
     """Return positions of at most ``limit`` calls of each operator and device.
 
     Calls are chosen by their extents, so that the same shapes remain on every device.
-
-    Parameters
-    ----------
-    calls : KernelCalls
-    limit : int
-    seed : int
 
     Returns
     -------
@@ -122,12 +114,10 @@ def train_kernels(
 
     Parameters
     ----------
-    kernels : sequence of PublishedKernel
     out : Path
         The folder that holds all models.
     name : str
         Name of the model.
-    seed : int
     limit : int
         Most calls of one operator on one device.
     scores : dict or None

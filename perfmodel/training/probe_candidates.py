@@ -49,7 +49,6 @@ class Probe:
 
     Parameters
     ----------
-    job : Job
     expected_error : float
         Standard deviation of the log time of a candidate once this and those before it have been
         measured; close to the relative error to be expected.
@@ -65,7 +64,6 @@ class ProbePlan:
 
     Parameters
     ----------
-    accelerator : str
     probes : tuple of Probe
         Best first.
     error_before : float
@@ -82,11 +80,6 @@ class ProbePlan:
 
 def candidate_jobs(spec: AcceleratorSpec, modes: Sequence[Mode]) -> list[Job]:
     """Return jobs that could be measured on an accelerator.
-
-    Parameters
-    ----------
-    spec : AcceleratorSpec
-    modes : sequence of Mode
 
     Returns
     -------
@@ -119,8 +112,6 @@ def plan_probes(
 
     Parameters
     ----------
-    spec : AcceleratorSpec
-    k : int
     jobs : sequence of Job, optional
         What can be measured and will be asked; :func:`candidate_jobs` by default.
     modes : sequence of Mode

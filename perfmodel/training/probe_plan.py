@@ -107,7 +107,6 @@ def prior_of(chooser: ProbeChooser, device: str) -> FloatArray:
         May say with a method ``device_covariance(device)`` how coefficients hang together, and
         what records it has taken into account leave of them, as
         :class:`~perfmodel.predictors.joint.JointPredictor` does.
-    device : str
 
     Returns
     -------
@@ -157,10 +156,8 @@ def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> 
 
     Parameters
     ----------
-    learner : ProbeChooser
     candidates : sequence of Step
         On the device that is to be measured; also what will be asked about it.
-    k : int
 
     Returns
     -------

@@ -35,7 +35,6 @@ def profile_corpus(
 
     Parameters
     ----------
-    store : ProfileStore
     device : str or None
         One accelerator; all by default.
     cache : Path or None

@@ -27,13 +27,7 @@ _MERGED = "reparameterize"
 
 
 def agrees(step: PublishedStep, kept: KeptSketch) -> bool:
-    """Tell whether a captured model can be the published one; yes where a count is not known.
-
-    Parameters
-    ----------
-    step : PublishedStep
-    kept : KeptSketch
-    """
+    """Tell whether a captured model can be the published one; yes where a count is not known."""
     published, captured = step.parameter_count, kept.parameter_count
     if published is None or captured is None:
         return True
@@ -54,7 +48,6 @@ def measured_merged(
 
     Parameters
     ----------
-    steps : sequence of PublishedStep
     plain : sequence of KeptSketch or None
         Capture of each as it is named.
     merges : mapping of int to bool

@@ -43,10 +43,6 @@ def write_report(
         The command that writes this file; stated in it.
     others : sequence of Evaluation
         Further splits, for comparison.
-
-    Returns
-    -------
-    Path
     """
     lines = [
         *_head(evaluation, command),
@@ -166,7 +162,6 @@ def held_out_models(samples: Sequence[Sample], count: int = _SHOWN_MODELS) -> li
 
     Parameters
     ----------
-    samples : sequence of Sample
     count : int
         How many at most; families are spread evenly over their sorted names.
 

@@ -31,7 +31,6 @@ class SampleSet:
 
     Parameters
     ----------
-    samples : tuple of Sample
     dropped : mapping of str to int
         How many measurements were left out, by reason.
     notes : mapping of str to int
@@ -51,15 +50,10 @@ def load_samples(
 
     Parameters
     ----------
-    store : ProfileStore
     device : str or None
         One accelerator; all by default.
     max_spread : float
         Largest relative spread of the repeated timings of a step marked as noisy.
-
-    Returns
-    -------
-    SampleSet
 
     Raises
     ------

@@ -61,10 +61,6 @@ def score(
     answers_s : ndarray, shape (samples,)
     covered : ndarray of bool or None
         Whether each measured time lay inside its interval.
-
-    Returns
-    -------
-    Scores
     """
     times = np.array([sample.step_time_s for sample in samples])
     batch = np.array([float(sample.workload.batch_size) for sample in samples])

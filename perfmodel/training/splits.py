@@ -21,11 +21,9 @@ def split_folds(samples: Sequence[Sample], split: str, folds: int = FOLDS) -> In
 
     Parameters
     ----------
-    samples : sequence of Sample
     split : str
         ``"leave-family-out"``: by a hash of the family; ``"random"``: by a hash of the
         workload. Both are frozen: more samples never move a known one.
-    folds : int
 
     Returns
     -------

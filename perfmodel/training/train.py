@@ -59,15 +59,12 @@ def train(
 
     Parameters
     ----------
-    samples : sequence of Sample
     out : Path
         The folder that holds all models.
     name : str
         Name of the model.
-    seed : int
     members : sequence of str
         Predictors that the ensemble mixes.
-    folds : int
     coverage : float
         Coverage of the intervals, in (0, 1).
     progress : callable or None
@@ -164,7 +161,6 @@ def unseen_device_residuals(samples: Sequence[Sample], folds: int = FOLDS) -> Fl
 
     Parameters
     ----------
-    samples : sequence of Sample
     folds : int
         Folds of families that are left out together with each device in turn.
 

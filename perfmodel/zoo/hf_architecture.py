@@ -55,10 +55,6 @@ def load_config(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     source : mapping, str or Path
         The config itself, or the path of its JSON file.
 
-    Returns
-    -------
-    dict
-
     Raises
     ------
     InvalidInputError
@@ -87,10 +83,6 @@ def make_config(fields: Mapping[str, Any]) -> Any:
     ----------
     fields : mapping
         With ``model_type``, or with ``architectures`` that implies it.
-
-    Returns
-    -------
-    transformers.PreTrainedConfig
 
     Raises
     ------
@@ -126,13 +118,8 @@ def build_architecture(config: Any, architectures: Any) -> torch.nn.Module:
 
     Parameters
     ----------
-    config : transformers.PreTrainedConfig
     architectures : list of str or None
         The field of that name; its first class is used where transformers has it.
-
-    Returns
-    -------
-    torch.nn.Module
 
     Raises
     ------

@@ -32,7 +32,6 @@ class ModelInputs:
 
     Parameters
     ----------
-    kwargs : mapping of str to object
     loss : callable
         From the output of the model to a scalar.
     tokens_per_sample : int or None
@@ -51,7 +50,6 @@ def make_inputs(
 
     Parameters
     ----------
-    module : transformers.PreTrainedModel
     batch_size : int
         Samples, >= 1.
     sequence_length : int or None
@@ -60,10 +58,6 @@ def make_inputs(
         hold.
     training : bool
         Whether labels are wanted.
-
-    Returns
-    -------
-    ModelInputs
 
     Raises
     ------

@@ -34,7 +34,6 @@ class Shape:
 
     Parameters
     ----------
-    layers, width, heads, vocabulary, positions : int
     is_joined : bool
         Whether one product makes queries, keys and values.
     has_relu : bool

@@ -22,10 +22,6 @@ def import_timm() -> ModuleType:
     cannot load its operators beside a CPU build of torch; its import then fails at the two
     operators for which it registers a shape rule. Declaring their schemas first is enough.
 
-    Returns
-    -------
-    module
-
     Raises
     ------
     MissingExtraError
@@ -40,10 +36,6 @@ def import_timm() -> ModuleType:
 
 def import_transformers() -> ModuleType:
     """Import transformers, off line: a config must never fetch anything.
-
-    Returns
-    -------
-    module
 
     Raises
     ------

@@ -88,10 +88,6 @@ class BatchFamily:
         batch_size : int
             Samples, >= 1.
 
-        Returns
-        -------
-        Graph
-
         Raises
         ------
         InvalidInputError
@@ -204,10 +200,6 @@ def fit_stencil(graphs: Sequence[Graph], batch_sizes: Sequence[int]) -> Stencil:
         At least three, of equal structure.
     batch_sizes : sequence of int
         Where they were captured, all different.
-
-    Returns
-    -------
-    Stencil
 
     Raises
     ------

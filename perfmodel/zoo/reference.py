@@ -63,14 +63,12 @@ class Parts:
 
     Parameters
     ----------
-    module : torch.nn.Module
     args : tuple
         Positional inputs, batch first.
     kwargs : mapping of str to object
         Keyword inputs.
     loss : callable
         From the output of ``module`` to a scalar.
-    tokens_per_sample : int or None
     """
 
     module: torch.nn.Module
@@ -173,10 +171,6 @@ def build_reference(
         ``"meta"`` or ``"cpu"``.
     seed : int
         Seed of weights and inputs on the CPU.
-
-    Returns
-    -------
-    ModelBundle
 
     Raises
     ------

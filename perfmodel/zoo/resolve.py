@@ -31,10 +31,6 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
     seed : int
         Seed of weights and inputs on the CPU.
 
-    Returns
-    -------
-    ModelBundle
-
     Raises
     ------
     InvalidInputError
@@ -161,13 +157,7 @@ def capture_job(job: Job) -> Graph:
 
 
 def source_of(bundle: ModelBundle, job: Job) -> dict[str, str]:
-    """Return where a graph of this bundle comes from, for people.
-
-    Parameters
-    ----------
-    bundle : ModelBundle
-    job : Job
-    """
+    """Return where a graph of this bundle comes from, for people."""
     source = {"model": bundle.name, "family": bundle.family, "mode": str(job.mode)}
     for library in ("torch", "timm", "transformers"):
         needed = library == "torch" or bundle.name.startswith(("timm/", "hf_config/"))
@@ -178,10 +168,6 @@ def source_of(bundle: ModelBundle, job: Job) -> dict[str, str]:
 
 def check_job(job: Job) -> None:
     """Refuse a job whose fields contradict each other or lie out of range.
-
-    Parameters
-    ----------
-    job : Job
 
     Raises
     ------

@@ -90,10 +90,6 @@ def build_timm(
     seed : int
         Seed of weights and inputs on the CPU.
 
-    Returns
-    -------
-    ModelBundle
-
     Raises
     ------
     UnknownModelError

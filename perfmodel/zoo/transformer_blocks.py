@@ -14,7 +14,6 @@ class Attention(nn.Module):
     ----------
     width : int
         Features of a position; a multiple of ``heads``.
-    heads : int
     dropout : float
         On the attention weights, in [0, 1).
     is_causal : bool
@@ -64,7 +63,6 @@ class PostNormLayer(nn.Module):
     ----------
     width, heads, inner : int
         Features, heads and features inside the feed-forward network.
-    activation : torch.nn.Module
     dropout : float
         On attention weights and on each branch.
     is_causal : bool
@@ -104,13 +102,7 @@ class PostNormLayer(nn.Module):
 
 
 class PreNormLayer(nn.Module):
-    r"""Layer of GPT-2 form: :math:`x \\leftarrow x + f(\\mathrm{LN}(x))`, causal.
-
-    Parameters
-    ----------
-    width, heads : int
-    dropout : float
-    """
+    r"""Layer of GPT-2 form: :math:`x \\leftarrow x + f(\\mathrm{LN}(x))`, causal."""
 
     def __init__(self, width: int, heads: int, *, dropout: float) -> None:
         super().__init__()

@@ -44,12 +44,7 @@ class Sizes:
 
 
 class RelativeAttention(nn.Module):
-    """Causal attention over memory and segment with relative positions.
-
-    Parameters
-    ----------
-    sizes : Sizes
-    """
+    """Causal attention over memory and segment with relative positions."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -67,7 +62,6 @@ class RelativeAttention(nn.Module):
 
         Parameters
         ----------
-        x, memory : Tensor
         distances : Tensor
             Encoded distances, (M + S, W).
         biases : Tensor

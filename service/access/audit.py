@@ -73,13 +73,7 @@ class AuditLog:
 
 
 class AuditTable:
-    """Notes actions in a database, for all hosts that share it; in a file while that is away.
-
-    Parameters
-    ----------
-    connections : Connections
-    instead : AuditLog
-    """
+    """Notes actions in a database, for all hosts that share it; in a file while that is away."""
 
     def __init__(self, connections: Connections, instead: AuditLog) -> None:
         self._rows = AuditStore(connections)

@@ -16,7 +16,6 @@ def check_binding(host: str, keys: KeyStore, *, insecure: bool = False) -> None:
     ----------
     host : str
         Name or address to listen on.
-    keys : KeyStore
     insecure : bool
         Listen all the same.
 

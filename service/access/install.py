@@ -25,8 +25,6 @@ def install(app: FastAPI, settings: Settings, state: State) -> None:
 
     Parameters
     ----------
-    app : FastAPI
-    settings : Settings
     state : State
         Where it is shared by hosts, keys and audit log are in its database.
 

@@ -25,7 +25,6 @@ class KeyTable:
 
     Parameters
     ----------
-    connections : Connections
     watch : RevisionWatch or None
         Tells of changes by others, and is started; None: nobody does.
 
@@ -93,12 +92,7 @@ class KeyTable:
 
 
 class KeyRing:
-    """Keys in several places; new ones go into the first.
-
-    Parameters
-    ----------
-    *places : KeyStore
-    """
+    """Keys in several places; new ones go into the first."""
 
     def __init__(self, *places: KeyStore) -> None:
         self._places = places

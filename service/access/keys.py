@@ -37,7 +37,6 @@ class ApiKey:
         Whose it is, for people.
     digest : str
         SHA-256 of the whole key, hexadecimal.
-    scopes : frozenset of Scope
     rate_per_s : float or None
         Requests a second that it may send; None: what the service grants everybody.
     created_at : str

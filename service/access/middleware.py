@@ -17,12 +17,6 @@ class Access:
 
     Whose request it is stands in ``scope["caller"]``: the identifier of the key, ``"guest"``
     without one, ``""`` where nobody asked.
-
-    Parameters
-    ----------
-    app : ASGIApp
-    policy : Policy
-    audit : AuditLog or AuditTable
     """
 
     def __init__(self, app: ASGIApp, *, policy: Policy, audit: AuditLog | AuditTable) -> None:

@@ -33,7 +33,6 @@ class Refusal:
     ----------
     content : mapping
         A problem object.
-    headers : tuple of pair of bytes
     by : str
         Identifier of the key that was shown; ``""`` if none is known.
     admin : bool
@@ -72,8 +71,6 @@ class Policy:
 
     Parameters
     ----------
-    keys : KeyStore
-    limiter : RateLimiter
     required : bool
         Ask for keys even if none was made.
     insecure : bool
@@ -93,7 +90,6 @@ class Policy:
 
         Parameters
         ----------
-        request : ASGI scope
         path : str
             As the router sees it.
         """

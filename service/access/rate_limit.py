@@ -50,7 +50,6 @@ class RateLimiter:
 
         Parameters
         ----------
-        caller : str
         rate_per_s : float or None
             The caller's own rate.
 

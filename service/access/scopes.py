@@ -33,10 +33,8 @@ class Rule:
 
     Parameters
     ----------
-    methods : frozenset of str
     path : str
         Without a slash at its end, the root page apart.
-    needs : Scope or Door
     exact : bool
         Holds for the path itself, not for what is below it.
     """

@@ -44,7 +44,6 @@ class Clerk:
 
     Parameters
     ----------
-    estimator : Estimator
     state : Remembered
         What was registered, observed and priced.
     jobs : LruCache

@@ -30,7 +30,6 @@ class Fallback:
     ----------
     estimator : Estimator
         Of the analytical model.
-    state : Remembered
     jobs : LruCache
         As for :class:`Clerk`.
     """
@@ -46,7 +45,6 @@ class Fallback:
 
         Parameters
         ----------
-        question : object
         why : str
             Why this is not the full answer, for its warnings.
 
@@ -81,10 +79,8 @@ class Fallback:
 
         Parameters
         ----------
-        asked : AskedMatrix
         clerk : Clerk or None
             None answers every row analytically.
-        why : str
         """
         view = clerk.at_hand() if clerk else None
         ready = ready_rows(view, asked) if view else []

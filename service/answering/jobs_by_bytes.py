@@ -10,12 +10,7 @@ from service.answering.known import Key
 
 
 class JobsByBytes(LruCache[Key, PreparedJob]):
-    """Recognises jobs, and tells of each that it is given.
-
-    Parameters
-    ----------
-    capacity : int
-    """
+    """Recognises jobs, and tells of each that it is given."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)

@@ -27,7 +27,6 @@ class Together(NamedTuple):
     ----------
     prepare : callable
         Takes the questions; what is wrong with one is left to its answer to say.
-    question : object
     """
 
     prepare: Callable[[Sequence[Any]], None]
@@ -65,7 +64,6 @@ class Later:
             What is asked, and not waiting yet.
         full : callable
             Answers it.
-        together : Together or None
 
         Returns
         -------

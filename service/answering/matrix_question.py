@@ -46,7 +46,6 @@ def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
     ----------
     question : object
         Decoded JSON.
-    max_cells : int
 
     Raises
     ------

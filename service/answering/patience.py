@@ -52,7 +52,6 @@ class Patience:
 
         Parameters
         ----------
-        terms : Terms
         key : hashable
             What is asked; the same question is not worked on twice at a time.
         full : callable

@@ -40,7 +40,6 @@ class InMemory:
 
     Parameters
     ----------
-    whole : Remembered
     of_types_alone : bool
         Tell no observations but those of jobs that are known by nothing else.
     """

@@ -27,8 +27,6 @@ class AnswerThreads:
     ----------
     name : str
         Of the queue in the metrics.
-    metrics : Metrics
-    workers : int
     most : int
         What may wait or be under way.
     """

@@ -16,11 +16,8 @@ def install(app: FastAPI, metrics: Metrics, estimator: Estimator, settings: Sett
 
     Parameters
     ----------
-    app : FastAPI
     metrics : Metrics
         Where everything is counted; routes find it as ``app.state.metrics``.
-    estimator : Estimator
-    settings : Settings
     """
     app.state.metrics = metrics
     metrics.serve_model(estimator.model_version, estimator.models)

@@ -25,10 +25,8 @@ def count_observation(
 
     Parameters
     ----------
-    metrics : Metrics
     catalog : Catalog
         Knows the accelerators by all their names.
-    seen : Observation
     predicted : Throughput
         Of the same cell, made without observations of the job.
     predicted_step_s : float

@@ -120,8 +120,6 @@ class Metrics:
         ----------
         route : str
             The pattern that it matched, never its path: that would be without bound.
-        method : str
-        status : int
         seconds : float
             Until the answer started.
         """
@@ -147,13 +145,7 @@ class Metrics:
                 self._refusals.labels(str(status)).inc()
 
     def answer(self, route: str, basis: str, cells: int = 1) -> None:
-        """Count answered cells.
-
-        Parameters
-        ----------
-        route, basis : str
-        cells : int
-        """
+        """Count answered cells."""
         add = self._by_basis.get((route, basis))
         if add is None:
             add = self._by_basis[route, basis] = self._answers.labels(route, basis).inc
@@ -176,7 +168,6 @@ class Metrics:
 
         Parameters
         ----------
-        route : str
         reason : str
             ``"deadline"`` or ``"overload"``.
         """
@@ -210,7 +201,6 @@ class Metrics:
 
         Parameters
         ----------
-        version : str
         models : iterable of mapping
             Facts of the models that were found.
         """

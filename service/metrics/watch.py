@@ -35,12 +35,9 @@ class Watch:
 
     Parameters
     ----------
-    app : ASGIApp
-    metrics : Metrics
     log : str
         ``"all"``, ``"none"``, or ``"problems"``: 401, 403, 429, 5xx and what takes longer than
         ``slow_s``.
-    slow_s : float
     """
 
     def __init__(

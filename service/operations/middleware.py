@@ -25,11 +25,6 @@ class RespondAsync:
 
     Stands right before the routes, behind access and limits; what is kept is answered by what
     stands behind it.
-
-    Parameters
-    ----------
-    app : ASGIApp
-    runner : Runner
     """
 
     def __init__(self, app: ASGIApp, *, runner: Runner) -> None:

@@ -18,10 +18,8 @@ class KeptRequest:
 
     Parameters
     ----------
-    method, path, query : str
     headers : tuple of pair of str
         Those that say what the body is.
-    body : bytes
     """
 
     method: str
@@ -73,7 +71,6 @@ async def replay(inner: ASGIApp, request: KeptRequest, **facts: Any) -> tuple[in
     ----------
     inner : ASGIApp
         What stands behind access and limits: the request has passed them once.
-    request : KeptRequest
     **facts
         Join the ASGI scope.
 

@@ -42,7 +42,6 @@ class Runner:
 
     Parameters
     ----------
-    store : OperationStore
     metrics : Metrics
         Shows the queue ``operations``: those that this process took in or works on.
     at_once : int
@@ -119,7 +118,6 @@ class Runner:
 
         Parameters
         ----------
-        name : str
         wait_s : float
             Time to wait until it has ended, seconds.
         """

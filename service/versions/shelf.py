@@ -67,7 +67,6 @@ class ModelShelf:
     ----------
     estimator : Estimator
         Of the version that serves at first.
-    state : Remembered
     folder : Path
         Of trained models.
     most : int

@@ -23,8 +23,6 @@ class ModelWatch:
 
     Parameters
     ----------
-    shelf : ModelShelf
-    folder : ModelFolder
     threads : AnswerThreads
         One thread: no two versions are loaded at a time.
     poll_s : float

@@ -15,7 +15,6 @@ class Binding:
 
     Parameters
     ----------
-    graph : OnnxGraph
     dimensions : mapping of str to int
         Extents by symbol.
     batch_size : int or None

@@ -32,10 +32,6 @@ def onnx_node_name(name: str) -> str:
     name : str
         :attr:`Node.name`.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> onnx_node_name("/layer1/MatMul#view")
@@ -50,7 +46,6 @@ class Value:
 
     Parameters
     ----------
-    shape : tuple of int
     dtype : str
         PyTorch name.
     index : int
@@ -154,18 +149,11 @@ class GraphBuilder:
 
         Parameters
         ----------
-        op : str
         inputs : sequence of Value or None
             In ATen's order; None is left out.
         outputs : sequence of (shape, dtype)
-        attrs : mapping
-        name : str
         view : bool
             Outputs share the first input's storage and role.
-
-        Returns
-        -------
-        list of Value
         """
         placed = [self.placed(v) for v in inputs if v is not None]
         if self.phase is Phase.FORWARD and not view:
@@ -187,16 +175,10 @@ class GraphBuilder:
 
         Parameters
         ----------
-        op : str
         inputs : sequence of Value
             The list, then further lists, one after the other.
         outputs : sequence of (shape, dtype)
             One for each tensor of the first list.
-        attrs : mapping
-
-        Returns
-        -------
-        list of Value
         """
         results = []
         for value, (shape, dtype) in zip(inputs, outputs, strict=False):

@@ -25,16 +25,12 @@ class Call:
 
     Parameters
     ----------
-    node : OnnxNode
     name : str
         Name of the call, prefixed where it stands in a function or a loop.
-    inputs : tuple of Value or None
     attrs : dict
         With references to a function's arguments resolved.
     opset : int
         Version of the operator set of the node's domain.
-    mode : Mode
-    builder : GraphBuilder
     """
 
     node: OnnxNode
@@ -140,9 +136,6 @@ class Call:
 
         Parameters
         ----------
-        op : str
-        inputs : sequence of Value or None
-        shape : sequence of int
         dtype : str, optional
             By default the widest float among the inputs, after autocast.
         mark : str
@@ -208,11 +201,6 @@ MICROSOFT = "com.microsoft"
 
 def translates(*ops: str, domains: Sequence[str] = ("",)) -> Callable[[Rule], Rule]:
     """Enter a translation rule for operators.
-
-    Parameters
-    ----------
-    *ops : str
-    domains : sequence of str
 
     Returns
     -------

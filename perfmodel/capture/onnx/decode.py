@@ -50,11 +50,6 @@ def decode_model(data: memoryview, limits: OnnxLimits) -> OnnxModel:
     ----------
     data : memoryview of bytes
         The serialised ``ModelProto``; may be a window into a mapped file.
-    limits : OnnxLimits
-
-    Returns
-    -------
-    OnnxModel
 
     Raises
     ------

@@ -28,10 +28,6 @@ FOLDS: dict[str, Fold] = {}
 def fold(call: Call) -> list[Value] | None:
     """Compute an operator call whose arguments are known.
 
-    Parameters
-    ----------
-    call : Call
-
     Returns
     -------
     list of Value or None

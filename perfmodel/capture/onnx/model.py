@@ -17,8 +17,6 @@ class OnnxTensor:
 
     Parameters
     ----------
-    name : str
-    shape : tuple of int
     dtype : str
         PyTorch name.
     values : numpy.ndarray or None
@@ -53,7 +51,6 @@ class OnnxNode:
         names such nodes in its profiles.
     inputs, outputs : tuple of str
         Names; ``""`` for an optional one that is left out.
-    attrs : mapping of str to value
     """
 
     op: str

@@ -14,15 +14,10 @@ def sort_nodes(nodes: list[OnnxNode], available: Set[str], graph: str) -> tuple[
 
     Parameters
     ----------
-    nodes : list of OnnxNode
     available : set of str
         Names that exist before the first node runs (inputs, initializers).
     graph : str
         Name of the graph, for messages.
-
-    Returns
-    -------
-    tuple of OnnxNode
 
     Raises
     ------

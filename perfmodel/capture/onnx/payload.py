@@ -28,8 +28,6 @@ def check_payload(fields: Fields, name: str, shape: tuple[int, ...], dtype: str)
         The fields of a ``TensorProto``.
     name : str
         For the message.
-    shape : tuple of int
-    dtype : str
 
     Returns
     -------
@@ -63,8 +61,6 @@ def read_values(fields: Fields, shape: tuple[int, ...], dtype: str) -> np.ndarra
     ----------
     fields : dict
         The fields of a ``TensorProto`` that passed :func:`check_payload`.
-    shape : tuple of int
-    dtype : str
 
     Returns
     -------

@@ -68,7 +68,6 @@ class Tracer:
 
     Parameters
     ----------
-    model : OnnxModel
     binding : Binding
         Extents of the dynamic dimensions.
     builder : GraphBuilder

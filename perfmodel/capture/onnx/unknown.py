@@ -116,15 +116,8 @@ def unknown_operator(
 
     Parameters
     ----------
-    call : Call
     declared : mapping of str to OnnxValueInfo
         Types that the file states; believed where they are complete.
-    binding : Binding
-    oracle : ShapeOracle
-
-    Returns
-    -------
-    list of Value or None
 
     Raises
     ------

@@ -101,14 +101,6 @@ def read_fields(data: memoryview, budget: FieldBudget) -> Fields:
 def read_varints(data: memoryview) -> list[int]:
     """Read a packed list of unsigned varints.
 
-    Parameters
-    ----------
-    data : memoryview of bytes
-
-    Returns
-    -------
-    list of int
-
     Examples
     --------
     >>> read_varints(memoryview(bytes([1, 0x96, 0x01])))

@@ -30,7 +30,6 @@ class CostTable:
         Compulsory traffic; 0 where unpriced.
     op_class : ndarray of int8
         Position in ``tuple(OpClass)``; ``OTHER`` where unpriced.
-    engine_is_matrix : ndarray of bool
     phase : ndarray of int8
         Position in ``tuple(Phase)``.
     priced : ndarray of bool
@@ -55,9 +54,6 @@ class CostTotals:
 
     Parameters
     ----------
-    flops, bytes_read, bytes_written : float
-    flops_by_phase : mapping of Phase to float
-    flops_by_class : mapping of OpClass to float
     unpriced : mapping of str to int
         Calls that the sums leave out.
     """
@@ -77,7 +73,6 @@ def cost_of(node: Node, graph: Graph) -> Cost | None:
     ----------
     node : Node
         A node of ``graph``.
-    graph : Graph
 
     Returns
     -------
@@ -96,16 +91,7 @@ def cost_of(node: Node, graph: Graph) -> Cost | None:
 
 
 def cost_table(graph: Graph) -> CostTable:
-    """Price every node of a graph; computed once and kept with the graph.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Returns
-    -------
-    CostTable
-    """
+    """Price every node of a graph; computed once and kept with the graph."""
     table = vars(graph).get("_cost_table")
     if not isinstance(table, CostTable):
         table = vars(graph)["_cost_table"] = _priced(graph)
@@ -114,10 +100,6 @@ def cost_table(graph: Graph) -> CostTable:
 
 def unpriced(graph: Graph) -> dict[str, int]:
     """Count the calls of each operator that has no formula.
-
-    Parameters
-    ----------
-    graph : Graph
 
     Returns
     -------
@@ -128,16 +110,7 @@ def unpriced(graph: Graph) -> dict[str, int]:
 
 
 def totals(graph: Graph) -> CostTotals:
-    """Add up the costs of a graph.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Returns
-    -------
-    CostTotals
-    """
+    """Add up the costs of a graph."""
     table = cost_table(graph)
     by_phase = {p: float(table.flops[table.phase == c].sum()) for p, c in _PHASE_CODE.items()}
     by_class = {k: float(table.flops[table.op_class == c].sum()) for k, c in _CLASS_CODE.items()}

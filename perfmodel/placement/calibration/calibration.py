@@ -47,7 +47,6 @@ class CalibratedSteps:
 
     Parameters
     ----------
-    parts : StepParts
     log_sd : ndarray, shape (rows,)
         Standard deviation of the logarithm of a measured step; smaller near observed ones.
     learned : ndarray, shape (rows,)
@@ -72,7 +71,6 @@ class Calibration:
     ----------
     observed : ObservedSteps
         In the order of their content.
-    prior : ResidualPrior
     coefficients : ndarray, shape (fields, rows)
         The residual is the prior mean plus the covariance with the observed rows times these.
     trust : ndarray, shape (comparisons,)
@@ -105,10 +103,6 @@ class Calibration:
         ----------
         cells : StepCells
             Of the same job, or of others that share its machine or fabric.
-
-        Returns
-        -------
-        CalibratedSteps
         """
         covariance = self._with_observed(cells)
         residual = self._residual(cells, covariance)
@@ -220,10 +214,6 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         may be among them and count by what they share.
     prior : ResidualPrior or None
         The fitted one by default.
-
-    Returns
-    -------
-    Calibration
     """
     known = prior or fitted_prior()
     rows = observed.ordered()

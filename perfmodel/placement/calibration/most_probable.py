@@ -99,7 +99,6 @@ class MostProbable:
         The residual is the prior mean plus the covariance with the observed rows times these.
     trust : ndarray, shape (comparisons,)
         Factor of the precision of each comparison, small for outliers.
-    widths : Widths
     covariance : ndarray, shape (fields, rows, rows)
         Of the observed rows under these widths.
     """
@@ -119,14 +118,8 @@ def most_probable(
     ----------
     cells : StepCells
         Observed.
-    comparisons : Comparisons
-    prior : ResidualPrior
     covariance : ndarray, shape (fields, rows, rows)
         Of the residuals of the cells under the prior, nothing widened.
-
-    Returns
-    -------
-    MostProbable
     """
     widths, wide = Widths(), covariance
     coefficients, trust = _under(cells, comparisons, prior, wide)

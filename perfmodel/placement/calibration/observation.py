@@ -14,7 +14,6 @@ class Observation:
 
     Parameters
     ----------
-    placement : Placement
     batch_size : int
         Samples per replica and micro-batch.
     step_time_s : float

@@ -25,7 +25,6 @@ class ObservedSteps:
 
     Parameters
     ----------
-    cells : StepCells
     step_time_s : ndarray, shape (rows,)
         Whole steps, > 0.
     sync_time_s : ndarray, shape (rows,)

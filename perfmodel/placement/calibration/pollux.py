@@ -126,10 +126,6 @@ def fit_pollux(
     compute_time_s : array_like or None
         Steps without what was logged as synchronisation, > 0.
 
-    Returns
-    -------
-    PolluxParameters
-
     Raises
     ------
     InvalidInputError

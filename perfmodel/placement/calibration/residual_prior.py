@@ -188,7 +188,6 @@ class ResidualPrior:
         ``"one_host"`` to ``communication`` within a host.
     sds : mapping of str to float
         Standard deviation of each term by its name.
-    noise : Noise
     freedom : float
         Degrees of freedom of Student's distribution of a job's levels on one machine or fabric:
         how often a job is unlike all others there; infinite for a Gaussian.

@@ -64,7 +64,6 @@ class Response:
 
     Parameters
     ----------
-    cells : StepCells
     tail : ndarray
         Share of the communication that nothing hides, in [0, 1).
     anchor : ndarray
@@ -84,7 +83,6 @@ class Response:
 
         Parameters
         ----------
-        cells : StepCells
         expected : ndarray or None
             The residual under which steps take as long as predicted, shape (fields, rows);
             None: that of zeros.

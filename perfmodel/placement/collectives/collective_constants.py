@@ -37,8 +37,6 @@ class CollectiveConstants:
 
     Parameters
     ----------
-    operations : mapping of Collective to OperationConstants
-    in_switch : InSwitchConstants
     efficiency : mapping of LinkClass to mapping of Collective to float
         Share of the link's rate that long messages reach, in (0, 1].
     fill_scale, copy_scale : mapping of LinkClass to float

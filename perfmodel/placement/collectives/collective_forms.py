@@ -128,11 +128,8 @@ def form_costs(
 
     Parameters
     ----------
-    forms : iterable of Form
-    collective : Collective
     groups : CommGroups
         With at least 2 ranks; others get numbers without meaning.
-    constants : CollectiveConstants
 
     Yields
     ------

@@ -58,13 +58,11 @@ def collective_time_s(
 
     Parameters
     ----------
-    collective : Collective
     size_bytes : array_like
         The whole tensor of one rank: what an all-reduce reduces, an all-gather returns, a
         reduce-scatter takes, an all-to-all sends in all, a broadcast or a send passes on.
         Broadcasts against the groups: sizes of shape (cells, sizes) and groups of shape
         (cells, 1) give every size of every cell.
-    groups : CommGroups
     constants : CollectiveConstants or None
         The shipped ones where None.
     forms : iterable of Form or None
@@ -96,13 +94,7 @@ def collective_time_s(
 
 
 def fill_scale(groups: CommGroups, constants: CollectiveConstants) -> FloatArray:
-    """Return the larger filling cost of the levels that a group uses.
-
-    Parameters
-    ----------
-    groups : CommGroups
-    constants : CollectiveConstants
-    """
+    """Return the larger filling cost of the levels that a group uses."""
     intra, inter = link_classes(groups)
     inside, between = constants.fill_scale_of(intra), constants.fill_scale_of(inter)
     return np.maximum(
@@ -132,7 +124,6 @@ def bus_bandwidth_bytes_per_s(
 
     Parameters
     ----------
-    collective : Collective
     size_bytes, ranks, time_s : array_like
         As for :func:`collective_time_s`.
 

@@ -73,7 +73,6 @@ def form_curves(collective: Collective, group: WorldGroup) -> tuple[FormCurve, .
     ----------
     collective : Collective
         An all-reduce, an all-gather or a reduce-scatter.
-    group : WorldGroup
 
     Returns
     -------
@@ -174,7 +173,6 @@ def fastest_s(curves: Sequence[FormCurve], sizes_bytes: Sequence[float]) -> list
     ----------
     curves : sequence of FormCurve
         Of one group; none means that it has one rank.
-    sizes_bytes : sequence of float
 
     Returns
     -------

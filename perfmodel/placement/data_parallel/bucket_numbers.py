@@ -55,8 +55,6 @@ class BucketNumbers:
         When the last bucket of a group is ready, as a share of the step, and how many it has.
     sizes_bytes, parameter_sizes_bytes : tuple of float
         Of one bucket of each group, and of the parameters behind it.
-    pieces, gradient_bytes : float
-    forward_share, backward_share, optimizer_share : float
     """
 
     groups: tuple[tuple[float, float], ...]

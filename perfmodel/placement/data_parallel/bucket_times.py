@@ -29,7 +29,6 @@ class BucketTimes:
     ----------
     buckets : GradientBuckets
         Spread so that its jobs broadcast against the cells.
-    groups : CommGroups
     """
 
     def __init__(self, buckets: GradientBuckets, groups: CommGroups) -> None:

@@ -62,10 +62,6 @@ class DataParallelConstants:
     def slowdown_inside(self, groups: CommGroups) -> FloatArray:
         """Return how many times longer the part of a collective inside a host takes.
 
-        Parameters
-        ----------
-        groups : CommGroups
-
         Returns
         -------
         ndarray

@@ -84,10 +84,6 @@ def gradient_buckets(
         Size from which on a bucket is closed; the first one is smaller.
     most_groups : int
         Groups of a job, at most.
-
-    Returns
-    -------
-    GradientBuckets
     """
     jobs = (profiles,) if isinstance(profiles, StepProfile) else tuple(profiles)
     cut = [_cut(job, bucket_bytes, most_groups) for job in jobs]

@@ -18,7 +18,6 @@ class GroupCosts(NamedTuple):
 
     Parameters
     ----------
-    group : WorldGroup
     excess : float
         By how many spreads the slowest of so many ranks lies above their mean.
     inside, between : float
@@ -43,13 +42,7 @@ class GroupCosts(NamedTuple):
     def times_s(
         self, collective: Collective, sizes_bytes: tuple[float, ...]
     ) -> tuple[Sequence[float], Sequence[float]]:
-        """Return a collective by itself, on all ranks and on those of the fullest host alone.
-
-        Parameters
-        ----------
-        collective : Collective
-        sizes_bytes : tuple of float
-        """
+        """Return a collective by itself, on all ranks and on those of the fullest host alone."""
         one_host = _on_one_host_s(collective, self.one_host, sizes_bytes)
         if self.group.hosts == 1:
             return one_host, one_host

@@ -35,7 +35,6 @@ def dampened(errors: FloatArray, small: float) -> FloatArray:
 
     Parameters
     ----------
-    errors : ndarray
     small : float
         Where one goes over into the other, > 0.
     """

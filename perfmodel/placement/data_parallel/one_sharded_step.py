@@ -24,10 +24,8 @@ def sharded_step(
 
     Parameters
     ----------
-    job : BucketNumbers
     alone_s : float
         Time of the step on one accelerator.
-    ranks : float
     scatter_s, gather_s : sequence of float
         Time of a reduce-scatter and of an all-gather of one bucket of each group.
     zero_stage : int

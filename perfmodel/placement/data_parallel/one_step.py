@@ -39,8 +39,6 @@ class OneReplicaGroup:
 
     Parameters
     ----------
-    job : BucketNumbers
-    costs : GroupCosts
     straggler : float
         Relative spread of the times of equal replicas.
     zero_stage, accumulation_steps : int

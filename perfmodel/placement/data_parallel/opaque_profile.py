@@ -39,10 +39,6 @@ def opaque_profile(
     input_bytes : float
         Inputs of the step.
 
-    Returns
-    -------
-    StepProfile
-
     Raises
     ------
     InvalidInputError

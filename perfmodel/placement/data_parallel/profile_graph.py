@@ -72,10 +72,6 @@ def step_profile(graph: Graph, *, samples: int) -> StepProfile:
 def typical_node_seconds(table: NodeTable) -> FloatArray:
     """Return the time of each node on a typical accelerator; views take none.
 
-    Parameters
-    ----------
-    table : NodeTable
-
     Returns
     -------
     ndarray, shape (nodes,)

@@ -51,7 +51,6 @@ def sharded_streams(
         Spread over the cells.
     alone : ndarray, shape (...)
         Time of the step on one accelerator.
-    ranks : ndarray
     scatter, gather : ndarray, shape (..., groups)
         Time of a reduce-scatter and of an all-gather of one bucket of each group.
     zero_stage : int

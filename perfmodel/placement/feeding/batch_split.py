@@ -132,11 +132,6 @@ def equal_split(global_batch: int, steps: AffineSteps) -> BatchSplit:
     ----------
     global_batch : int
         At least one sample a replica.
-    steps : AffineSteps
-
-    Returns
-    -------
-    BatchSplit
 
     Examples
     --------
@@ -159,8 +154,6 @@ def proportional_split(
 
     Parameters
     ----------
-    global_batch : int
-    steps : AffineSteps
     most_samples : array-like of int, shape (replicas,), or None
         Most that fits each replica's memory.
 

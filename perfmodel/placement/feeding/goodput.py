@@ -103,10 +103,8 @@ class BestBatch:
         Its factors; the efficiency lies in (0, 1] from the initial batch on.
     batch_size : int
         Samples of one replica and micro-batch.
-    accumulation_steps : int
     global_batch_size : int
         Of all replicas and micro-batches.
-    step_time_s : float
     """
 
     goodput: float
@@ -183,7 +181,6 @@ def goodput(
     ----------
     global_batch : array-like
         Samples of a step of all replicas.
-    step_time_s : array-like
     noise, initial_batch : array-like
         As for :func:`statistical_efficiency`.
 
@@ -205,7 +202,6 @@ def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes
 
     Parameters
     ----------
-    adaptation : BatchAdaptation
     replicas : int
         Data-parallel replicas, >= 1.
     step_times : callable
@@ -240,11 +236,6 @@ def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes
 
 def candidates(adaptation: BatchAdaptation, replicas: int) -> tuple[IntArray, IntArray]:
     """Return every micro-batch and accumulation that is tried, by size of the global batch.
-
-    Parameters
-    ----------
-    adaptation : BatchAdaptation
-    replicas : int
 
     Returns
     -------

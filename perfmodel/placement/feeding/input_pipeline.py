@@ -44,7 +44,6 @@ class Store:
 
     Parameters
     ----------
-    bytes_per_s : float
     latency_s : float
         Of one request.
     """
@@ -71,7 +70,6 @@ class InputPipeline:
 
     Parameters
     ----------
-    sample : SampleCost
     cpu_cores : float or None
         Of the host; None where unknown: decoding then never limits.
     workers : int or None
@@ -79,7 +77,6 @@ class InputPipeline:
         enough not to matter; 0 means that the main process loads.
     storage_bytes_per_s : float or None
         Of the host; None means that of ``locality``, and without that storage never limits.
-    locality : Locality or None
 
     Raises
     ------
@@ -143,15 +140,10 @@ def input_stall(
 
     Parameters
     ----------
-    pipeline : InputPipeline
     samples : array-like
         Samples that the accelerators of one host take in a step; of uneven hosts the fullest.
     step_time_s : array-like
         Of a step that has its data; broadcasts with ``samples``.
-
-    Returns
-    -------
-    InputTimes
 
     Examples
     --------

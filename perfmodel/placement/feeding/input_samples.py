@@ -79,7 +79,6 @@ def sample_cost(
 
     Parameters
     ----------
-    kind : InputKind
     side_pixels : int
         Height and width that images are cropped to.
     sequence_length : int
@@ -88,10 +87,6 @@ def sample_cost(
         Length of a sound.
     tensor_bytes : float
         A raw or tabular sample as it enters the model.
-
-    Returns
-    -------
-    SampleCost
 
     Examples
     --------
@@ -121,7 +116,6 @@ def cost_of_graph(graph: Graph, *, samples: int) -> tuple[InputKind, SampleCost]
 
     Parameters
     ----------
-    graph : Graph
     samples : int
         Samples of the step, >= 1.
 

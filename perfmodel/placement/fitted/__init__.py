@@ -50,11 +50,6 @@ def standing_in(part: str, constants: Mapping[str, Any]) -> Iterator[None]:
 
     Only for judging answers by constants that have not seen what is asked. Parts that keep what
     they made of their constants are not moved by it.
-
-    Parameters
-    ----------
-    part : str
-    constants : mapping
     """
     _STAND_INS[part] = constants
     try:

@@ -217,15 +217,10 @@ def replay(
 
     Parameters
     ----------
-    lives : Lifetimes
     steps : int
         Steps one after another, >= 1; what the first leaves free serves the next.
     limit_bytes, max_split_bytes : float
         As of :class:`CachingAllocator`.
-
-    Returns
-    -------
-    Replay
     """
     memory = CachingAllocator(limit_bytes=limit_bytes, max_split_bytes=max_split_bytes)
     sizes = np.ceil(lives.size_bytes).astype(np.int64).tolist()

@@ -95,15 +95,10 @@ def lifetimes(graph: Graph, *, selective_checkpointing: bool = False) -> Lifetim
 
     Parameters
     ----------
-    graph : Graph
     selective_checkpointing : bool
         The matrices of attention are forgotten after the forward pass and computed again before
         the backward pass reads them. (Full checkpointing is in the graph: it has the nodes that
         compute again.)
-
-    Returns
-    -------
-    Lifetimes
     """
     slots: dict[int, int] = {}
     slot = np.array(

@@ -93,10 +93,6 @@ def memory_columns(
         Degrees that broadcast to the cells; None: one accelerator.
     constants : mapping or None
         What was fitted; None: what comes with the package.
-
-    Returns
-    -------
-    MemoryColumns
     """
     return columns_of_parts(
         memory_parts(profile, plan),
@@ -119,10 +115,8 @@ def columns_of_parts(
 
     Parameters
     ----------
-    parts : MemoryParts
     accelerators : sequence of AcceleratorSpec
         One for each cell.
-    job : Job or None
     replicas : array_like
         Data-parallel replicas of each cell.
     constants : mapping or None
@@ -164,17 +158,12 @@ def memory_estimate(
     ----------
     profile : MemoryProfile or float
         A number is the peak of the tensors, where nothing more is known of them.
-    accelerator : AcceleratorSpec
     job : Job or None
         As of :func:`memory_columns`.
     plan : Plan or None
         None: data parallel over all of them.
     accelerator_count : int
         How many there are, >= 1.
-
-    Returns
-    -------
-    MemoryEstimate
     """
     if not isinstance(profile, MemoryProfile):
         profile = tensors_of(profile)
@@ -200,10 +189,6 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         What ``plan.data`` is taken from where it says None.
     job : Job or None
         Its accumulation steps are the micro-batches of a pipeline.
-
-    Returns
-    -------
-    MemoryPlan
     """
     plan = plan or Plan()
     others = plan.tensor * plan.pipeline * plan.context
@@ -271,10 +256,6 @@ def oom_probability(need_bytes: FloatArray, room_bytes: FloatArray, deviation: f
 
 def peak_tensor_bytes(graph: Graph) -> float:
     """Return the most bytes that the tensors of a step occupy at one time.
-
-    Parameters
-    ----------
-    graph : Graph
 
     Returns
     -------

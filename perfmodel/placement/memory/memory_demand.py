@@ -88,7 +88,6 @@ def demand_bytes(parts: MemoryParts, around: Overhead) -> FloatArray:
 
     Parameters
     ----------
-    parts : MemoryParts
     around : Overhead
         Of the same cells.
 
@@ -133,10 +132,6 @@ def overhead(
         From :func:`constants_for`.
     replicas : array_like
         Data-parallel replicas of each cell, >= 1.
-
-    Returns
-    -------
-    Overhead
     """
     cells = len(accelerators)
     is_gpu = np.array([spec.kind == "gpu" for spec in accelerators], dtype=np.bool_)
@@ -161,7 +156,6 @@ def held_share(job: Job | None, replicas: npt.ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    job : Job or None
     replicas : array_like
         >= 1.
 
@@ -179,11 +173,6 @@ def held_share(job: Job | None, replicas: npt.ArrayLike) -> FloatArray:
 
 def runtime_bytes(accelerator: AcceleratorSpec, constants: Mapping[str, Any]) -> float:
     """Return what a process holds on an accelerator before the first tensor.
-
-    Parameters
-    ----------
-    accelerator : AcceleratorSpec
-    constants : mapping
 
     Returns
     -------
@@ -210,7 +199,6 @@ def constants_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str,
 
     Parameters
     ----------
-    job : Job or None
     constants : mapping
         As the fit writes them.
     """
@@ -228,13 +216,7 @@ def _measured(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, flo
 
 
 def workload_factor(job: Job | None, constants: Mapping[str, Any]) -> tuple[float, float]:
-    """Return ``f`` and ``F`` of a job: 1 and 0 unless its training was measured.
-
-    Parameters
-    ----------
-    job : Job or None
-    constants : mapping
-    """
+    """Return ``f`` and ``F`` of a job: 1 and 0 unless its training was measured."""
     known = _measured(job, constants)
     if job is None or known is None:
         return 1.0, 0.0

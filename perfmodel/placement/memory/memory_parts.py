@@ -88,11 +88,8 @@ class MemoryPlan:
         Part of the parameters that belongs to experts, in [0, 1].
     zero_stage : ndarray or float
         0 to 3.
-    sequence_parallel : ndarray of bool or bool
     micro_batches : ndarray or float
         In one step, >= 1; the profile's activations are those of one.
-    schedule : Schedule
-    virtual_stages : ndarray or float
     has_copies : bool
         The activations hold the parameters in 16 bits, as ``autocast`` keeps them until the
         backward pass. Software that runs pipelines has them once, not for each micro-batch.
@@ -117,13 +114,8 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
 
     Parameters
     ----------
-    profile : MemoryProfile
     plan : MemoryPlan or None
         None: one accelerator.
-
-    Returns
-    -------
-    MemoryParts
     """
     plan = plan or MemoryPlan()
     data, tensor, pipeline, context, expert, stage, kept = np.broadcast_arrays(

@@ -107,12 +107,7 @@ class MemoryProfile:
 
 
 def tensors_of(peak_bytes: float) -> MemoryProfile:
-    """Return the profile of tensors of which only their peak is known.
-
-    Parameters
-    ----------
-    peak_bytes : float
-    """
+    """Return the profile of tensors of which only their peak is known."""
     return MemoryProfile(
         parameter_bytes=0.0,
         buffer_bytes=peak_bytes,
@@ -132,13 +127,8 @@ def memory_profile(graph: Graph, *, selective_checkpointing: bool = False) -> Me
 
     Parameters
     ----------
-    graph : Graph
     selective_checkpointing : bool
         As of :func:`.liveness.lifetimes`.
-
-    Returns
-    -------
-    MemoryProfile
     """
     lives = lifetimes(graph, selective_checkpointing=selective_checkpointing)
     activations = lives.occupied(lives.held == Held.ACTIVATION)

@@ -164,16 +164,7 @@ class OpaqueTable:
         self.prior = prior if prior is not None else OpaquePrior.shipped()
 
     def complete(self, asked: OpaqueCells) -> Completion:
-        """Answer cells by the known ones.
-
-        Parameters
-        ----------
-        asked : OpaqueCells
-
-        Returns
-        -------
-        Completion
-        """
+        """Answer cells by the known ones."""
         rows = _chosen(self.cells, asked)
         given = _given(self, rows.tobytes())
         known = given.known

@@ -38,7 +38,6 @@ class OpaqueCells:
 
     Parameters
     ----------
-    job_type : ndarray of str
     batch_size : ndarray of float
         Samples per replica, >= 1.
     accelerator : ndarray of str
@@ -110,7 +109,6 @@ def split_label(label: str, batch_size: int = 1) -> tuple[str, int]:
 
     Parameters
     ----------
-    label : str
     batch_size : int
         Returned where the label says none.
 
@@ -140,13 +138,8 @@ def opaque_cells(
         Job type and batch size of each cell.
     placements : sequence of Placement
         One for each cell; ``shared_with`` names at most one other job.
-    catalog : Catalog
     mode : Mode or sequence of Mode
         Of all cells, or of each. Inference is another job type than training of the same name.
-
-    Returns
-    -------
-    OpaqueCells
 
     Raises
     ------

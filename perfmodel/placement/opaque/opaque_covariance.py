@@ -65,7 +65,6 @@ def covariance(a: OpaqueCells, b: OpaqueCells, variances: Mapping[str, float]) -
 
     Parameters
     ----------
-    a, b : OpaqueCells
     variances : mapping of str to float
         By :func:`variance_names`; one that is missing is 0.
 

@@ -121,11 +121,6 @@ def nearest_cells(asked: OpaqueCells, known: OpaqueCells, most: int = 3) -> IntA
 
     Doublings of batch, accelerators and hosts count alike; another device counts as many.
 
-    Parameters
-    ----------
-    asked, known : OpaqueCells
-    most : int
-
     Returns
     -------
     ndarray of int, shape (asked, up to most)

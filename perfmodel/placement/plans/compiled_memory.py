@@ -37,11 +37,6 @@ _WORD_BYTES = 2 * _HALF_BYTES
 def compiled_memory_bytes(training: TransformerTraining, choice: PlanChoice) -> float:
     """Return the memory of tensors on the fullest rank of a plan.
 
-    Parameters
-    ----------
-    training : TransformerTraining
-    choice : PlanChoice
-
     Returns
     -------
     float

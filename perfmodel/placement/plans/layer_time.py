@@ -68,10 +68,8 @@ def layer_times(cells: PlanCells, between: Exchanges, constants: PlanConstants) 
 
     Parameters
     ----------
-    cells : PlanCells
     between : Exchanges
         Of the same steps.
-    constants : PlanConstants
     """
     device = device_times(cells, between, constants)
     forward, backward = launch_times_s(cells, constants)

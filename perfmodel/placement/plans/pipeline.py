@@ -65,7 +65,6 @@ def pipeline_time_s(
         Delay between a pass of one stage and that of the next.
     micro_batches : ndarray, shape (cells,)
         Whole numbers, >= 1. An interleaved pipeline fills its last round up.
-    schedule : Schedule
     virtual_stages : int
         Chunks of a stage; more than one only where the schedule is interleaved.
 
@@ -147,7 +146,6 @@ class _Interleaved:
     ----------
     forward_s, backward_s, send_s
         As in :func:`pipeline_time_s`.
-    chunks : int
     """
 
     def __init__(

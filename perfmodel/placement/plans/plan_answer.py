@@ -42,9 +42,6 @@ class TransformerTraining:
 
     Parameters
     ----------
-    shape : TransformerShape
-    precision : Precision
-    optimizer : str
     fused_attention : bool
         Scores stay on the chip, as in PyTorch's scaled dot product attention.
     stack : Stack
@@ -77,10 +74,6 @@ class TransformerTraining:
 
         Megatron's kernel for scores in memory gave way to scores that stay on the chip with the
         accelerators of 2022.
-
-        Parameters
-        ----------
-        accelerators : sequence of AcceleratorSpec
         """
         if any(one.kind == "tpu" for one in accelerators):
             return replace(self, stack=Stack.XLA, fused_attention=True)
@@ -148,8 +141,6 @@ def plan_answer(
 
     Parameters
     ----------
-    training : TransformerTraining
-    fabric : Fabric
     choices : sequence of PlanChoice
         Each for all accelerators of the fabric.
     single_s : ndarray or None

@@ -36,8 +36,6 @@ def plan_candidates(shape: TransformerShape, fabric: Fabric, global_batch: int) 
 
     Parameters
     ----------
-    shape : TransformerShape
-    fabric : Fabric
     global_batch : int
         Samples of a step, over all replicas.
 

@@ -52,7 +52,6 @@ class PlanChoice:
         Samples of a micro-batch of one replica, >= 1.
     micro_batches : int
         Micro-batches of a replica and step, >= 1.
-    checkpointing : Checkpointing
 
     Raises
     ------
@@ -189,7 +188,6 @@ class DeviceColumns(_Columns):
         The same of the output layer, which jobs in 8 bits compute in 16.
     score_flops : ndarray
         The same where single warps issue it, as attention does whose scores stay on the chip.
-    memory_bytes_per_s, memory_bytes : ndarray
     core_hz : ndarray
         Cores (multiprocessors) times clock: what work on single numbers follows.
     tflops_per_w : ndarray
@@ -388,11 +386,6 @@ class PlanCells:
 
     Parameters
     ----------
-    shape : ShapeColumns
-    plan : PlanColumns
-    device : DeviceColumns
-    numbers : NumberBytes
-    groups : PlanGroups
     fused_attention : ndarray
         1 where scores stay on the chip, 0 where they are written to memory.
     """

@@ -68,7 +68,6 @@ class PlanPredictor:
         That the steps run on.
     coverage : float
         Share of measured times that an interval shall contain, in (0, 1).
-    seed : int
 
     Attributes
     ----------
@@ -100,7 +99,6 @@ class PlanPredictor:
 
         Parameters
         ----------
-        plans : PlanCells
         step_time_s : ndarray, shape (plans,)
             Measured, > 0.
 
@@ -137,7 +135,6 @@ class PlanPredictor:
 
         Parameters
         ----------
-        plans : PlanCells
         step_time_s : ndarray, shape (plans,)
         """
         times = np.asarray(step_time_s, dtype=np.float64)

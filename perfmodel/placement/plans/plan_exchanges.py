@@ -64,12 +64,7 @@ class Exchanges:
 
 
 def exchanges(cells: PlanCells) -> Exchanges:
-    """Return all communication of some steps.
-
-    Parameters
-    ----------
-    cells : PlanCells
-    """
+    """Return all communication of some steps."""
     shared, experts = layer_parameters(cells.shape, cells.plan)
     first, last = end_parameters(cells.shape, cells.plan)
     ends = first + last

@@ -89,7 +89,6 @@ def fit_constants(
 
     Parameters
     ----------
-    cells : PlanCells
     step_time_s : ndarray, shape (cells,)
         Measured, > 0.
     stack : Stack
@@ -100,10 +99,6 @@ def fit_constants(
         Where to begin and what to stay near.
     starts : int
         Points that the search begins at, >= 1.
-
-    Returns
-    -------
-    PlanConstants
     """
     known = exchanges(cells) if between is None else between
     begin = START[stack] if start is None else start
@@ -135,13 +130,7 @@ def _dampened(errors: FloatArray) -> FloatArray:
 
 
 class _Space:
-    """Unknowns without bounds for some of the constants.
-
-    Parameters
-    ----------
-    start : PlanConstants
-    names : sequence of str
-    """
+    """Unknowns without bounds for some of the constants."""
 
     def __init__(self, start: PlanConstants, names: Sequence[str]) -> None:
         self._start, self._names = start, names

@@ -87,14 +87,6 @@ def plan_memory_bytes(
 ) -> float:
     """Return the memory of the fullest rank of one plan.
 
-    Parameters
-    ----------
-    shape : TransformerShape
-    choice : PlanChoice
-    precision : Precision
-    optimizer : str
-    fused_attention : bool
-
     Returns
     -------
     float
@@ -128,15 +120,8 @@ def plan_memory(
 
     Parameters
     ----------
-    shape : ShapeColumns
-    plan : PlanColumns
-    numbers : NumberBytes
     fused_attention : ndarray
         1 where scores stay on the chip.
-
-    Returns
-    -------
-    PlanMemory
     """
     first = _stage(shape, plan, numbers, fused_attention, is_last=False)
     last = _stage(shape, plan, numbers, fused_attention, is_last=True)

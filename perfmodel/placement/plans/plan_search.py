@@ -55,8 +55,6 @@ class RankedPlan:
 
     Parameters
     ----------
-    choice : PlanChoice
-    step_time_s, samples_per_second : float
     bubble_s, exposed_communication_s : float
         Parts of the step.
     memory_bytes : float
@@ -90,7 +88,6 @@ class PlanRanking:
         What the smallest plan lacks, where none fits.
     model_version : str or None
         Which model said how long the step takes on one accelerator.
-    warnings : tuple of str
     """
 
     plans: tuple[RankedPlan, ...]
@@ -116,7 +113,6 @@ def search_plans(
 
     Parameters
     ----------
-    training : TransformerTraining
     fabric : Fabric
         All its accelerators are used.
     global_batch : int
@@ -175,13 +171,10 @@ def single_scale(
 
     Parameters
     ----------
-    training : TransformerTraining
-    fabric : Fabric
     choice : PlanChoice
         Whose micro-batches were measured or predicted on one accelerator.
     single_s : float
         That step, seconds.
-    constants : PlanConstants or None
     """
     training = training.on(fabric.accelerators)
     alone = plan_step(training.alone(fabric, [choice]), constants or training.constants)

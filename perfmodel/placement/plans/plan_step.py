@@ -57,7 +57,6 @@ class PlanStep:
 
     Parameters
     ----------
-    parts : StepParts
     bubble_s : ndarray
         Part of the computation in which a stage waits for others.
     least_time_s : ndarray
@@ -81,8 +80,6 @@ def plan_step(
 
     Parameters
     ----------
-    cells : PlanCells
-    constants : PlanConstants
     between : Exchanges or None
         Of the same steps, where they are known already.
     """

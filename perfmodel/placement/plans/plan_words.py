@@ -48,7 +48,6 @@ def why_best(
 
     Parameters
     ----------
-    choice : PlanChoice
     parts : mapping of str to float
         Seconds by name, and the whole ``"step"``.
     second : tuple or None

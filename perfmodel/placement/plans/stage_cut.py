@@ -108,7 +108,6 @@ def cut_step_s(
 
     Parameters
     ----------
-    cut : StageCut
     plan : Plan
         Of its degrees only ``data`` and ``pipeline`` may be above 1.
     single_s : float

@@ -25,10 +25,6 @@ Config = Mapping[str, Any]
 def transformer_shape(job: Job) -> TransformerShape | None:
     """Return the dimensions of a job's model.
 
-    Parameters
-    ----------
-    job : Job
-
     Returns
     -------
     TransformerShape or None

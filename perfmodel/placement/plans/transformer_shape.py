@@ -41,7 +41,6 @@ class TransformerShape:
 
     Parameters
     ----------
-    layers, hidden_size, heads : int
     sequence_length : int
         Tokens of a sample.
     vocabulary : int

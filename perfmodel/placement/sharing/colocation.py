@@ -48,7 +48,6 @@ class Colocation:
         Of both with their contexts; None where one is unknown.
     fits : bool or None
         Whether that is within the accelerator's memory.
-    basis : Basis
     """
 
     slowdowns: tuple[float, float]
@@ -72,8 +71,6 @@ def colocate(
     ----------
     first, second : JobLoad
         Each as it is alone on this accelerator.
-    accelerator : AcceleratorSpec
-    sharing : Sharing
 
     Returns
     -------
@@ -106,7 +103,6 @@ def slowdowns(
         Of one length, each as it is alone.
     kind : str
         Catalogue name of the accelerator.
-    sharing : Sharing
 
     Returns
     -------
@@ -125,12 +121,10 @@ def slowdown_beside(
 
     Parameters
     ----------
-    subject : JobLoad
     partners : sequence of JobLoad
         None of them: 1.
     kind : str
         Catalogue name of the accelerator.
-    sharing : Sharing
 
     Returns
     -------
@@ -195,7 +189,6 @@ def known_device_share(family: str, batch_size: int, kind: str) -> float | None:
     ----------
     family : str
         As :func:`family_of` returns it.
-    batch_size : int
     kind : str
         Catalogue name of the accelerator.
 
@@ -227,7 +220,6 @@ def load_of_type(
         Catalogue name of the accelerator.
     step_time_s : float
         Of a step alone on it.
-    memory_bytes : float or None
 
     Returns
     -------

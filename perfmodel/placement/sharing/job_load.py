@@ -100,7 +100,6 @@ class Loads:
 
     Parameters
     ----------
-    step_time_s, device_share : ndarray
     log2_batch : ndarray
         Logarithm of the batch size to base 2.
     families : tuple of (str or None)
@@ -159,7 +158,6 @@ def load_of(
 
     Parameters
     ----------
-    workload : Workload
     step_time_s : float
         Measured or predicted time of the step alone.
     memory_bytes : float or None

@@ -131,10 +131,6 @@ def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> Accel
     pointer : str
         JSON pointer to the name in the request.
 
-    Returns
-    -------
-    AcceleratorPart
-
     Raises
     ------
     InvalidPlacementError
@@ -239,7 +235,6 @@ def part_accelerator(spec: AcceleratorSpec, part: AcceleratorPart) -> Accelerato
     ----------
     spec : AcceleratorSpec
         The whole.
-    part : AcceleratorPart
 
     Returns
     -------
@@ -272,7 +267,6 @@ def split_name(
     name : str
         ``"A100-SXM4-40GB"``, ``"A100-SXM4-40GB/1g.5gb"``, or a product label such as
         ``"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"``.
-    catalog : Catalog
     pointer : str
         JSON pointer to the name in the request.
 
@@ -318,7 +312,6 @@ def part_slowdown(
 
     Parameters
     ----------
-    part : AcceleratorPart
     device_share : ndarray
         Share of the step during which the whole accelerator works, in (0, 1].
     compute_bound_share, memory_bound_share : ndarray

@@ -125,8 +125,6 @@ class PairModel:
 
     Parameters
     ----------
-    law : PairLaw
-    likeness : Likeness
     families : tuple of str
         Of the known jobs.
     log2_batch : ndarray, shape (known,)

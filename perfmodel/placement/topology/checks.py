@@ -21,7 +21,6 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Pla
 
     Parameters
     ----------
-    placement : Placement
     pointer : str
         JSON pointer to it in the request.
 
@@ -68,7 +67,6 @@ def resolved_plan(
 
     Parameters
     ----------
-    placement : Placement
     plan : Plan or None
         None means the placement's own.
     pointer : str

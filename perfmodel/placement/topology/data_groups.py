@@ -29,10 +29,6 @@ def data_groups(fabrics: Sequence[Fabric]) -> CommGroups:
     ----------
     fabrics : sequence of Fabric
         At least one; their plans do not matter.
-
-    Returns
-    -------
-    CommGroups
     """
     return join_groups([fabric.groups(Dimension.WORLD) for fabric in fabrics])
 
@@ -53,7 +49,6 @@ def scaling_groups(
 
     Parameters
     ----------
-    spec : AcceleratorSpec
     counts : array_like of int, shape (counts,)
         Accelerators, >= 1.
     per_host : int

@@ -94,7 +94,6 @@ class Fabric:
 
         Parameters
         ----------
-        placement : Placement
         catalog : Catalog or None
             None means the shipped one.
         pointer : str
@@ -162,7 +161,6 @@ class Fabric:
 
         Parameters
         ----------
-        dimension : Dimension
         plan : Plan or None
             Another plan for the same accelerators; None means the placement's own.
 
@@ -203,7 +201,6 @@ class Fabric:
 
         Parameters
         ----------
-        dimension : Dimension
         plans : sequence of Plan
             At least one.
         """

@@ -54,7 +54,6 @@ class CommGroups:
     inter_bytes_per_s : ndarray of float
         Of one host, one direction, shared by the groups that cross it at the same time and
         divided by oversubscription already; infinite where there is one host.
-    inter_latency_s : ndarray of float
     """
 
     ranks: FloatArray
@@ -77,12 +76,6 @@ class CommGroups:
         latency_s: npt.ArrayLike = 3e-6,
     ) -> CommGroups:
         """Return groups inside one host.
-
-        Parameters
-        ----------
-        ranks : array_like
-        link : LinkClass
-        bytes_per_s, latency_s : array_like
 
         Examples
         --------

@@ -34,7 +34,6 @@ def link_of(spec: AcceleratorSpec, name: str | None = None, *, pointer: str = ""
 
     Parameters
     ----------
-    spec : AcceleratorSpec
     name : str or None
         A name of :mod:`.links`; None means what the accelerator comes with:
         its NVLink through a switch (A100 SXM4 and later) or as a mesh (P100, V100), Infinity
@@ -43,10 +42,6 @@ def link_of(spec: AcceleratorSpec, name: str | None = None, *, pointer: str = ""
         but for the parts that are sold with one.
     pointer : str
         JSON pointer to the name in the request.
-
-    Returns
-    -------
-    Link
 
     Raises
     ------

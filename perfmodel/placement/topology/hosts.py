@@ -30,10 +30,8 @@ class Hosts:
 
     Parameters
     ----------
-    accelerator : AcceleratorSpec
     count : int
         Accelerators that the job gets of each.
-    repeat : int
     link : Link
         Between them.
     """

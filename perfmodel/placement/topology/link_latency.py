@@ -14,7 +14,6 @@ def with_latency(link: Link, latencies: Mapping[str, float] | None = None) -> Li
 
     Parameters
     ----------
-    link : Link
     latencies : mapping of str to float or None
         Seconds of a hop by the name of the link; None means those that were fitted with the model
         of collectives. An empty mapping leaves every link as the catalogue states it, which is

@@ -22,7 +22,6 @@ class Link:
     ----------
     name : str
         A key of :data:`LINKS`.
-    link_class : LinkClass
     bytes_per_s : float
         Of one accelerator, one direction, over all its links.
     latency_s : float
@@ -109,7 +108,6 @@ def link_bandwidth(
         Ranks ``n`` of the group on the host, >= 1; one counts as two.
     bytes_per_s, peers, island, detour_bytes_per_s : array_like
         As :class:`Link`; no island is infinite.
-    steady : bool
 
     Returns
     -------
@@ -130,11 +128,6 @@ def pcie_bytes_per_s(generation: float, lanes: int = 16) -> float:
 
     Generation 3 signals at 8 GT/s with 128 of 130 bits of payload, 0.984 GB/s a lane; each
     further one doubles it. Left out: headers of packets, which an efficiency learns.
-
-    Parameters
-    ----------
-    generation : float
-    lanes : int
 
     Examples
     --------

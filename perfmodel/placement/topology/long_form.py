@@ -175,16 +175,7 @@ def _plan(fields: Fields) -> Plan:
 
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
-    """Return the long form as plain JSON values, every field stated.
-
-    Parameters
-    ----------
-    placement : Placement
-
-    Returns
-    -------
-    dict
-    """
+    """Return the long form as plain JSON values, every field stated."""
     network, plan = placement.network, placement.plan
     return {
         "nodes": [

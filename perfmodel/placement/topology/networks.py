@@ -79,10 +79,6 @@ def named_network(name: str, *, pointer: str = "/placement/network") -> Network:
     pointer : str
         JSON pointer to the name in the request.
 
-    Returns
-    -------
-    Network
-
     Raises
     ------
     InvalidPlacementError
@@ -135,10 +131,6 @@ def _with_rails(name: str, rails: int, pointer: str) -> Network:
 
 def network_class(network: Network) -> LinkClass:
     """Tell how a network behaves: by its name, else by its latency.
-
-    Parameters
-    ----------
-    network : Network
 
     Returns
     -------

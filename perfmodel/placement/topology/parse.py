@@ -112,10 +112,6 @@ def _parse_short(text: str, pointer: str) -> Placement:
 def format_placement(placement: Placement) -> str | dict[str, Any]:
     """Write a placement: short where the short form can say it, else long.
 
-    Parameters
-    ----------
-    placement : Placement
-
     Returns
     -------
     str or dict

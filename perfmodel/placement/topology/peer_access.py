@@ -15,10 +15,6 @@ _GEFORCE = re.compile(r"RTX-[2-5]0\d0(?!\d)(?!-Ada)")
 def has_peer_access(spec: AcceleratorSpec) -> bool:
     """Tell whether accelerators of a kind copy to each other directly over PCIe.
 
-    Parameters
-    ----------
-    spec : AcceleratorSpec
-
     Examples
     --------
     >>> from perfmodel.devices.catalog import Catalog

@@ -60,14 +60,12 @@ class LinkDomains:
         How many such sets follow each other.
     sizes : ndarray of int
         Accelerators of each set, in the order of the ranks.
-    link_class : ndarray of int
     link_bytes_per_s, link_latency_s, link_peers, link_island, link_detour_bytes_per_s : ndarray
         As :class:`.links.Link`; no island is infinite.
     reach_bytes_per_s : ndarray
         What one accelerator can send out of its host: its slot and its adapter.
     network_bytes_per_s, network_latency_s : float
         Of a host, one direction, divided by oversubscription; infinite and 0 for one host.
-    network_class : int
     """
 
     repeats: IntArray
@@ -150,7 +148,6 @@ def strided_groups(
 
     Parameters
     ----------
-    domains : LinkDomains
     stride, size : int
         ``stride * size`` divides the number of ranks.
     steady : bool
@@ -173,7 +170,6 @@ def neighbour_pairs(domains: LinkDomains, plan: Plan) -> CommGroups:
 
     Parameters
     ----------
-    domains : LinkDomains
     plan : Plan
         With ``data`` stated and ``pipeline`` above 1.
 

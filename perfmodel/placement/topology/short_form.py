@@ -54,7 +54,6 @@ def read_short_form(text: str, pointer: str = "/placement") -> dict[str, Any]:
 
     Parameters
     ----------
-    text : str
     pointer : str
         JSON pointer to the text in the request.
 
@@ -214,10 +213,6 @@ def _value(field: str, written: str, pointer: str) -> Any:
 
 def write_short_form(placement: Placement) -> str:
     """Return a placement in the short form, as far as that can say it.
-
-    Parameters
-    ----------
-    placement : Placement
 
     Returns
     -------

@@ -143,20 +143,16 @@ class Placement:
     ----------
     nodes : tuple of Node
         At least one.
-    network : Network or None
-    plan : Plan
     shared_with : tuple of str
         Jobs on the same accelerators: job types, or the JSON of jobs.
     sharing : Sharing
         How they share them.
-    power_limit_w : float or None
     fraction : float or None
         Share of each accelerator, in (0, 1].
     cpu_cores, loader_workers : int or None
         Of each host, for loading data.
     storage_bytes_per_s : float or None
         What each host reads from its store.
-    storage_locality : Locality or None
 
     Raises
     ------

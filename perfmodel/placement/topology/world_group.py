@@ -22,8 +22,6 @@ class WorldLinks(NamedTuple):
 
     Parameters
     ----------
-    largest_share : float
-    intra_class, inter_class : int
     intra_bytes_per_s, intra_latency_s, inter_bytes_per_s, inter_latency_s : float
         As :class:`.groups.CommGroups`.
     """
@@ -38,13 +36,7 @@ class WorldLinks(NamedTuple):
 
 
 class WorldGroup(NamedTuple):
-    """All ranks of a placement as one group, over its slowest links.
-
-    Parameters
-    ----------
-    ranks, hosts : float
-    links : WorldLinks
-    """
+    """All ranks of a placement as one group, over its slowest links."""
 
     ranks: float
     hosts: float

@@ -40,8 +40,6 @@ class AnswerTable:
         Samples per step.
     measured_s, predicted_s, low_s, high_s, coverage : ndarray
         Step times, the interval and what it promises.
-    out_of_distribution : ndarray of bool
-    basis : ndarray of str
     baselines : mapping of str to ndarray
         Answers of each baseline in seconds; NaN where it has none.
     """
@@ -151,12 +149,8 @@ def answer_table(
 
     Parameters
     ----------
-    samples : sequence of StepSample
     answers : sequence of StepPrediction
         One for each sample.
-    split, fold, choice : str
-    baselines : mapping of str to ndarray
-    probes : int
     """
     steps = [sample.step for sample in samples]
 

@@ -193,13 +193,7 @@ def _likeness(other: Step, step: Step) -> tuple[float, ...]:
 
 
 class Totals:
-    """Boosted trees on totals; the target is the logarithm of the time.
-
-    Parameters
-    ----------
-    seed : int
-    rounds : int
-    """
+    """Boosted trees on totals; the target is the logarithm of the time."""
 
     def __init__(self, *, seed: int = 0, rounds: int = 400) -> None:
         self.seed = seed

@@ -29,7 +29,6 @@ class ArenaData:
 
     Parameters
     ----------
-    samples : tuple of StepSample
     dropped : mapping of str to int
         Steps that were imported but could not be used, by reason.
     rejected : mapping of str to int
@@ -55,7 +54,6 @@ def read_formats(data: Path, formats: Sequence[str]) -> dict[str, Imported]:
     data : Path
         Folder of many formats, as :meth:`~perfmodel.importers.registry.ImportFormat.usual_path`
         finds them.
-    formats : sequence of str
     """
     found: dict[str, Imported] = {}
     for name in formats:
@@ -84,7 +82,6 @@ def load_data(
         Folder of public tables; None: none.
     profiles : Path or None
         Folder of stored profiles; None: none.
-    formats : sequence of str
     cache, workers, progress
         As in :func:`~perfmodel.training.corpus.build_corpus`.
 

@@ -46,10 +46,8 @@ class Goal:
         Short word, for files.
     title : str
         For people.
-    split : str
     target : float or None
         MAPE to reach; None where the line stands for contrast.
-    selection : Selection
     probes : int
         Records of the left-out device that the answers have taken into account.
     """
@@ -66,7 +64,6 @@ class Goal:
 
         Parameters
         ----------
-        table : AnswerTable
         choice : str
             How the probes were chosen; empty for the planned choice, where there is one, and
             for all others together where there is none.

@@ -60,12 +60,10 @@ class KernelEvaluation:
 
     Parameters
     ----------
-    device, op : ndarray of str
     question : ndarray of str
         A key of :data:`TITLES`.
     kernel : ndarray of str
         Framework that ran it.
-    measured_s : ndarray
     predicted_s : mapping of str to ndarray
         By the names of :data:`METHODS`.
     launch_share : ndarray
@@ -105,12 +103,6 @@ class KernelEvaluation:
     ) -> dict[int, float]:
         """Return the MAPE of a question after ``k`` random measured calls of each device.
 
-        Parameters
-        ----------
-        question : str
-        probes : sequence of int
-        seed : int
-
         Returns
         -------
         dict of int to float
@@ -134,7 +126,6 @@ def evaluate_kernels(
 
     Parameters
     ----------
-    kernels : sequence of PublishedKernel
     seed : int
         Chooses the shapes that are kept, and grows the trees.
     fast : bool

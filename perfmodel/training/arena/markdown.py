@@ -28,8 +28,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
 
     Parameters
     ----------
-    header : sequence of str
-    rows : sequence of sequence of str
     left : int
         Columns set to the left; the others are set to the right.
     """

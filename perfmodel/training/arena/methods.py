@@ -134,12 +134,7 @@ def _load(path: Path) -> MethodTable:
 
 
 def method_lines(tables: Sequence[MethodTable]) -> Iterator[str]:
-    """Yield the part of the report on some tables.
-
-    Parameters
-    ----------
-    tables : sequence of MethodTable
-    """
+    """Yield the part of the report on some tables."""
     for one in tables:
         yield from (f"## {one.title}", "")
         for note, text in one.facts.items():

@@ -39,8 +39,6 @@ class ArenaScores:
 
     Parameters
     ----------
-    rows : int
-    mape, median, p90, bias : float
     ratio_error, device_ratio_error, rank : float or None
         None where there is no pair of one job, none on two devices, or fewer than three rows.
     coverage, width : float or None
@@ -76,8 +74,6 @@ class GroupCoverage:
 
     Parameters
     ----------
-    group : str
-    rows : int
     coverage, wanted, width : float
         Share inside, share promised, median relative width.
     """
@@ -211,7 +207,6 @@ def coverage_by(table: AnswerTable, groups: StrArray) -> list[GroupCoverage]:
 
     Parameters
     ----------
-    table : AnswerTable
     groups : ndarray of str, shape (rows,)
     """
     found = []

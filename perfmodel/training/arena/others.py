@@ -22,8 +22,6 @@ def run_others(
         Folder of public tables.
     folder : Path
         Where the answers go.
-    seed : int
-    fast : bool
     progress : callable or None
         Receives a line for each table.
 

@@ -30,7 +30,6 @@ class PlainLearner:
 
     Parameters
     ----------
-    seed : int
     coverage : float
         Of the intervals.
     rounds : int

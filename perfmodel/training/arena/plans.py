@@ -106,17 +106,12 @@ def evaluate_plans(
     ----------
     placements : sequence of PublishedPlacement
         Those that are no ``zoo/megatron-gpt`` on one node are passed over.
-    seed : int
     folds : int or None
         How many parts the groups are dealt into, >= 2; None leaves out one group at a time.
     split : {"size", "width"}
         What a group is.
     intervals : bool
         Calibrate intervals, which takes most of the time.
-
-    Returns
-    -------
-    PlanEvaluation
 
     Raises
     ------

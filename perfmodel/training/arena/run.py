@@ -45,17 +45,12 @@ class Arena:
 
     Parameters
     ----------
-    samples : sequence of StepSample
     make_learner : callable
         Takes a seed, returns an unfitted learner.
     folder : Path
         Gets one file a fold, and ``run.json``.
     name : str
         Of the learner, for people.
-    seed : int
-    effort : Effort
-    splits : sequence of str
-    baselines : mapping of str to callable
     workers : int
         Folds that run at the same time, each in a process.
     operators : sequence of StepSample

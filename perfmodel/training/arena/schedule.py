@@ -31,7 +31,6 @@ class Effort:
     ----------
     folds, device_folds : int
         Folds of ``unseen-family``, and of ``unseen-device-family`` for each device.
-    random_folds : int
     sparse_devices : int or None
         Devices with few samples that are left out in turn; None: all of them.
     most_learned : int or None
@@ -74,8 +73,6 @@ def schedule(
 
     Parameters
     ----------
-    samples : sequence of StepSample
-    effort : Effort
     splits : sequence of str
         Names; all by default.
     """
@@ -145,7 +142,6 @@ def probe_sets(
 
     Parameters
     ----------
-    samples : sequence of StepSample
     fold : Fold
         One that leaves a device out.
     learner : object

@@ -41,7 +41,6 @@ class Fold:
 
     Parameters
     ----------
-    split : str
     name : str
         What was left out, for people and for file names.
     train, test : ndarray of int64
@@ -87,7 +86,6 @@ def make_folds(samples: Sequence[StepSample], split: str) -> tuple[Fold, ...]:
 
     Parameters
     ----------
-    samples : sequence of StepSample
     split : str
         One of :data:`SPLITS`.
 

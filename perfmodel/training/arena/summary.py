@@ -28,8 +28,6 @@ class Line:
 
     Parameters
     ----------
-    goal : Goal
-    scores : ArenaScores
     baselines : mapping of str to ArenaScores or None
         None where a baseline answers fewer than half of the rows.
     devices, families : mapping of str to ArenaScores
@@ -70,10 +68,6 @@ class ProbePoint:
 
     Parameters
     ----------
-    device, choice : str
-    probes : int
-    rows : int
-    mape, coverage : float
     baselines : mapping of str to float
         MAPE of each baseline that was given the same probes.
     """
@@ -88,13 +82,7 @@ class ProbePoint:
 
 
 def summarise(table: AnswerTable, goals: Sequence[Goal] = GOALS) -> list[Line]:
-    """Return the line of every goal that has rows.
-
-    Parameters
-    ----------
-    table : AnswerTable
-    goals : sequence of Goal
-    """
+    """Return the line of every goal that has rows."""
     lines = []
     for goal in goals:
         rows = goal.rows(table)
@@ -141,7 +129,6 @@ def probe_curve(table: AnswerTable, goal: Goal) -> list[ProbePoint]:
 
     Parameters
     ----------
-    table : AnswerTable
     goal : Goal
         Its rows, whatever its number of probes.
     """

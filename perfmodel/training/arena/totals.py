@@ -41,12 +41,7 @@ class StepTotals:
 
 
 def step_totals(step: Step) -> StepTotals:
-    """Return the totals of a step; kept with its sketch.
-
-    Parameters
-    ----------
-    step : Step
-    """
+    """Return the totals of a step; kept with its sketch."""
     kept = step.sketch.__dict__.setdefault("_totals", {})
     key = (step.accelerator.name, step.precision)
     if key not in kept:
@@ -104,12 +99,7 @@ def job_of(step: Step) -> tuple[str, float, float]:
 
 
 def total_columns(steps: Sequence[Step]) -> npt.NDArray[np.float32]:
-    """Return the columns of a regressor on totals, shape (steps, columns).
-
-    Parameters
-    ----------
-    steps : sequence of Step
-    """
+    """Return the columns of a regressor on totals, shape (steps, columns)."""
     return np.array([_columns(step) for step in steps], dtype=np.float32)
 
 

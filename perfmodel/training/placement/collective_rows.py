@@ -52,14 +52,12 @@ class CollectiveCells:
 
     Parameters
     ----------
-    collectives : ndarray of str
     accelerators : ndarray of str
         Catalogue names as the source has them.
     links : ndarray of str
         Names of :data:`.links.LINKS`.
     groups : CommGroups
         With the latencies that the link table states.
-    size_bytes, time_s : ndarray
     plain : ndarray of bool
         False where something else than the collective was measured: launches of the host, or a
         path past the link.
@@ -127,10 +125,6 @@ def read_cells(data: Path) -> CollectiveCells:
     data : Path
         Folder of public data.
 
-    Returns
-    -------
-    CollectiveCells
-
     Raises
     ------
     TrainingError
@@ -150,7 +144,6 @@ def cells_of(
 
     Parameters
     ----------
-    records : iterable of PublishedCollective
     catalog : Catalog or None
         The shipped one where None.
 

@@ -69,7 +69,6 @@ class DataParallelRow:
     ----------
     source : str
         Set it comes from.
-    record : PublishedPlacement
     alone_s : float
         Step of the same job on one accelerator.
     profile : StepProfile
@@ -148,10 +147,6 @@ def data_parallel_rows(
 
 def paired(imported: Imported) -> list[tuple[PublishedPlacement, float]]:
     """Return each training step on several accelerators with that of the same job on one.
-
-    Parameters
-    ----------
-    imported : Imported
 
     Returns
     -------
@@ -244,7 +239,6 @@ def groups_of(rows: Iterable[DataParallelRow], catalog: Catalog | None = None) -
 
     Parameters
     ----------
-    rows : iterable of DataParallelRow
     catalog : Catalog or None
         None means the shipped one.
     """

@@ -43,16 +43,7 @@ _FOLDS = 10
 
 
 def fit_pairs(pairs: Pairs) -> PairModel:
-    """Return the law and the residuals that measured pairs teach.
-
-    Parameters
-    ----------
-    pairs : Pairs
-
-    Returns
-    -------
-    PairModel
-    """
+    """Return the law and the residuals that measured pairs teach."""
     law, likeness = _fit_law(pairs), Likeness()
     jobs = sorted({job_type_parts(name) for name in (*pairs.subjects, *pairs.partners)})
     families = tuple(family for family, _ in jobs)
@@ -107,10 +98,6 @@ def fit(data: Path) -> dict[str, Any]:
 def answer(known: Pairs, questions: Pairs) -> FloatArray:
     """Return the slowdowns of questions that a model of known pairs gives.
 
-    Parameters
-    ----------
-    known, questions : Pairs
-
     Returns
     -------
     ndarray, shape (questions,)
@@ -126,11 +113,6 @@ def answer(known: Pairs, questions: Pairs) -> FloatArray:
 
 def pair_folds(pairs: Pairs, folds: int) -> IntArray:
     """Return a fold for each row: one for both directions of a pair on every kind.
-
-    Parameters
-    ----------
-    pairs : Pairs
-    folds : int
 
     Returns
     -------

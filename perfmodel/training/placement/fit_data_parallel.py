@@ -110,13 +110,8 @@ def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataPa
 
     Parameters
     ----------
-    rows : sequence of DataParallelRow
     steps : int
         Most steps of the search.
-
-    Returns
-    -------
-    DataParallelConstants
 
     Raises
     ------

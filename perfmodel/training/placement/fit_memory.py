@@ -79,12 +79,7 @@ _LEAST_LIKELIHOOD = 0.01
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MemoryTable:
-    """Rows in columns.
-
-    Parameters
-    ----------
-    rows : tuple of MemoryRow
-    """
+    """Rows in columns."""
 
     rows: tuple[MemoryRow, ...]
 
@@ -121,7 +116,6 @@ class Unknowns:
 
     Parameters
     ----------
-    table : MemoryTable
     apart : bool
         Whether workloads have factors of their own; otherwise these stay at their priors.
     """
@@ -199,7 +193,6 @@ def fit(data: Path, *, progress: Progress | None = None) -> dict[str, Any]:
     ----------
     data : Path
         Folder of published tables.
-    progress : callable or None
 
     Returns
     -------

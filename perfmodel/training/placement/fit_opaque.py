@@ -94,11 +94,6 @@ def fit_prior(tables: Sequence[MeasuredCells], noise_variance: float) -> OpaqueP
     ----------
     tables : sequence of MeasuredCells
         Effects of a table are drawn anew for each.
-    noise_variance : float
-
-    Returns
-    -------
-    OpaquePrior
     """
     start, names = guess(), variance_names()
     log_guess = np.log([start[name] for name in names])
@@ -174,8 +169,6 @@ def calibrated(
 
     Parameters
     ----------
-    prior : OpaquePrior
-    tables : sequence of MeasuredCells
     seeds : int
         Draws of what is known.
     """
@@ -249,10 +242,6 @@ def training_tables(data: Path) -> tuple[list[MeasuredCells], float]:
 
 def fit(data: Path) -> dict[str, Any]:
     """Fit the prior of opaque jobs on the public tables of a folder.
-
-    Parameters
-    ----------
-    data : Path
 
     Returns
     -------

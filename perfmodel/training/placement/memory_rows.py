@@ -35,9 +35,6 @@ class MemoryRow:
 
     Parameters
     ----------
-    job : Job
-    profile : MemoryProfile
-    accelerator : AcceleratorSpec
     count : int
         Data-parallel replicas, one on each.
     memory_bytes : float
@@ -122,10 +119,8 @@ def kept_profiles(
 
     Parameters
     ----------
-    jobs : iterable of Job
     folder : Path or None
         Where they are kept; None: below the cache of the user.
-    progress : callable or None
 
     Returns
     -------

@@ -26,7 +26,6 @@ class MeasuredCells:
 
     Parameters
     ----------
-    cells : OpaqueCells
     log_s : ndarray, shape (cells,)
     observations : ndarray of Observation, shape (cells,), or None
         The same as a user would send them; None where nobody asks.

@@ -39,7 +39,6 @@ class Pairs:
     ----------
     kinds, subjects, partners : ndarray of str, shape (rows,)
         Accelerator and job types.
-    subject_loads, partner_loads : Loads
     step_time_s : ndarray
         Of the subject beside the partner.
     """

@@ -39,11 +39,8 @@ class PlanRows:
 
     Parameters
     ----------
-    cells : PlanCells
-    between : Exchanges
     step_time_s : ndarray, shape (rows,)
         Measured.
-    stack : Stack
     positions : ndarray of int
         Of each row among the records given.
     sizes, devices : ndarray of str

@@ -62,15 +62,10 @@ def fit_prior(groups: Groups, *, steps: int = _STEPS, seed: int = 0) -> Residual
 
     Parameters
     ----------
-    groups : mapping
     steps : int
         Of the ascent; 0 leaves the guess as it is but for the width of its intervals.
     seed : int
         Of the choice of steps.
-
-    Returns
-    -------
-    ResidualPrior
     """
     names = tuple(START.sds)
     samples = [Sample.of(s, names) for s in draw_steps(groups, seed)]

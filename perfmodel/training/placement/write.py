@@ -17,7 +17,6 @@ def write_fitted(part: str, document: Mapping[str, Any], folder: Path | None = N
 
     Parameters
     ----------
-    part : str
     document : mapping
         ``constants``, ``source``, ``rows``, ``command`` and ``date``.
     folder : Path or None

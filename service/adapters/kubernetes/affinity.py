@@ -56,7 +56,6 @@ def rank(
 
     Parameters
     ----------
-    labels : sequence of DeviceLabel
     cells : sequence of Cell or None
         One for each label.
     may_exclude : bool

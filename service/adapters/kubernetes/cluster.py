@@ -25,8 +25,6 @@ class Cluster:
 
     Parameters
     ----------
-    desk : Desk
-    settings : Settings
     lookup : callable
         Returns where registered jobs are kept, or None.
     """
@@ -59,7 +57,6 @@ class Cluster:
 
         Parameters
         ----------
-        pod : Pod
         labels : sequence of DeviceLabel or None
             One for each node; None for a node of which nothing is known.
         wait_s : float
@@ -117,7 +114,6 @@ def ratios(cells: Sequence[Cell | None], *, may_exclude: bool = True) -> list[fl
 
     Parameters
     ----------
-    cells : sequence of Cell or None
     may_exclude : bool
         False takes no notice of memory.
 

@@ -39,7 +39,6 @@ class DeviceLabel:
 
     Parameters
     ----------
-    key, value : str
     memory_mib : int or None
         Of one accelerator, where the node states it.
     """
@@ -77,7 +76,6 @@ class DeviceTable:
 
     Parameters
     ----------
-    catalog : Catalog
     overrides : mapping of str to str
         Value of a label to catalogue name, for products that a cluster names its own way.
 
@@ -101,7 +99,6 @@ class DeviceTable:
 
         Parameters
         ----------
-        label : DeviceLabel
         request : Request or None
             Of a pod; one for a MIG slice means that slice of the card.
         """

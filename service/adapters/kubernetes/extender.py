@@ -68,7 +68,6 @@ class Args:
 
     Parameters
     ----------
-    pod : Pod
     names : list of str
         Of the candidates, in order.
     nodes : mapping or None

@@ -13,7 +13,6 @@ def field(of: Mapping[str, Any], name: str) -> Any:
 
     Parameters
     ----------
-    of : mapping
     name : str
         As Go writes it; the exact name wins where several differ by case alone.
 

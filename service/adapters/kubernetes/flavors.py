@@ -36,7 +36,6 @@ def allowed_flavors(
 
     Parameters
     ----------
-    flavors : sequence of str
     judged : sequence of sequence
         For each set of pods what is predicted on each flavour.
     least : float

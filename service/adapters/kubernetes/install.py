@@ -17,8 +17,6 @@ def install(app: FastAPI, desk: Desk, settings: Settings) -> None:
     ----------
     app : FastAPI
         Its ``state.job_lookup``, where there is one, finds the jobs that pods refer to.
-    desk : Desk
-    settings : Settings
     """
     app.state.kubernetes = Cluster(
         desk, settings, lookup=lambda: getattr(app.state, "job_lookup", None)

@@ -60,7 +60,6 @@ class Request:
 
     Parameters
     ----------
-    resource : str
     count : int
         At least 1.
     profile : str or None
@@ -78,7 +77,6 @@ class Pod:
 
     Parameters
     ----------
-    job : JobName
     request : Request or None
         None: it asks for no accelerator.
     may_exclude : bool
@@ -98,7 +96,6 @@ def read_pod(pod: Mapping[str, Any], inherited: Mapping[str, Any] | None = None)
 
     Parameters
     ----------
-    pod : mapping
     inherited : mapping or None
         Annotations of the object that the template is part of; the template's own win.
 

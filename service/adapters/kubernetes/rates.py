@@ -47,7 +47,6 @@ class Cell:
     ----------
     samples_per_second : float
         What it would reach, whether it fits or not.
-    fits : bool
     peak_bytes, capacity_bytes : float
         Of the accelerator with the least room.
     basis : str
@@ -124,7 +123,6 @@ class RateBook:
 
     Parameters
     ----------
-    desk : Desk
     lookup : callable
         Returns where registered jobs are kept, or None.
     clock : callable
@@ -150,8 +148,6 @@ class RateBook:
 
         Parameters
         ----------
-        name : JobName
-        devices : collection of Device
         wait_s : float
             How long to wait for what is not known.
 

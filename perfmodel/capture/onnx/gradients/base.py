@@ -18,12 +18,10 @@ class Backward:
 
     Parameters
     ----------
-    node : Node
     grads : tuple of Value or None
         Gradient of each output; None where the loss does not depend on it.
     wanted : tuple of bool
         Which inputs need a gradient.
-    builder : GraphBuilder
     made_by : dict of int to Node
         Producer of each tensor of the forward pass.
     """
@@ -152,10 +150,6 @@ GRADIENTS: dict[str, Gradient] = {}
 
 def differentiates(*ops: str) -> Callable[[Gradient], Gradient]:
     """Enter a backward rule for forward operators.
-
-    Parameters
-    ----------
-    *ops : str
 
     Returns
     -------

@@ -17,10 +17,8 @@ class Window:
 
     Parameters
     ----------
-    call : Call
     extents : sequence of int
         Of the spatial axes of the data.
-    kernel : sequence of int
     """
 
     def __init__(self, call: Call, extents: Sequence[int], kernel: Sequence[int]) -> None:

@@ -36,10 +36,6 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
         Folder of public data.
     fast : bool
         Some of the folds only.
-
-    Returns
-    -------
-    list of Line
     """
     cells = read_cells(data)
     plain, odd = cells.rows(cells.plain), cells.rows(~cells.plain)
@@ -93,7 +89,6 @@ def judged(
 
     Parameters
     ----------
-    cells : CollectiveCells
     left_out : ndarray of str, shape (cells,)
         What each row is left out with; also the groups of the line.
     name, title, target, note

@@ -35,10 +35,6 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
         Folder of public data.
     fast : bool
         Three folds instead of ten.
-
-    Returns
-    -------
-    list of Line
     """
     pairs, _ = read_pairs(data)
     unseen = _line(

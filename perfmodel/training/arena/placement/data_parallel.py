@@ -160,10 +160,8 @@ def slowdowns_from_another_job(
 
     Parameters
     ----------
-    rows : sequence of DataParallelRow
     groups : CommGroups
         One row each.
-    known : DataParallelConstants
 
     Returns
     -------
@@ -187,10 +185,8 @@ def calibrated_beside(
 
     Parameters
     ----------
-    rows : sequence of DataParallelRow
     groups : CommGroups
         One row each.
-    known : DataParallelConstants
     predicted : ndarray, shape (rows,)
         Where no other job ran on the machine.
 

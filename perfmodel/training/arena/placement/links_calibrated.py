@@ -32,10 +32,8 @@ class CalibratedLinks:
 
     Parameters
     ----------
-    rows : sequence of DataParallelRow
     groups : CommGroups
         One row each.
-    known : DataParallelConstants
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class CalibratedLinks:
 
         Parameters
         ----------
-        asked : int
         shown : sequence of int
             Rows of another job on the same machine.
         """

@@ -33,7 +33,6 @@ class HeldOut:
 
     Parameters
     ----------
-    rows : sequence of MemoryRow
     groups : sequence of str
         What each was left out with.
     peak_bytes, oom_probability : ndarray, shape (rows,)
@@ -71,10 +70,6 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
         Folder of published tables.
     fast : bool
         Leave out single devices only, not workloads, and run nothing on the CPU.
-
-    Returns
-    -------
-    list of Line
     """
     rows = memory_rows(data)
     by_device = held_out(rows, lambda row: row.accelerator.name)
@@ -103,7 +98,6 @@ def held_out(rows: Sequence[MemoryRow], group_of: Callable[[MemoryRow], str]) ->
 
     Parameters
     ----------
-    rows : sequence of MemoryRow
     group_of : callable
         What a row is left out with.
     """

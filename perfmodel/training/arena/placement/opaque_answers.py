@@ -45,7 +45,6 @@ def answers(known: MeasuredCells, asked: MeasuredCells, priors: Priors) -> Answe
     ----------
     known, asked : MeasuredCells
         With their observations.
-    priors : Priors
     """
     found = complete(known.cells, known.step_time_s, asked.cells, priors.cells)
     answered = Answers(found.median_s, found.low_s, found.high_s)

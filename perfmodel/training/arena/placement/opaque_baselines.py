@@ -50,12 +50,6 @@ class Matrix:
 def factorised(matrix: Matrix, *, rank: int = _RANK, penalty: float = _PENALTY) -> FloatArray:
     """Complete a matrix by factors of low rank, alternating ridge regressions.
 
-    Parameters
-    ----------
-    matrix : Matrix
-    rank : int
-    penalty : float
-
     Returns
     -------
     ndarray, shape (jobs, places)

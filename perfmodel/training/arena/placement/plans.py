@@ -126,7 +126,6 @@ def left_out(
 
     Parameters
     ----------
-    rows : PlanRows
     groups : ndarray of str, shape (rows,)
         Left out one after the other.
     start : PlanConstants or None

@@ -51,10 +51,8 @@ def answered_line(
 
     Parameters
     ----------
-    name, title : str
     records : sequence of PublishedPlacement
         As published; the rows refer to them.
-    rows : PlanRows
     groups : ndarray of str, shape (rows,)
     start : PlanConstants or None
         Where fits begin.

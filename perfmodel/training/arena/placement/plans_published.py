@@ -44,9 +44,6 @@ class _Asked:
 
     Parameters
     ----------
-    record : PublishedPlacement
-    step_s, low_s, high_s : float
-    fits : bool or None
     least_s : float
         Arithmetic at the peak of all accelerators.
     """

@@ -44,10 +44,6 @@ def run_placements(
         Of :data:`PARTS`.
     progress : callable or None
         Receives a line for each table.
-
-    Returns
-    -------
-    list of MethodTable
     """
     found = []
     for part in parts:
@@ -68,7 +64,6 @@ def line_table(part: str, line: Line) -> MethodTable:
     ----------
     part : str
         Comes first in its name.
-    line : Line
     """
     facts = {"What was asked": line.note} if line.note else {}
     for name, answers in [("ours", line.predicted), *line.baselines.items()]:

@@ -48,8 +48,6 @@ class Question:
         Steps of other jobs on the cluster are observed, too.
     elsewhere_known : bool
         Steps of the job on other clusters are observed, too.
-    target : float or None
-    note : str
     """
 
     name: str
