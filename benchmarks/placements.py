@@ -16,10 +16,10 @@ from collections.abc import Callable
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.capture import capture_in_process
-from perfmodel.estimator.curve import CurveQuestion
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.single.analytical import AnalyticalModel
+from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision

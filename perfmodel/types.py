@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -86,3 +87,19 @@ class Basis(StrEnum):
     EXTRAPOLATED = "extrapolated"
     ANALYTICAL = "analytical"
     DEFAULT = "default"
+
+
+#: Rungs of the ladder of evidence, best first, and the position of each.
+LADDER: tuple[Basis, ...] = tuple(Basis)
+RUNG = {basis: position for position, basis in enumerate(LADDER)}
+
+
+def weakest(bases: Iterable[Basis | None]) -> Basis | None:
+    """Return the rung that an answer stands on that rests on all of these; None where none does.
+
+    Examples
+    --------
+    >>> weakest([Basis.MEASURED, None, Basis.ANALYTICAL])
+    <Basis.ANALYTICAL: 'analytical'>
+    """
+    return max((basis for basis in bases if basis is not None), key=RUNG.__getitem__, default=None)

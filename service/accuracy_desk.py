@@ -13,9 +13,9 @@ import orjson
 
 from perfmodel.errors import PerfModelError, UnknownAcceleratorError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolve import ResolvedPlacement
 from perfmodel.graph.job import Job
+from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.short_form import write_short_form
 from perfmodel.placement.topology.topology import Placement

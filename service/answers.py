@@ -12,8 +12,8 @@ import orjson
 from fastapi.responses import Response
 
 from perfmodel.estimator import CellError, MatrixEstimate, basis_names
-from perfmodel.estimator.curve import Curve
-from perfmodel.estimator.ranking import Ranked, Ranking
+from perfmodel.estimator.tables.curve import Curve
+from perfmodel.estimator.tables.ranking import Ranked, Ranking
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from service.errors import problem_of
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator import Estimator, MatrixEstimate
-from perfmodel.estimator.curve import Curve
-from perfmodel.estimator.ranking import Ranking
+from perfmodel.estimator.tables.curve import Curve
+from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.clerk import Clerk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.explanation import Explanation
+from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.graph.json_values import as_count
 from service.answering.clerk import Clerk
 from service.answering.fallback import Fallback

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import orjson
 
 from perfmodel.errors import NotInTimeError, UnknownJobError
-from perfmodel.estimator.lru import LruCache
 from perfmodel.graph.json_values import refuse_unknown
+from perfmodel.lru import LruCache
 from perfmodel.store.jobs import JobStore
 
 _REFERENCE = re.compile(r"[0-9a-f]{32}")

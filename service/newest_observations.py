@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import orjson
 
 from perfmodel.errors import InvalidInputError, StoreError
-from perfmodel.estimator.lru import LruCache
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.store.observation_feed import ObservationFeed
 from perfmodel.store.observations import ObservationStore, StoredObservation

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.lru import LruCache
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_object, as_text, refuse_unknown, shown
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import format_placement
 from perfmodel.placement.topology.topology import Placement

@@ -8,13 +8,13 @@ from typing import NamedTuple, Protocol
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.companions import Companions
-from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.observed import ObservedJob
-from perfmodel.estimator.opaque_job import OpaqueJob
-from perfmodel.estimator.step import job_key
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.other_jobs import Companions
+from perfmodel.estimator.job_types.job_type import OpaqueJob
+from perfmodel.estimator.jobs.prepared_job import job_key
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 
 logger = logging.getLogger(__name__)

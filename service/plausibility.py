@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.plausible import least_step_s
+from perfmodel.estimator.evidence.plausible import least_step_s
 from perfmodel.graph.job import Job
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Throughput
 from perfmodel.placement.topology.topology import Placement

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from perfmodel.errors import InvalidInputError, PerfModelError
-from perfmodel.estimator.curve import CurveQuestion, doubling_counts
-from perfmodel.estimator.ranking import Criterion, RankQuestion
+from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
+from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import (
     as_count,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
-from perfmodel.estimator.ranking import Criterion
+from perfmodel.estimator.tables.ranking import Criterion
 from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import Basis, Compiler, MemoryFormat, Mode, Precision

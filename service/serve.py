@@ -14,8 +14,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.capture import CaptureChild
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.capture import CaptureChild
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.store.database import Database
 from service import logs
 from service.access.binding import check_binding

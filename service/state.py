@@ -9,7 +9,7 @@ import orjson
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation

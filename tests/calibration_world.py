@@ -39,14 +39,7 @@ def cells(placements=PLACEMENTS, batches=BATCHES, *, job="job", cluster="cluster
     compute = 0.004 + 0.002 * batch
     communication = np.where(ranks > 1, 0.01 * (1 - 1 / ranks) + 0.06 * (1 - 1 / hosts), 0.0)
     exposed = np.maximum(communication - 0.6 * compute, 0.1 * communication)
-    zeros = np.zeros(len(rows))
-    parts = StepParts(
-        compute_s=compute,
-        exposed_communication_s=exposed,
-        input_stall_s=zeros,
-        overhead_s=zeros,
-        communication_s=communication,
-    )
+    parts = StepParts.of(compute, exposed_communication_s=exposed, communication_s=communication)
     return StepCells.of_job(
         parts, batch_size=batch, ranks=ranks, hosts=hosts, largest_share=share, host_s=0.01,
         job=job, machine=cluster, fabric=cluster,

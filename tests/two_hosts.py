@@ -11,8 +11,8 @@ from guarded_service import one_product
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.store.database import Database
 from service.app import create_app
 from service.settings import Settings

@@ -64,7 +64,7 @@ def _capture(subject: str, settings: dict[str, Any], dims: tuple[str, ...]) -> t
     refuse_dims(dims)
     if read.graph is not None:
         return job_of({"graph": read.graph.content_hash, **settings_of(read.graph)}, {}), read.graph
-    from perfmodel.estimator.capture import capture_in_process
+    from perfmodel.estimator.jobs.capture import capture_in_process
 
     job = job_of(read.reference, settings)
     step = capture_in_process(job)

@@ -11,7 +11,7 @@ import click
 from perfmodel.cli.options import dims_option, job_options, models_option, output_options
 
 if TYPE_CHECKING:
-    from perfmodel.estimator.curve import Curve
+    from perfmodel.estimator.tables.curve import Curve
 
 #: What is printed for whether a job fits.
 _WORDS = {True: "yes", False: "NO", None: "?"}
@@ -49,7 +49,7 @@ def command(
     from perfmodel.cli.subjects import read_subject
     from perfmodel.errors import InvalidInputError
     from perfmodel.estimator import Estimator
-    from perfmodel.estimator.curve import CurveQuestion, doubling_counts
+    from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
     from perfmodel.placement.topology.networks import named_network
 
     question = CurveQuestion(

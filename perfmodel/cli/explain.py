@@ -11,7 +11,7 @@ import click
 from perfmodel.cli.options import dims_option, job_options, models_option, output_options
 
 if TYPE_CHECKING:
-    from perfmodel.estimator.explanation import Explanation
+    from perfmodel.estimator.explain.explanation import Explanation
 
 
 @click.command()

@@ -20,7 +20,7 @@ def command(models: Path, as_json: bool) -> None:
     Exits with 4 if a file is damaged.
     """
     from perfmodel.cli.failures import EXIT_FAILED
-    from perfmodel.estimator.loading import load_model
+    from perfmodel.estimator.single.loading import load_model
 
     found = load_model(models)
     if as_json:

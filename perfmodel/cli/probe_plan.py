@@ -69,7 +69,7 @@ def command(
 
 def _model_for(models: Path, spec: AcceleratorSpec) -> ServingModel | None:
     """Return the installed model if its joint predictor answers for a device."""
-    from perfmodel.estimator.loading import load_model
+    from perfmodel.estimator.single.loading import load_model
     from perfmodel.predictors.serving import ServingModel
 
     model = load_model(models).model

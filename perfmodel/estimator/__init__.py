@@ -1,19 +1,20 @@
 """The facade: joins jobs, graphs, predictors and placements into answers."""
 
 from perfmodel.estimator.facade import Estimator
-from perfmodel.estimator.matrix import CellError, MatrixEstimate, basis_names
-from perfmodel.estimator.model import StepModel, StepPrediction
-from perfmodel.estimator.step import CapturedStep, GraphSource, PreparedJob, job_key
+from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
+from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.single.model import StepModel, StepPrediction
+from perfmodel.estimator.tables.table import CellError, Table, basis_names
 
 __all__ = [
     "CapturedStep",
     "CellError",
     "Estimator",
     "GraphSource",
-    "MatrixEstimate",
     "PreparedJob",
     "StepModel",
     "StepPrediction",
+    "Table",
     "basis_names",
     "job_key",
 ]

@@ -1,8 +1,10 @@
-"""Where the time of a step on a placement goes, as columns."""
+"""Where the time of a step on a placement goes: as columns, and as plain numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +12,25 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 
+class StepNumbers(NamedTuple):
+    """Parts of one step in seconds, as :class:`StepParts` has them in columns."""
+
+    compute_s: float
+    exposed_communication_s: float = 0.0
+    input_stall_s: float = 0.0
+    overhead_s: float = 0.0
+    communication_s: float = 0.0
+
+    @property
+    def step_time_s(self) -> float:
+        """Time of the whole step: the parts that do not overlap."""
+        exposed = self.compute_s + self.exposed_communication_s
+        return exposed + self.input_stall_s + self.overhead_s
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepParts:
-    """Parts of steps, seconds; arrays of one shape.
+    """Parts of steps, seconds; arrays of one shape, or that broadcast to one.
 
     Parameters
     ----------
@@ -32,8 +50,45 @@ class StepParts:
     overhead_s: FloatArray
     communication_s: FloatArray
 
+    @classmethod
+    def of(cls, compute_s: FloatArray, **others: FloatArray) -> Self:
+        """Return the parts of steps; those that are not named take no time.
+
+        Examples
+        --------
+        >>> parts = StepParts.of(np.array([0.2]), overhead_s=np.array([0.1]))
+        >>> parts.step_time_s.round(3).tolist(), parts.communication_s.tolist()
+        ([0.3], [0.0])
+        """
+        nothing = np.zeros(np.shape(compute_s))
+        stated = {"compute_s": compute_s, **others}
+        return cls(**{one.name: stated.get(one.name, nothing) for one in fields(cls)})
+
     @property
     def step_time_s(self) -> FloatArray:
         """Time of the whole step: the parts that do not overlap."""
         exposed = self.compute_s + self.exposed_communication_s
         return exposed + self.input_stall_s + self.overhead_s
+
+    def each(self, change: Callable[[FloatArray], Any]) -> Self:
+        """Return the parts with each of them changed alike."""
+        return type(self)(**{one.name: change(getattr(self, one.name)) for one in fields(self)})
+
+    def take(self, index: Any) -> Self:
+        """Return the parts of some steps, by whatever indexes an array of their shape."""
+        shape = np.shape(self.step_time_s)
+        return self.each(lambda part: np.broadcast_to(part, shape)[index])
+
+    def at(self, index: Any) -> StepNumbers:
+        """Return the parts of one step as plain numbers."""
+        return StepNumbers(*(float(getattr(self, one.name)[index]) for one in fields(self)))
+
+    @classmethod
+    def join(cls, pieces: Sequence[Self]) -> Self:
+        """Return the steps of several, one after the other."""
+        return cls(
+            **{
+                one.name: np.concatenate([getattr(piece, one.name) for piece in pieces])
+                for one in fields(cls)
+            }
+        )

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
-from perfmodel.estimator.curve import Curve
-from perfmodel.estimator.explain import explain_answer
-from perfmodel.estimator.explanation import Explanation
-from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.observed import ObservedJob
-from perfmodel.estimator.opaque_job import OpaqueJob
-from perfmodel.estimator.ranking import Ranking
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.explain.explain import explain_answer
+from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.job_types.job_type import OpaqueJob
+from perfmodel.estimator.tables.curve import Curve
+from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking

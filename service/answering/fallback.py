@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
-from perfmodel.estimator.curve import Curve
-from perfmodel.estimator.explanation import Explanation
-from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.ranking import Ranking
+from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.tables.curve import Curve
+from perfmodel.estimator.tables.ranking import Ranking
+from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.clerk import Clerk

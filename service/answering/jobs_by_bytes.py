@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perfmodel.estimator import PreparedJob
-from perfmodel.estimator.lru import LruCache
+from perfmodel.lru import LruCache
 from service.answering.known import Key
 
 

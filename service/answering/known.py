@@ -8,8 +8,8 @@ import orjson
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.lru import LruCache
-from perfmodel.estimator.resolve import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.core.resolve import ResolvedPlacement, resolve_placement
+from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
 
 #: What tells a part of a question from others: a text is its own, of all else it is the JSON.

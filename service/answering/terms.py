@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.json_values import as_text, shown
 
 FIELDS = frozenset({"pin_model", "deadline_ms", "allow_fallback"})

@@ -9,8 +9,8 @@ import orjson
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from perfmodel.errors import InvalidGraphError, InvalidInputError, MissingExtraError
-from perfmodel.estimator.graphs import GraphLibrary
-from perfmodel.estimator.step import CapturedStep
+from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.canonical import from_json
 from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph

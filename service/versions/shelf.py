@@ -11,9 +11,9 @@ from threading import Lock
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, PerfModelError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.analytical import ASKED_FOR_WARNING, AnalyticalModel
-from perfmodel.estimator.loading import LoadedModel, load_model, load_version, version_names
-from perfmodel.estimator.lru import LruCache
+from perfmodel.estimator.single.analytical import ASKED_FOR_WARNING, AnalyticalModel
+from perfmodel.estimator.single.loading import LoadedModel, load_model, load_version, version_names
+from perfmodel.lru import LruCache
 from service.answering.clerk import Clerk
 from service.answering.fallback import Fallback
 from service.answering.jobs_by_bytes import JobsByBytes

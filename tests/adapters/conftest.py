@@ -12,8 +12,8 @@ from running import running
 from perfmodel.adapters.ask import Service
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from service.app import create_app
 from service.settings import Settings
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from perfmodel.cli import cli
 from perfmodel.cli.curve import plain_curve, print_curve
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.curve import Curve, CurveQuestion
+from perfmodel.estimator.tables.curve import Curve, CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.errors import CaptureError, InvalidInputError, UnknownModelError
-from perfmodel.estimator.capture import CaptureChild, capture_in_process
-from perfmodel.estimator.step_facts import facts_to_keep
+from perfmodel.estimator.jobs.capture import CaptureChild, capture_in_process
+from perfmodel.estimator.jobs.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
 from perfmodel.graph.unread import is_unread

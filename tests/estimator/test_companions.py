@@ -10,8 +10,8 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.companions import MOST_CELLS, MOST_JOBS, Companions
-from perfmodel.estimator.curve import CurveQuestion
+from perfmodel.estimator.evidence.other_jobs import MOST_CELLS, MOST_JOBS, Companions
+from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.capture import capture_in_process
-from perfmodel.estimator.compiled_room import compiled_memory
 from perfmodel.estimator.facade import Estimator
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.placing.memory import compiled_memory
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_cells import Checkpointing

@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.curve import CurveQuestion, doubling_counts
+from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.parse import parse_placement

@@ -11,7 +11,7 @@ from synthetic_workloads import mlp
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError, UnknownModelError
 from perfmodel.estimator import CapturedStep, Estimator, PreparedJob, job_key
-from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate

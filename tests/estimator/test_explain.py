@@ -12,9 +12,9 @@ from synthetic_workloads import mlp
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import CapturedStep, Estimator
-from perfmodel.estimator.analytical import LAUNCH_S, TYPICAL_EFFICIENCY, AnalyticalModel
-from perfmodel.estimator.explain import contributions
-from perfmodel.estimator.explanation import Explanation
+from perfmodel.estimator.explain.explain import contributions
+from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.single.analytical import LAUNCH_S, TYPICAL_EFFICIENCY, AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement

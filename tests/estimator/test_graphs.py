@@ -10,8 +10,8 @@ import pytest
 
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator import CapturedStep
-from perfmodel.estimator.capture import capture_in_process
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.canonical import content_hash, to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job

@@ -9,9 +9,9 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.companions import Companions
-from perfmodel.estimator.curve import CurveQuestion
-from perfmodel.estimator.ranking import Criterion, RankQuestion
+from perfmodel.estimator.evidence.other_jobs import Companions
+from perfmodel.estimator.tables.curve import CurveQuestion
+from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate

@@ -11,7 +11,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.analytical import AnalyticalModel
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode

@@ -10,8 +10,8 @@ import pytest
 
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.curve import CurveQuestion
-from perfmodel.estimator.placed import place
+from perfmodel.estimator.placing.placed import place
+from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.sharing.job_load import load_of

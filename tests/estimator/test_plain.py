@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.answer import compose
-from perfmodel.estimator.plain import is_plain, plain_answer
+from perfmodel.estimator.placing.one_cell import is_plain, plain_answer
+from perfmodel.estimator.tables.estimates import compose
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import parse_placement

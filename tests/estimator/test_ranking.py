@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError, UnknownAcceleratorError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.ranking import Criterion, Ranking, RankQuestion
+from perfmodel.estimator.tables.ranking import Criterion, Ranking, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode

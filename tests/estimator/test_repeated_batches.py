@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.capture import capture_in_process
 from perfmodel.estimator.facade import Estimator
-from perfmodel.estimator.graphs import GraphLibrary
-from perfmodel.estimator.repeated_batches import MOST_CAPTURED, captured_batches
-from perfmodel.estimator.step import CapturedStep, PreparedJob, job_key
+from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.jobs.repeated_batches import MOST_CAPTURED, captured_batches
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.capture import capture_in_process
 from perfmodel.estimator.facade import Estimator
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate

@@ -12,10 +12,10 @@ from synthetic_workloads import mlp
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, code_versions
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.graphs import GraphLibrary
-from perfmodel.estimator.step import PreparedJob, job_key
-from perfmodel.estimator.step_facts import StepFacts, facts_from, facts_to_keep
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.jobs.step_facts import StepFacts, facts_from, facts_to_keep
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.features.roofline import node_roofline
 from perfmodel.features.step import Step
 from perfmodel.graph.canonical import from_json, to_json

@@ -12,8 +12,8 @@ from typing import Any
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator, basis_names
-from perfmodel.estimator.curve import CurveQuestion
-from perfmodel.estimator.ranking import Criterion, RankQuestion
+from perfmodel.estimator.tables.curve import CurveQuestion
+from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement

@@ -7,9 +7,9 @@ from functools import cache
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.capture import capture_in_process
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis

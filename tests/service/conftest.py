@@ -14,8 +14,8 @@ from made_up_products import product_step
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownModelError
 from perfmodel.estimator import CapturedStep, Estimator
-from perfmodel.estimator.analytical import AnalyticalModel
-from perfmodel.estimator.graphs import GraphLibrary
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.ir import Node
 from perfmodel.graph.job import Job
 from perfmodel.store.database import Database

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from held_service import PATIENCE_S, HeldModel, HeldService, held_service
 
-from perfmodel.estimator.loading import LoadedModel
+from perfmodel.estimator.single.loading import LoadedModel
 from service.answering import foresight
 from service.routes.accelerators import EXAMPLE
 from service.versions import shelf

@@ -17,7 +17,7 @@ from guarded_service import guarded_service
 from held_service import PATIENCE_S, HeldModel, HeldService, held_service
 from trained_version import trained_version
 
-from perfmodel.estimator.loading import LoadedModel
+from perfmodel.estimator.single.loading import LoadedModel
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
 from service.versions import shelf

@@ -31,6 +31,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.most_probable import Widths, most_probable, spread_of
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
@@ -57,7 +58,7 @@ class CalibratedSteps:
     log_sd: FloatArray
     learned: FloatArray
 
-    def interval(self, deviations: float = 1.645) -> tuple[FloatArray, FloatArray]:
+    def interval(self, deviations: float = DEVIATIONS) -> tuple[FloatArray, FloatArray]:
         """Return both ends of the interval of the step time, by default of 90 %."""
         factor = np.exp(deviations * self.log_sd)
         return self.parts.step_time_s / factor, self.parts.step_time_s * factor
@@ -236,8 +237,8 @@ def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
     alone = parts.compute_s + parts.input_stall_s + parts.overhead_s
     growth = (1 + parts.exposed_communication_s / alone) * np.exp(effects[1]) - 1
     exposed = np.where(parts.communication_s > 0, np.maximum(growth, 0.0) * alone, 0.0)
-    return StepParts(
-        compute_s=parts.compute_s * factor,
+    return StepParts.of(
+        parts.compute_s * factor,
         exposed_communication_s=exposed * factor,
         input_stall_s=parts.input_stall_s * factor,
         overhead_s=parts.overhead_s * factor,

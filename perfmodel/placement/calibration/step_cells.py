@@ -129,15 +129,12 @@ class StepCells:
     def take(self, rows: Rows) -> Self:
         """Return some of the rows, by a mask or by positions."""
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return type(self)(parts=_each_part(lambda name: self._part(name)[rows]), **columns)
+        return type(self)(parts=self.parts.each(lambda part: part[rows]), **columns)
 
     def on_one_accelerator(self) -> Self:
         """Return the steps of the same jobs without communication."""
-        one, nothing = np.ones(len(self)), np.zeros(len(self))
-        parts = StepParts(
-            compute_s=self.parts.compute_s, exposed_communication_s=nothing,
-            input_stall_s=self.parts.input_stall_s, overhead_s=nothing, communication_s=nothing,
-        )  # fmt: skip
+        one = np.ones(len(self))
+        parts = StepParts.of(self.parts.compute_s, input_stall_s=self.parts.input_stall_s)
         return replace(self, parts=parts, ranks=one, hosts=one, largest_share=one)
 
     @classmethod
@@ -146,19 +143,20 @@ class StepCells:
         columns = {
             name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _COLUMNS
         }
-        parts = _each_part(lambda name: np.concatenate([piece._part(name) for piece in pieces]))
-        return cls(parts=parts, **columns)
+        return cls(parts=StepParts.join([piece.parts for piece in pieces]), **columns)
 
     def order(self, *last: FloatArray) -> npt.NDArray[np.int64]:
         """Return positions that sort the rows by all that they are, then by ``last``."""
-        parts = [self._part(one.name) for one in fields(StepParts)]
+        parts = [getattr(self.parts, one.name) for one in fields(StepParts)]
         keys = [getattr(self, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)]
         return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns as plain JSON values."""
         plain = {name: getattr(self, name).tolist() for name in _COLUMNS}
-        plain["parts"] = {one.name: self._part(one.name).tolist() for one in fields(StepParts)}
+        plain["parts"] = {
+            one.name: getattr(self.parts, one.name).tolist() for one in fields(StepParts)
+        }
         return plain
 
     @classmethod
@@ -167,12 +165,5 @@ class StepCells:
         columns: dict[str, Any] = {
             name: np.asarray(plain[name], dtype=_TYPES.get(name, np.float64)) for name in _COLUMNS
         }
-        parts = _each_part(lambda name: np.asarray(plain["parts"][name], dtype=np.float64))
-        return cls(parts=parts, **columns)
-
-    def _part(self, name: str) -> FloatArray:
-        return np.asarray(getattr(self.parts, name), dtype=np.float64)
-
-
-def _each_part(column: Any) -> StepParts:
-    return StepParts(**{one.name: column(one.name) for one in fields(StepParts)})
+        parts = {name: np.asarray(one, dtype=np.float64) for name, one in plain["parts"].items()}
+        return cls(parts=StepParts(**parts), **columns)

@@ -102,8 +102,8 @@ class Response:
     def parts(self, residual: FloatArray) -> StepParts:
         """Return the parts of the steps under a residual, shape (fields, rows)."""
         state, before = self._state(residual), self.cells.parts
-        return StepParts(
-            compute_s=state.compute_s,
+        return StepParts.of(
+            state.compute_s,
             exposed_communication_s=state.exposed_s,
             input_stall_s=before.input_stall_s,
             overhead_s=before.overhead_s,

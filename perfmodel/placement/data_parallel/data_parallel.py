@@ -159,10 +159,9 @@ class DataParallelCells:
         exposed = exposed + known.contention * (communication - exposed)
         spread = known.straggler if straggler is None else np.asarray(straggler)
         host = rows.pieces * known.piece_s + rows.gradient_bytes / known.pack_bytes_per_s
-        return StepParts(
-            compute_s=np.where(several, streams.compute_s, alone),
+        return StepParts.of(
+            np.where(several, streams.compute_s, alone),
             exposed_communication_s=exposed,
-            input_stall_s=np.zeros(alone.shape),
             overhead_s=np.where(several, alone * spread * self._excess + host, 0.0),
             communication_s=communication,
         )

@@ -63,12 +63,9 @@ def gathered_pass_parts(
     several = (groups.ranks > 1) & (rows.parameter_bytes > 0)
     communication = np.where(several, units * gather, 0.0)
     exposed = np.minimum(np.where(several, beyond, 0.0), communication)
-    nothing = np.zeros(alone.shape)
-    return StepParts(
-        compute_s=alone,
+    return StepParts.of(
+        alone,
         exposed_communication_s=exposed + known.contention * (communication - exposed),
-        input_stall_s=nothing,
-        overhead_s=nothing,
         communication_s=communication,
     )
 

@@ -6,8 +6,6 @@ one element would take twenty times as long. Both agree to rounding, which a tes
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers, StreamNumbers
 from perfmodel.placement.data_parallel.data_parallel_constants import (
@@ -16,22 +14,7 @@ from perfmodel.placement.data_parallel.data_parallel_constants import (
 )
 from perfmodel.placement.data_parallel.group_costs import GroupCosts
 from perfmodel.placement.data_parallel.one_sharded_step import sharded_step
-
-
-class StepNumbers(NamedTuple):
-    """Parts of one step in seconds, as :class:`.step_parts.StepParts` has them in columns."""
-
-    compute_s: float
-    exposed_communication_s: float = 0.0
-    input_stall_s: float = 0.0
-    overhead_s: float = 0.0
-    communication_s: float = 0.0
-
-    @property
-    def step_time_s(self) -> float:
-        """Time of the whole step: the parts that do not overlap."""
-        exposed = self.compute_s + self.exposed_communication_s
-        return exposed + self.input_stall_s + self.overhead_s
+from perfmodel.placement.step_parts import StepNumbers
 
 
 class OneReplicaGroup:

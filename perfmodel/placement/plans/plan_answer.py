@@ -24,7 +24,6 @@ from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.groups import CommGroups, LinkClass
 from perfmodel.placement.topology.topology import Plan
@@ -161,15 +160,8 @@ def plan_answer(
 def scaled(steps: PlanStep, factor: npt.ArrayLike) -> PlanStep:
     """Return steps ``factor`` times as long; ratios between plans stay those of the model."""
     times = np.asarray(factor, dtype=np.float64)
-    parts = steps.parts
     return PlanStep(
-        parts=StepParts(
-            compute_s=parts.compute_s * times,
-            exposed_communication_s=parts.exposed_communication_s * times,
-            input_stall_s=parts.input_stall_s * times,
-            overhead_s=parts.overhead_s * times,
-            communication_s=parts.communication_s * times,
-        ),
+        parts=steps.parts.each(lambda part: part * times),
         bubble_s=steps.bubble_s * times,
         least_time_s=steps.least_time_s,
     )

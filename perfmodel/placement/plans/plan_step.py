@@ -90,10 +90,9 @@ def plan_step(
     inner = micro_batches * passes.exchange_s
     sync = _exposed_sync_s(cells, between, constants, passes)
     refresh = constants.shard_factor * between.refresh_s
-    parts = StepParts(
-        compute_s=runs_s - inner + _update_s(cells, constants),
+    parts = StepParts.of(
+        runs_s - inner + _update_s(cells, constants),
         exposed_communication_s=inner + sync + refresh,
-        input_stall_s=np.zeros(len(cells)),
         overhead_s=np.full(len(cells), constants.overhead_s),
         communication_s=_all_communication_s(cells, between, constants),
     )

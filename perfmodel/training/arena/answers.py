@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import MissingExtraError, StoreError
-from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.single.model import StepPrediction
 from perfmodel.features.step import StepSample
 from perfmodel.store.durable import whole_file
 from perfmodel.training.arena.contract import BoolArray, FloatArray, IntArray

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.single.model import StepPrediction
 from perfmodel.features.step import Step, StepSample
 
 FloatArray = npt.NDArray[np.float64]

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 
 from perfmodel.errors import TrainingError
-from perfmodel.estimator.model import StepPrediction
+from perfmodel.estimator.single.model import StepPrediction
 from perfmodel.features.step import Step, StepSample
 from perfmodel.store.durable import write_whole
 from perfmodel.training.arena.answers import AnswerTable, answer_table, concatenate

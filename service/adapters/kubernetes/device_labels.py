@@ -10,7 +10,7 @@ from typing import Any
 from perfmodel.devices.aliases import mig_profile
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
-from perfmodel.estimator.lru import LruCache
+from perfmodel.lru import LruCache
 from perfmodel.placement.sharing.mig import split_name
 from service.adapters.kubernetes.fields import part
 from service.adapters.kubernetes.pods import Request

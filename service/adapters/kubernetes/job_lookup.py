@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.lru import LruCache
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
+from perfmodel.lru import LruCache
 from service.adapters.kubernetes.pods import JobName, Pod
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import basis_names
-from perfmodel.estimator.lru import LruCache
 from perfmodel.graph.job_reference import job_family
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
 from service.adapters.kubernetes.job_lookup import JobLookup, find_job

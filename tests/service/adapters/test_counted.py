@@ -10,7 +10,7 @@ import pytest
 from cluster_bodies import job_text
 from held_service import HeldModel, HeldService, held_service
 
-from perfmodel.estimator.loading import LoadedModel
+from perfmodel.estimator.single.loading import LoadedModel
 from service.adapters import dstack, slurm
 from service.adapters.kubernetes.extender import ARGS_EXAMPLE
 from service.adapters.kubernetes.pods import JobName

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
@@ -64,20 +63,13 @@ class CalibratedLinks:
 
     def _cells(self, at: IntArray, job: str) -> StepCells:
         shape = self._alone_s.shape
-        parts = {
-            one.name: np.broadcast_to(getattr(self._parts, one.name), shape)[at]
-            for one in fields(StepParts)
-        }
+        parts = self._parts.each(lambda part: np.broadcast_to(part, shape)[at])
         groups = self._groups.take(at)
-        return self._of(at, StepParts(**parts), groups.ranks, groups.largest_share, job)
+        return self._of(at, parts, groups.ranks, groups.largest_share, job)
 
     def _alone(self, at: IntArray, job: str) -> StepCells:
-        nothing, one = np.zeros(len(at)), np.ones(len(at))
-        parts = StepParts(
-            compute_s=self._alone_s[at], exposed_communication_s=nothing, input_stall_s=nothing,
-            overhead_s=nothing, communication_s=nothing,
-        )  # fmt: skip
-        return self._of(at, parts, one, one, job)
+        one = np.ones(len(at))
+        return self._of(at, StepParts.of(self._alone_s[at]), one, one, job)
 
     def _of(
         self, at: IntArray, parts: StepParts, ranks: FloatArray, share: FloatArray, job: str

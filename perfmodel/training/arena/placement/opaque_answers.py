@@ -64,9 +64,9 @@ def _by_steps(
     answered: Answers,
 ) -> None:
     """Overwrite the answers of one job type that its own observed steps give."""
-    from perfmodel.estimator.companions import Companions
-    from perfmodel.estimator.opaque_job import OpaqueJob
-    from perfmodel.estimator.opaque_steps import ReplicaColumns, is_weighed, whole_word
+    from perfmodel.estimator.evidence.job_type_rows import ReplicaColumns, is_weighed, whole_word
+    from perfmodel.estimator.evidence.other_jobs import Companions
+    from perfmodel.estimator.job_types.job_type import OpaqueJob
 
     assert known.observations is not None and asked.observations is not None
     estimator, seen = _estimator(), known.observations
@@ -98,6 +98,6 @@ def _by_steps(
 def _estimator() -> Estimator:
     """Return an estimator that looks up placements; no model of it is asked."""
     from perfmodel.estimator import Estimator
-    from perfmodel.estimator.at_hand import NO_CAPTURES, NoModel
+    from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
 
     return Estimator(accelerators=Catalog.default(), model=NoModel("none"), graphs=NO_CAPTURES)

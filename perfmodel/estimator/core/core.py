@@ -1,0 +1,153 @@
+"""Jobs, placements and predictions: what every question starts from, each worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Self
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
+from perfmodel.estimator.core.resolve import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.jobs.captured_step import GraphSource
+from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.single.model import StepModel, StepPrediction
+from perfmodel.estimator.single.predicted_steps import PredictedSteps
+from perfmodel.graph.job import Job
+from perfmodel.lru import LruCache
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.topology import Placement
+
+
+class Core:
+    """Prepares jobs, looks placements up and predicts; safe to share between threads.
+
+    Parameters
+    ----------
+    accelerators : Catalog
+        The catalogue.
+    model : StepModel
+        Predicts step times.
+    graphs : GraphSource
+        Turns jobs into graphs.
+    job_capacity, prediction_capacity : int
+        How many captured jobs and single-accelerator predictions are kept in memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        accelerators: Catalog,
+        model: StepModel,
+        graphs: GraphSource,
+        job_capacity: int = 512,
+        prediction_capacity: int = 200_000,
+    ) -> None:
+        self.accelerators = accelerators
+        self.graphs = graphs
+        self._jobs: LruCache[str, PreparedJob] = LruCache(job_capacity)
+        self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
+        self._predicted = PredictedSteps(model, prediction_capacity)
+        #: Answers that rest on no observation; placements are told apart by identity.
+        self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(50_000)
+
+    @property
+    def model(self) -> StepModel:
+        """What predicts step times."""
+        return self._predicted.model
+
+    def with_model(self, model: StepModel, accelerators: Catalog) -> Self:
+        """Return one that knows the same jobs, and nothing else that this one remembers."""
+        other = type(self)(accelerators=accelerators, model=model, graphs=self.graphs)
+        other._jobs = self._jobs
+        return other
+
+    def with_accelerators(self, accelerators: Catalog) -> Self:
+        """Return one over another catalogue that keeps the predictions for equal devices."""
+        other = self.with_model(self.model, accelerators)
+        before = {spec.name: spec for spec in self.accelerators}
+        same = {spec.name for spec in accelerators if before.get(spec.name) == spec}
+        named = {spec.name for spec in (*before.values(), *accelerators)}
+        # A device that is in neither is the machine that this runs on.
+        other._predicted.take_over(self._predicted, changed=named - same)
+        return other
+
+    def non_blocking(self, *, predicting: bool) -> Self:
+        """Return one over the same memory that captures nothing, nor predicts unless it may."""
+        view = copy(self)
+        view.graphs = NO_CAPTURES
+        if not predicting:
+            view._predicted = self._predicted.asking(NoModel(self.model.version))
+        return view
+
+    def prepare(self, job: Job) -> PreparedJob:
+        """Return a job with its captured step; takes seconds where the job is new."""
+        if job.job_type is not None:
+            raise InvalidInputError(
+                f"The job type {job.job_type!r} has no graph; only its throughput is answered, "
+                "from observations of it.",
+                pointer="/job/job_type",
+            )
+        key = job_key(job)
+        known = self._jobs.get(key)
+        if known is None:
+            known = PreparedJob(job=job, key=key, step=self.graphs.step(job.step))
+            self._jobs.put(key, known)
+        return known
+
+    def prepared(self, job: Job) -> PreparedJob | None:
+        """Return a job with its captured step if it is in memory; never waits."""
+        return self._jobs.get(job_key(job))
+
+    def resolve(self, placement: Placement, *, pointer: str = "/placement") -> ResolvedPlacement:
+        """Look up the accelerators of a placement.
+
+        Parameters
+        ----------
+        pointer : str
+            JSON pointer to it in the request.
+
+        Raises
+        ------
+        UnknownAcceleratorError
+            A name that the catalogue does not hold.
+        InvalidPlacementError
+            As :func:`perfmodel.estimator.core.resolve.resolve_placement`.
+        """
+        known = self._placements.get(placement)
+        if known is None:
+            known = resolve_placement(placement, self.accelerators, pointer=pointer)
+            self._placements.put(placement, known)
+        return known
+
+    def predictions(
+        self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]
+    ) -> list[StepPrediction]:
+        """Return the prediction of each job on one accelerator; each pair is predicted once.
+
+        All that are not in memory go to the model in a single call.
+        """
+        return self._predicted.of(pairs)
+
+    def known_prediction(
+        self, prepared: PreparedJob, accelerator: AcceleratorSpec
+    ) -> StepPrediction | None:
+        """Return what is in memory of a job on an accelerator; never runs the model."""
+        return self._predicted.known(prepared, accelerator)
+
+    def recently_predicted(self, most: int) -> list[tuple[PreparedJob, AcceleratorSpec]]:
+        """Return the jobs and accelerators that were last asked about, as long as both are known.
+
+        Parameters
+        ----------
+        most : int
+            Pairs at most.
+        """
+        pairs = []
+        for key, name in self._predicted.recent(most):
+            prepared = self._jobs.get(key)
+            if prepared is not None and name in self.accelerators:
+                pairs.append((prepared, self.accelerators.get(name)))
+        return pairs

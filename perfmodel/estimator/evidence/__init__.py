@@ -1,0 +1,1 @@
+"""What observed steps change."""

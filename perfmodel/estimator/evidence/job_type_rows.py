@@ -1,0 +1,213 @@
+"""Steps of a job without a graph as rows that a calibration reads, from what is guessed of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
+from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.opaque.opaque_cells import named_job
+from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
+from perfmodel.placement.topology.topology import BatchSplit
+from perfmodel.types import Mode
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def opaque_word(job: Job) -> str:
+    """Return a word that jobs of one type share, whatever their batches.
+
+    Raises
+    ------
+    InvalidInputError
+        An empty name, or a batch size below 1.
+    """
+    return "type " + named_job(job.job_type or "", job.batch_size, job.mode)[0]
+
+
+def own_batch(job: Job) -> int:
+    """Return the batch of a job, which may stand in its name."""
+    return int(named_job(job.job_type or "", job.batch_size, job.mode)[1])
+
+
+def is_modelled(placement: ResolvedPlacement, mode: Mode) -> bool:
+    """Tell whether a placement is one of equal replicas with no other job beside them.
+
+    Replicas of inference on unlike accelerators do not wait for each other.
+    """
+    alike = len(placement.kinds) == 1
+    equal = alike or placement.fabric.plan.batch_split is BatchSplit.EQUAL
+    alone = not (placement.is_split or placement.placement.shared_with)
+    return alone and equal and (alike or mode is Mode.TRAINING)
+
+
+def is_weighed(placement: ResolvedPlacement, mode: Mode) -> bool:
+    """Tell whether a step observed there can be weighed: nothing limits its accelerators."""
+    return placement.is_plain and is_modelled(placement, mode)
+
+
+def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation]) -> OpaqueGuess:
+    """Guess a job from its observed steps.
+
+    Parameters
+    ----------
+    placements : sequence of ResolvedPlacement
+        One for each step.
+    seen : sequence of Observation
+        At least one.
+    """
+    steps = np.array([one.step_time_s for one in seen])
+    sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
+    ranks = np.array([placement.count for placement in placements])
+    micro_batches = np.array([one.accumulation_steps for one in seen])
+    return OpaqueGuess.of(
+        alone_s(steps, sync, ranks) / micro_batches,
+        np.array([_batch(one) for one in seen], dtype=np.float64),
+        np.array([slowest(placement.accelerators) for placement in placements]),
+    )
+
+
+def _batch(seen: Observation) -> int:
+    """Return the batch of an observed step, which may stand in the name of its job."""
+    job = seen.job
+    if job is None or job.job_type is None:
+        return seen.batch_size
+    return int(named_job(job.job_type, seen.batch_size, job.mode)[1])
+
+
+def guessed_cells(
+    guess: OpaqueGuess,
+    columns: ReplicaColumns,
+    *,
+    word: str,
+    mode: Mode,
+    batch_size: npt.ArrayLike,
+    accumulation_steps: int = 1,
+) -> StepCells:
+    """Return what is guessed of steps, a row for each placement.
+
+    Parameters
+    ----------
+    word : str
+        For the job.
+    batch_size : array_like
+        Samples of a micro-batch and replica, one for all rows or one for each.
+    """
+    rows = len(columns.log_speed)
+    samples = np.broadcast_to(np.asarray(batch_size, dtype=np.float64), (rows,))
+    samples = samples * accumulation_steps
+    profile = guess.profile(samples=1)
+    device_s = guess.device_s(samples, columns.log_speed)
+    groups = columns.groups
+    parts = replica_parts(
+        [guess.compute_s(device_s, accumulation_steps)],
+        groups,
+        gradient_buckets(profile),
+        mode=mode,
+        zero_stage=columns.zero_stage,
+        accumulation_steps=accumulation_steps,
+    )
+    cells = StepCells.of_job(
+        parts.each(lambda part: np.array(np.broadcast_to(part, (rows,)))),
+        batch_size=samples,
+        ranks=groups.ranks,
+        hosts=groups.hosts,
+        largest_share=groups.largest_share,
+        host_s=guess.host_s * accumulation_steps,
+        window_share=profile.backward_share,
+        device_s=device_s,
+        guessed=True,
+        job=word,
+        machine=columns.whole_machine,
+        fabric=columns.fabric,
+    )
+    # Replicas that do not wait for each other take what one of them takes.
+    waits = wait_for_each_other(mode, columns.zero_stage)
+    return cells if waits else cells.on_one_accelerator()
+
+
+def observed_rows(
+    guess: OpaqueGuess,
+    placements: Sequence[ResolvedPlacement],
+    seen: Sequence[Observation],
+    *,
+    word: str,
+    mode: Mode,
+) -> ObservedSteps:
+    """Return observed steps of a job beside what is guessed of them.
+
+    Parameters
+    ----------
+    placements : sequence of ResolvedPlacement
+        One for each step; each is one that :func:`is_weighed`.
+    seen : sequence of Observation
+        At least one.
+    word : str
+        For the job.
+    """
+    alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for row, one in enumerate(seen):
+        alike[one.accumulation_steps, placements[row].fabric.plan.zero_stage].append(row)
+    pieces = []
+    for (accumulation_steps, _), rows in alike.items():
+        cells = guessed_cells(
+            guess,
+            ReplicaColumns.of([placements[row] for row in rows]),
+            word=word,
+            mode=mode,
+            batch_size=[_batch(seen[row]) for row in rows],
+            accumulation_steps=accumulation_steps,
+        )
+        sync = [seen[row].sync_time_s for row in rows]
+        pieces.append(
+            ObservedSteps(
+                cells=cells,
+                step_time_s=np.array([seen[row].step_time_s for row in rows]),
+                sync_time_s=np.array([np.nan if one is None else one for one in sync]),
+            )
+        )
+    return ObservedSteps.join(*pieces)
+
+
+def modelled(
+    core: Core, seen: Sequence[Observation], mode: Mode, *, pointer: str | None = None
+) -> tuple[list[ResolvedPlacement], list[Observation]]:
+    """Return the observed steps that a calibration can read, with their placements.
+
+    Parameters
+    ----------
+    core : Core
+        Looks up the placements.
+    pointer : str or None
+        JSON pointer to the steps; a bad one is refused there. None passes it over.
+
+    Raises
+    ------
+    InvalidInputError
+        An accelerator that the catalogue does not hold, or a placement that cannot be.
+    """
+    placements, kept = [], []
+    for position, one in enumerate(seen):
+        at = f"{pointer}/{position}/placement"
+        try:
+            placement = core.resolve(one.placement, pointer=at)
+        except InvalidInputError:
+            if pointer is None:
+                continue
+            raise
+        if is_weighed(placement, mode):
+            placements.append(placement)
+            kept.append(one)
+    return placements, kept

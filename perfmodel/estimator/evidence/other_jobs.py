@@ -1,0 +1,238 @@
+"""Observed steps of other jobs: what they say about the machines that a job is asked about."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from operator import is_
+from typing import NamedTuple
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.job_type_rows import (
+    guess_of,
+    is_weighed,
+    modelled,
+    observed_rows,
+    opaque_word,
+)
+from perfmodel.estimator.evidence.rows import weighed_cells
+from perfmodel.estimator.evidence.type_cells import TypeTables
+from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_family
+from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.opaque.opaque_cells import has_accelerators
+from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
+
+logger = logging.getLogger(__name__)
+
+_Seen = tuple[Observation, ...]
+_Steps = ObservedSteps | None
+
+#: Other jobs on a machine, and cells of each, that count for an answer: time grows with their cube.
+MOST_JOBS, MOST_CELLS = 8, 12
+
+
+class OtherJobs:
+    """Observed steps of any jobs, by the machine that they ran on.
+
+    Of a machine the jobs observed last count, and of each as many cells as are allowed: the newest
+    of every placement first. Within these bounds the order of observations does not matter.
+
+    Parameters
+    ----------
+    core : Core
+        Predicts what was observed.
+    observations : iterable of Observation
+        Each with its ``job``, oldest first. Equal ones count once; one that cannot be weighed is
+        passed over. Of a job that is known by its type alone plain replicas count.
+    previous : OtherJobs or None
+        Of the same estimator; what both hold is not weighed again.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        observations: Iterable[Observation],
+        previous: OtherJobs | None = None,
+    ) -> None:
+        self._core = core
+        self.observations = tuple(observations)
+        self._machines = _by_machine(core, self.observations)
+        self._ready: set[_Chosen] = set()
+        self._tables: TypeTables | None = None
+        # Carried over, and taken where what it was made of is still the same.
+        self._pieces: dict[tuple[str, str], tuple[_Seen, OpaqueGuess | None, _Steps]] = {}
+        self._guesses: dict[str, OpaqueGuess | None] = {}
+        self._joined: dict[_Chosen, tuple[tuple[ObservedSteps | None, ...], _Steps]] = {}
+        self._alone: dict[_Chosen, tuple[ObservedSteps, Calibration]] = {}
+        if previous is not None:
+            self._pieces |= previous._pieces
+            self._joined |= previous._joined
+            self._alone |= previous._alone
+
+    def __bool__(self) -> bool:
+        return bool(self._machines)
+
+    def with_others(self, observations: Iterable[Observation]) -> OtherJobs:
+        """Return these and some more."""
+        return OtherJobs(self._core, (*self.observations, *observations), previous=self)
+
+    def steps(self, machine: str, family: str) -> ObservedSteps | None:
+        """Return what other jobs than one family reached on a machine; None where none did.
+
+        The same object as long as nothing is added.
+        """
+        chosen = self._chosen(machine, family)
+        if chosen in self._ready:
+            return self._joined[chosen][1]
+        pieces = tuple(self._piece(machine, other) for other in chosen.families)
+        known = self._joined.get(chosen)
+        if known is None or known[0] != pieces:
+            steps = [piece for piece in pieces if piece is not None]
+            known = self._joined[chosen] = (pieces, ObservedSteps.join(*steps) if steps else None)
+        self._ready.add(chosen)
+        return known[1]
+
+    def calibration(self, machine: str, family: str) -> Calibration | None:
+        """Return what they say of a job that was not observed itself; None where none ran there.
+
+        It is the same for all such jobs.
+        """
+        steps, chosen = self.steps(machine, family), self._chosen(machine, family)
+        if steps is None:
+            return None
+        known = self._alone.get(chosen)
+        if known is None or known[0] is not steps:
+            known = self._alone[chosen] = (steps, calibrate(steps, fitted_prior()))
+        return known[1]
+
+    def tables(self, catalog: Catalog) -> TypeTables:
+        """Return the cells of all job types, for completion; laid out once."""
+        if self._tables is None:
+            seen = [
+                one
+                for one in self.observations
+                if _is_opaque(one.job) and has_accelerators(catalog, one.placement)
+            ]
+            self._tables = TypeTables.of(None, seen, catalog)
+        return self._tables
+
+    def is_ready(self, machine: str, family: str) -> bool:
+        """Return whether :meth:`steps` would answer from memory."""
+        chosen = self._chosen(machine, family)
+        return not chosen.families or chosen in self._ready
+
+    def _chosen(self, machine: str, family: str) -> _Chosen:
+        found = [other for other in self._machines.get(machine, {}) if other != family]
+        return _Chosen(machine, tuple(found[-MOST_JOBS:]))
+
+    def _piece(self, machine: str, family: str) -> ObservedSteps | None:
+        key, seen = (machine, family), tuple(spread(self._machines[machine][family], MOST_CELLS))
+        guess = self._guess(family) if _is_opaque(seen[0].job) else None
+        known = self._pieces.get(key)
+        if known is None or not _same(known[0], seen) or known[1] != guess:
+            steps = self._weighed(family, seen) if guess is None else self._of(family, seen, guess)
+            known = self._pieces[key] = (seen, guess, steps)
+        return known[2]
+
+    def _guess(self, family: str) -> OpaqueGuess | None:
+        """Return what is guessed of a job type from all of its steps, wherever it ran."""
+        if family not in self._guesses:
+            seen = [one for on in self._machines.values() for one in on.get(family, ())]
+            placements, kept = self._modelled(seen)
+            self._guesses[family] = guess_of(placements, kept) if kept else None
+        return self._guesses[family]
+
+    def _of(self, family: str, seen: Sequence[Observation], guess: OpaqueGuess) -> ObservedSteps:
+        placements, kept = self._modelled(seen)
+        assert kept[0].job is not None
+        return observed_rows(guess, placements, kept, word=family, mode=kept[0].job.mode)
+
+    def _modelled(
+        self, seen: Sequence[Observation]
+    ) -> tuple[list[ResolvedPlacement], list[Observation]]:
+        assert seen[0].job is not None
+        return modelled(self._core, seen, seen[0].job.mode)
+
+    def _weighed(self, family: str, seen: Sequence[Observation]) -> ObservedSteps | None:
+        rows = []
+        for one in seen:
+            assert one.job is not None
+            try:
+                cells = weighed_cells(self._core, one.job, one, family, "")
+            except PerfModelError as error:
+                logger.info("an observation of %s says nothing of others: %s", one.job.label, error)
+                continue
+            rows.append(ObservedSteps.of_one(cells, one.step_time_s, one.sync_time_s))
+        return ObservedSteps.join(*rows) if rows else None
+
+
+class _Chosen(NamedTuple):
+    """Jobs on a machine that count."""
+
+    machine: str
+    families: tuple[str, ...]
+
+
+def _same(some: Sequence[Observation], others: Sequence[Observation]) -> bool:
+    """Return whether two lists hold the same objects."""
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _by_machine(
+    core: Core, observations: Sequence[Observation]
+) -> dict[str, dict[str, list[Observation]]]:
+    """Return observations by machine and family, the family observed last at the end."""
+    found: dict[str, dict[str, list[Observation]]] = defaultdict(dict)
+    families: dict[int, str] = {}
+    known = set()
+    for one in observations:
+        if one.job is None:
+            continue
+        family = families.get(id(one.job)) or families.setdefault(id(one.job), _family(one.job))
+        content = (
+            family, one.job.job_type, one.placement, one.batch_size, one.accumulation_steps,
+            one.step_time_s, one.sync_time_s,
+        )  # fmt: skip
+        if content in known:
+            continue
+        known.add(content)
+        try:
+            placement = core.resolve(one.placement)
+        except PerfModelError:
+            continue
+        if _is_opaque(one.job) and not is_weighed(placement, one.job.mode):
+            continue
+        machine = machine_word(placement)
+        seen = found[machine].pop(family, [])
+        found[machine][family] = [*seen, one]
+    return found
+
+
+def _is_opaque(job: Job | None) -> bool:
+    return job is not None and job.job_type is not None
+
+
+def _family(job: Job) -> str:
+    return opaque_word(job) if _is_opaque(job) else job_family(job)
+
+
+def spread(seen: Sequence[Observation], most: int) -> list[Observation]:
+    """Return the newest observation of each cell, of as many placements as there is room for."""
+    cells = {
+        (o.placement, o.batch_size, o.accumulation_steps, o.job and o.job.job_type): o for o in seen
+    }
+    turns: dict[int, list[Observation]] = defaultdict(list)
+    taken: dict[object, int] = defaultdict(int)
+    for one in reversed(list(cells.values())):
+        turns[taken[one.placement]].append(one)
+        taken[one.placement] += 1
+    return [one for turn in sorted(turns) for one in turns[turn]][:most]

@@ -1,0 +1,102 @@
+"""Observed steps of captured jobs beside what is predicted of them: rows of a calibration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.plausible import least_step_s
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import predicted_cell
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.step_parts import StepParts
+
+#: What a host needs to issue one operator of an eager step, with Python around it, seconds.
+_HOST_S_PER_OPERATOR = 5e-5
+#: Least part of a step beside which gradients can be exchanged.
+_LEAST_WINDOW = 0.05
+#: Word for the job in calibrations: an answer is about one.
+OBSERVED_JOB = "observed"
+
+
+def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: str) -> StepCells:
+    """Return what would have been predicted for an observed step, as one row.
+
+    Parameters
+    ----------
+    job : Job
+        Its batch is that of the observation, whatever it says.
+    word : str
+        For the job; rows of equal words share a residual.
+    pointer : str
+        JSON pointer to the observation.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be answered, or cannot be true.
+    """
+    alike = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
+    try:
+        prepared = core.prepare(job if alike == job else alike)
+        placement = core.resolve(seen.placement, pointer=f"{pointer}/placement")
+        steps = CAPTURED.steps(predicted_cell(core, prepared, placement))
+    except InvalidInputError as error:
+        if not str(error.pointer or "").startswith(pointer):
+            error.pointer = pointer
+        raise
+    except PerfModelError as error:
+        raise InvalidInputError(
+            f"This observation cannot be weighed: {error}", pointer=pointer
+        ) from error
+    _check_plausible(prepared, placement, seen, pointer)
+    return step_cells(prepared, steps.parts.take(0), ReplicaColumns.of([placement]), word)
+
+
+def step_cells(
+    prepared: PreparedJob, parts: StepParts, columns: ReplicaColumns, word: str = OBSERVED_JOB
+) -> StepCells:
+    """Return predicted steps of a job as the rows that a calibration reads.
+
+    Parameters
+    ----------
+    parts : StepParts
+        Columns of shape (placements,).
+    columns : ReplicaColumns
+        Of any placements: what joins all their accelerators counts.
+    word : str
+        For the job.
+    """
+    profile = prepared.step.profile
+    return StepCells.of_job(
+        parts,
+        batch_size=prepared.samples,
+        ranks=[sum(counts) for counts in columns.counts],
+        hosts=columns.hosts,
+        largest_share=columns.groups.largest_share,
+        host_s=max(profile.node_count, 1.0) * _HOST_S_PER_OPERATOR,
+        window_share=max(profile.backward_share, _LEAST_WINDOW),
+        job=word,
+        machine=columns.machine,
+        fabric=columns.fabric,
+    )
+
+
+def _check_plausible(
+    prepared: PreparedJob, placement: ResolvedPlacement, seen: Observation, pointer: str
+) -> None:
+    """Refuse a step that is faster than its arithmetic at the peaks allows."""
+    least_s = least_step_s(prepared, placement)
+    if seen.step_time_s < least_s:
+        raise InvalidInputError(
+            f"step_time_s is {seen.step_time_s:g} s, but the arithmetic of the step alone takes "
+            f"{least_s:.3g} s at the peak of the accelerator. Is it in seconds, of a whole step, "
+            "and of this job?",
+            pointer=f"{pointer}/step_time_s",
+        )

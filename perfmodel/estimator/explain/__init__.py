@@ -1,0 +1,1 @@
+"""Where the time of an answer goes, and why."""

@@ -1,0 +1,213 @@
+"""Explain an answer: which operators take the time, and what made it longer than the roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.explain.explanation import Contribution, Explanation, Roofline
+from perfmodel.estimator.explain.nearest import near_observations, near_points
+from perfmodel.estimator.explain.operators import StepShares
+from perfmodel.estimator.explain.placement_stages import placed_chain
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import predicted_cell
+from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.estimator.single.analytical import explain_roofline
+from perfmodel.estimator.single.emulation import emulation
+from perfmodel.estimator.tables.answer import answer_cell
+from perfmodel.features.roofline import device_share
+from perfmodel.graph.workload import Workload
+from perfmodel.lru import LruCache
+from perfmodel.predictors.explanation import Accelerators, MeasuredPoint, Stage, StepExplanation
+
+#: A stage that changes the time by a smaller part is left out.
+_NOTHING = 1e-6
+
+
+@runtime_checkable
+class ExplainingModel(Protocol):
+    """A model that tells how its answers come about."""
+
+    def explain(self, workload: Workload, accelerators: Accelerators) -> StepExplanation:
+        """Return how the answer for a workload came about."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExplainedStep:
+    """What is remembered of an explanation: not the nodes, but what they add up to."""
+
+    stages: tuple[Stage, ...]
+    shares: StepShares
+    nearest: tuple[MeasuredPoint, ...]
+
+    @classmethod
+    def of(cls, workload: Workload, found: StepExplanation) -> ExplainedStep:
+        """Add up the nodes."""
+        shares = StepShares.of(workload.graph, found.nodes)
+        return cls(stages=found.stages, shares=shares, nearest=found.nearest)
+
+
+#: What was explained of jobs on accelerators.
+Explained = LruCache[tuple[str, str], ExplainedStep]
+
+
+def explain_answer(
+    core: Core,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+    *,
+    most: int = 50,
+    memory: Explained | None = None,
+) -> Explanation:
+    """Explain the answer for a prepared job on a placement.
+
+    Where several kinds of accelerators work together, the one whose step takes longest is
+    explained: all others wait for it.
+
+    Parameters
+    ----------
+    observed : ObservedJob or None
+        What observed steps say about the job.
+    most : int
+        Groups of equal operators at most.
+    """
+    observed = observed.on(machine_word(placement)) if observed is not None else None
+    cell = predicted_cell(core, prepared, placement)
+    estimate = answer_cell(core, prepared, placement, observed)
+    chain = placed_chain(cell, observed)
+    accelerator = placement.kinds[chain.kind].accelerator
+    predicted = cell.predictions[0][accelerator.name]
+    explained = explain_step(core, prepared, accelerator, predicted.time_s, memory)
+    stages = [
+        *_up_to(
+            _longer(explained.stages, prepared.step.time_factor),
+            predicted.time_s,
+            _last_stage(prepared, accelerator),
+        ),
+        *chain.stages,
+    ]
+    seen = near_observations(core, prepared, placement, observed)
+    return Explanation(
+        estimate=estimate,
+        compute_time_s=chain.single_s,
+        operator_classes=explained.shares.classes(chain.single_s),
+        operators=explained.shares.operators(chain.single_s, most),
+        roofline=roofline_of(prepared.on(accelerator)),
+        nearest=(*seen, *near_points(prepared.job, explained.nearest)),
+        contributions=contributions(stages, estimate.step_time_s),
+        warnings=estimate.warnings,
+    )
+
+
+def explain_step(
+    core: Core,
+    prepared: PreparedJob,
+    accelerator: AcceleratorSpec,
+    answer_s: float,
+    memory: Explained | None = None,
+) -> ExplainedStep:
+    """Explain the time of a job on one accelerator; remembered as long as its model answers.
+
+    Parameters
+    ----------
+    answer_s : float
+        What is predicted, for models that do not explain themselves.
+    """
+    model, workload = core.model, prepared.on(accelerator)
+    if not isinstance(model, ExplainingModel):
+        return ExplainedStep.of(workload, explain_roofline(workload, answer_s))
+    key = (prepared.key, accelerator.name)
+    known = memory.get(key) if memory is not None else None
+    if known is None:
+        known = ExplainedStep.of(workload, model.explain(workload, _finder(core.accelerators)))
+        if memory is not None:
+            memory.put(key, known)
+    return known
+
+
+def contributions(stages: Sequence[Stage], answer_s: float) -> tuple[Contribution, ...]:
+    """Turn stages into factors; those that change nothing are left out.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        The first is where the chain begins.
+    answer_s : float
+        Where it ends: the last time, which the stages reach up to rounding.
+
+    Examples
+    --------
+    >>> stages = [Stage(name=n, time_s=t) for n, t in (("a", 1.0), ("b", 1.0), ("c", 2.0))]
+    >>> [(c.name, c.factor) for c in contributions(stages, 2.0)]
+    [('a', 1.0), ('c', 2.0)]
+    """
+    # A step without priced work has a roofline of no time, which no factor leads away from.
+    beginning = next((i for i, stage in enumerate(stages) if stage.time_s > 0), len(stages) - 1)
+    kept = [stages[beginning]]
+    for stage in stages[beginning + 1 :]:
+        # Nor is there a factor to no time: all of a step may be the launches of the next stage.
+        if stage.time_s > 0 and abs(stage.time_s / kept[-1].time_s - 1.0) > _NOTHING:
+            kept.append(stage)
+    kept[-1] = Stage(name=kept[-1].name, time_s=answer_s)
+    first = Contribution(name=kept[0].name, factor=1.0, step_time_s=kept[0].time_s)
+    return (
+        first,
+        *(
+            Contribution(
+                name=after.name, factor=after.time_s / before.time_s, step_time_s=after.time_s
+            )
+            for before, after in pairwise(kept)
+        ),
+    )
+
+
+def roofline_of(workload: Workload) -> Roofline:
+    """Return the peaks of the accelerator of a workload, as much of it as the workload may use."""
+    spec = workload.accelerator
+    peak = spec.flops_per_s(workload.precision) * device_share(workload)
+    return Roofline(
+        accelerator=spec.name,
+        precision=workload.precision.value,
+        peak_flops_per_s=peak,
+        memory_bytes_per_s=spec.bandwidth_bytes_per_s,
+        ridge_intensity=peak / spec.bandwidth_bytes_per_s,
+    )
+
+
+def _finder(catalog: Catalog) -> Accelerators:
+    def find(name: str) -> AcceleratorSpec | None:
+        try:
+            return catalog.get(name)
+        except UnknownAcceleratorError:
+            return None
+
+    return find
+
+
+def _last_stage(prepared: PreparedJob, accelerator: AcceleratorSpec) -> str | None:
+    """Return what is done to the prediction of a model before an answer starts from it."""
+    if emulation(prepared.job, accelerator) is not None:
+        return "emulated arithmetic"
+    return "equations of language models" if prepared.has_plan_engine else None
+
+
+def _longer(stages: Sequence[Stage], factor: float) -> list[Stage]:
+    """Return the stages of a step so many times as long as that of its graph."""
+    return [Stage(name=stage.name, time_s=stage.time_s * factor) for stage in stages]
+
+
+def _up_to(stages: Sequence[Stage], predicted_s: float, last: str | None) -> list[Stage]:
+    """Let the stages of a model end at the prediction that the answer starts from."""
+    if last is not None:
+        return [*stages, Stage(name=last, time_s=predicted_s)]
+    # The same sum over a batch of other sizes differs in the last digits.
+    return [*stages[:-1], Stage(name=stages[-1].name, time_s=predicted_s)]

@@ -1,0 +1,207 @@
+"""Divide the time of a step over its operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.estimator.explain.explanation import ClassShare, OperatorShare
+from perfmodel.features.nodes import OP_CLASSES, node_table
+from perfmodel.graph.ir import Graph
+from perfmodel.predictors.explanation import NodeParts
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class _Likeness(NamedTuple):
+    """What a reader would call nodes equal by."""
+
+    op: str
+    phase: str
+    op_class: int
+    shape: tuple[int, ...]
+    flops: float
+    moved_bytes: float
+    input_item_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeGroups:
+    """Equal nodes of a graph.
+
+    Parameters
+    ----------
+    likeness : tuple
+        What the nodes of each group have in common.
+    group_of : ndarray of int64, shape (nodes,)
+    """
+
+    likeness: tuple[_Likeness, ...]
+    group_of: IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Columns:
+    """Sums over the nodes of each of some groups, arrays of one shape."""
+
+    count: IntArray
+    share: FloatArray
+    flops: FloatArray
+    moved_bytes: FloatArray
+    compute_s: FloatArray
+    memory_s: FloatArray
+    work_s: FloatArray
+    launch_s: FloatArray
+
+    @classmethod
+    def of(cls, nodes: NodeParts, group_of: IntArray, groups: int) -> _Columns:
+        def total(of_node: FloatArray) -> FloatArray:
+            found = np.bincount(group_of, weights=of_node, minlength=groups)
+            return found.astype(np.float64)
+
+        return cls(
+            count=np.bincount(group_of, minlength=groups),
+            share=total(_shares(nodes)),
+            flops=total(nodes.flops),
+            moved_bytes=total(nodes.moved_bytes),
+            compute_s=total(nodes.compute_s),
+            memory_s=total(nodes.memory_s),
+            work_s=total(nodes.work_s),
+            launch_s=total(nodes.launch_s),
+        )
+
+    def most_first(self) -> list[int]:
+        """Return the groups that are not empty."""
+        order = np.argsort(-self.share, kind="stable")
+        return [g for g in order.tolist() if self.count[g]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepShares:
+    """What classes and groups of operators have in a step on one accelerator."""
+
+    groups: NodeGroups
+    of_class: _Columns
+    of_group: _Columns
+
+    @classmethod
+    def of(cls, graph: Graph, nodes: NodeParts) -> StepShares:
+        """Add up the nodes of a graph."""
+        groups = node_groups(graph)
+        classes = np.asarray(node_table(graph).cost.op_class, dtype=np.int64)
+        return cls(
+            groups=groups,
+            of_class=_Columns.of(nodes, classes, len(OP_CLASSES)),
+            of_group=_Columns.of(nodes, groups.group_of, len(groups.likeness)),
+        )
+
+    def classes(self, step_s: float) -> tuple[ClassShare, ...]:
+        """Return what each class of operators takes of a step, most time first.
+
+        Parameters
+        ----------
+        step_s : float
+            What all of them add up to.
+        """
+        own = self.of_class
+        return tuple(
+            ClassShare(
+                name=OP_CLASSES[code].value,
+                count=int(own.count[code]),
+                flops=float(own.flops[code]),
+                bytes=float(own.moved_bytes[code]),
+                time_s=float(own.share[code] * step_s),
+                share=float(own.share[code]),
+            )
+            for code in own.most_first()
+        )
+
+    def operators(self, step_s: float, most: int) -> tuple[OperatorShare, ...]:
+        """Return what groups of equal operators take of a step, most time first.
+
+        Parameters
+        ----------
+        most : int
+            Groups returned.
+        """
+        return tuple(self._operator(g, step_s) for g in self.of_group.most_first()[:most])
+
+    def _operator(self, g: int, step_s: float) -> OperatorShare:
+        own, like = self.of_group, self.groups.likeness[g]
+        flops, moved, compute_s = (
+            float(column[g]) for column in (own.flops, own.moved_bytes, own.compute_s)
+        )
+        time_s = float(own.share[g] * step_s)
+        return OperatorShare(
+            name=like.op,
+            operator_class=OP_CLASSES[like.op_class].value,
+            phase=like.phase,
+            shape=like.shape,
+            count=int(own.count[g]),
+            flops=flops,
+            bytes=moved,
+            intensity=flops / moved if moved > 0 else None,
+            time_s=time_s,
+            achieved_flops_per_s=flops / time_s if time_s > 0 else 0.0,
+            # Equal operators run on one unit: its rate follows from the sums.
+            peak_flops_per_s=flops / compute_s if compute_s > 0 else None,
+            bound=_bound(own, g),
+        )
+
+
+def node_groups(graph: Graph) -> NodeGroups:
+    """Group the nodes of a graph by operator, phase, what they write, and work.
+
+    Computed once and kept with the graph.
+    """
+    kept = graph.__dict__.get("_node_groups")
+    if isinstance(kept, NodeGroups):
+        return kept
+    groups = _group(graph)
+    graph.__dict__["_node_groups"] = groups
+    return groups
+
+
+def _bound(columns: _Columns, g: int) -> str:
+    if columns.launch_s[g] > columns.work_s[g]:
+        return "launch"
+    computes = columns.compute_s[g] >= columns.memory_s[g] and columns.compute_s[g] > 0
+    return "compute" if computes else "memory"
+
+
+def _shares(nodes: NodeParts) -> FloatArray:
+    """Return the part of each node in the step; evenly where no node takes any time."""
+    times_s = nodes.time_s
+    total = float(times_s.sum())
+    if total <= 0:
+        return np.full(len(times_s), 1.0 / max(len(times_s), 1))
+    return np.asarray(times_s / total)
+
+
+def _group(graph: Graph) -> NodeGroups:
+    table = node_table(graph)
+    columns = zip(
+        graph.nodes,
+        np.asarray(table.cost.op_class, dtype=np.int64).tolist(),
+        np.asarray(table.cost.flops, dtype=np.float64).tolist(),
+        table.traffic_bytes.tolist(),
+        table.column("input_item_bytes").tolist(),
+        strict=True,
+    )
+    place: dict[_Likeness, int] = {}
+    group_of = np.empty(len(graph.nodes), dtype=np.int64)
+    for i, (node, op_class, flops, moved, item) in enumerate(columns):
+        shape = _largest([graph.tensors[t].shape for t in node.outputs])
+        like = _Likeness(node.op, node.phase.value, op_class, shape, flops, moved, item)
+        group_of[i] = place.setdefault(like, len(place))
+    return NodeGroups(likeness=tuple(place), group_of=group_of)
+
+
+def _largest(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return max(shapes, key=math.prod, default=())

@@ -1,0 +1,76 @@
+"""What a placement and the observations of a job do to the time on one accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.observed import Observed, ObservedJob
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cells
+from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.placement.step_parts import StepNumbers
+from perfmodel.predictors.explanation import Stage
+
+#: What observed steps said: those of the job with those of others beside it, or others alone.
+OBSERVATIONS, OBSERVATIONS_OF_OTHERS = "observations of this job", "observations of other jobs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedChain:
+    """From the predicted time on one accelerator to the step on all of them.
+
+    Parameters
+    ----------
+    kind : int
+        Position of the kind of accelerator whose step takes longest.
+    single_s : float
+        Step of one replica on one accelerator of it, as much of it as the job gets.
+    stages : tuple of Stage
+        After the prediction for this kind; the last is the step of the whole job.
+    """
+
+    kind: int
+    single_s: float
+    stages: tuple[Stage, ...]
+
+
+def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChain:
+    """Return what becomes of the predictions of a single cell.
+
+    Parameters
+    ----------
+    observed : ObservedJob or None
+        What counts on its accelerators.
+    """
+    (prepared,), placement = cell.jobs, cell.placement
+    assert placement is not None
+    source = CAPTURED if observed is None else Observed(CAPTURED, [observed])
+    cell = source.alone(cell)
+    single = [cell.predictions[0][spec.name] for spec in placement.accelerators]
+    placed = CAPTURED.steps(cell)
+    alone = [one.time_s * slow.factor for one, slow in zip(single, placed.slowdowns, strict=True)]
+    kind = alone.index(max(alone))
+    seen = OBSERVATIONS if observed is None or observed.observations else OBSERVATIONS_OF_OTHERS
+    stages = [Stage(name=seen, time_s=single[kind].time_s)]
+    for name, factor in placed.slowdowns[kind].factors:
+        stages.append(Stage(name=name, time_s=stages[-1].time_s * factor))
+    single_s, parts = stages[-1].time_s, placed.parts.at((0, 0))
+    stages += _scaled(placement, prepared, parts)
+    if observed is not None and not observed.is_alone:
+        corrected = source.steps(cell).parts.at((0, 0))
+        stages.append(Stage(name=seen, time_s=corrected.step_time_s))
+        single_s *= corrected.compute_s / parts.compute_s
+    return PlacedChain(kind=kind, single_s=single_s, stages=tuple(stages))
+
+
+def _scaled(placement: ResolvedPlacement, prepared: PreparedJob, parts: StepNumbers) -> list[Stage]:
+    split = placement.is_split or prepared.has_plan_engine
+    with_overhead_s = parts.compute_s + parts.overhead_s
+    exposed_s = with_overhead_s + parts.exposed_communication_s
+    return [
+        Stage(name="parallel plan" if split else "division of the batch", time_s=parts.compute_s),
+        Stage(name="stragglers and host", time_s=with_overhead_s),
+        Stage(name="exposed communication", time_s=exposed_s),
+        Stage(name="waiting for data", time_s=parts.step_time_s),
+    ]

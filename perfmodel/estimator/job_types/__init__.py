@@ -1,0 +1,1 @@
+"""Jobs that are known by a name and observed steps alone."""

@@ -1,0 +1,301 @@
+"""A job that is known by its type alone, with what its observed steps say of all others.
+
+Its steps are guessed from those that were observed (:mod:`.opaque_guess`), placed like those of
+any job, and corrected by the observations. So its answers tell computation and communication apart,
+keep the laws of placements, and learn from other jobs on the same accelerators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.evidence.job_type_rows import (
+    guess_of,
+    guessed_cells,
+    modelled,
+    observed_rows,
+    opaque_word,
+    own_batch,
+)
+from perfmodel.estimator.evidence.other_jobs import OtherJobs, spread
+from perfmodel.estimator.evidence.rows import weighed_cells
+from perfmodel.estimator.evidence.type_cells import TypeTables
+from perfmodel.estimator.job_types.levels import OpaqueLevels
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps, cell_codes
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.opaque.completion import OpaquePrior
+from perfmodel.placement.opaque.opaque_cells import has_accelerators
+from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.types import Basis
+
+FloatArray = npt.NDArray[np.float64]
+#: Steps of other jobs on a machine, and whether it is one where the job itself ran.
+_Beside = list[tuple[ObservedSteps, bool]]
+
+#: Own steps that are weighed at most: time grows with their cube.
+MOST_OWN = 200
+#: Steps of other jobs that count on each machine where the job ran, if it did not on the asked one.
+_MOST_ELSEWHERE = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobTypeSteps:
+    """Steps of a job type.
+
+    Parameters
+    ----------
+    bases : tuple of Basis
+        ``measured`` for an observed step, ``interpolated`` on accelerators where one was observed,
+        else ``extrapolated``.
+    device_share : ndarray, shape (rows,)
+        Share of the computation during which the accelerator works.
+    """
+
+    calibrated: CalibratedSteps
+    bases: tuple[Basis, ...]
+    device_share: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedJobType:
+    """A job type and what was observed of it.
+
+    Parameters
+    ----------
+    job : Job
+        With a ``job_type``.
+    observations : tuple of Observation
+        Of the job type at any batch, and of other jobs that they name.
+    guess : OpaqueGuess or None
+        None where no step of the job can be read by a calibration.
+    own : ObservedSteps or None
+        The same steps.
+    others : OtherJobs or None
+        Observed steps of other jobs.
+    prior : ResidualPrior or None
+        What is believed of its steps beforehand; None: the fitted one.
+    cells_prior : OpaquePrior or None
+        What is believed of cells of job types; None: the shipped one.
+    """
+
+    job: Job
+    catalog: Catalog
+    observations: tuple[Observation, ...]
+    guess: OpaqueGuess | None = None
+    own: ObservedSteps | None = field(default=None, repr=False)
+    others: OtherJobs | None = field(default=None, repr=False)
+    prior: ResidualPrior | None = field(default=None, repr=False)
+    cells_prior: OpaquePrior | None = field(default=None, repr=False)
+    _on: dict[str, tuple[_Beside, Calibration]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @property
+    def own_observations(self) -> tuple[Observation, ...]:
+        """What was observed of the job itself."""
+        word = opaque_word(self.job)
+        return tuple(one for one in self.observations if _is_of(one.job, word))
+
+    @property
+    def own_placements(self) -> list[Placement]:
+        """Where the job itself was observed."""
+        return [one.placement for one in self.own_observations]
+
+    @property
+    def known(self) -> tuple[Observation, ...]:
+        """What was observed of the job and of all other job types, and what a question tells."""
+        if self.others is None:
+            return self.observations
+        word = opaque_word(self.job)
+        of_types = [
+            one
+            for one in self.others.observations
+            if one.job is not None
+            and one.job.job_type
+            and not _is_of(one.job, word)
+            and has_accelerators(self.catalog, one.placement)
+        ]
+        told = [one for one in self.observations if one.job and one.job.job_type is None]
+        return (*self.own_observations, *told, *of_types)
+
+    @cached_property
+    def tables(self) -> TypeTables:
+        """Its cells and those of other job types; of stored ones all jobs share them."""
+        beside = self.others
+        if beside is not None and self.cells_prior is None:
+            word = opaque_word(self.job)
+            stored = {
+                _cell(one) for one in beside.observations if one.job and _is_of(one.job, word)
+            }
+            if all(_cell(one) in stored for one in self.own_observations):
+                return beside.tables(self.catalog)
+        return TypeTables.of(self.job, self.known, self.catalog, self.cells_prior)
+
+    @classmethod
+    def of(
+        cls,
+        core: Core,
+        job: Job,
+        observations: Sequence[Observation],
+        others: OtherJobs | None = None,
+    ) -> Self:
+        """Read what was observed of a job type.
+
+        Parameters
+        ----------
+        job : Job
+            With a ``job_type``.
+        observations : sequence of Observation
+            Of the job; those that name another one join the others.
+        others : OtherJobs or None
+            Observed steps of any jobs; those of this one do not count.
+
+        Raises
+        ------
+        InvalidInputError
+            An observation that cannot be answered, with a pointer to it.
+        """
+        word = opaque_word(job)
+        own, of_others = [], []
+        for position, seen in enumerate(observations):
+            if _is_of(seen.job, word):
+                own.append(seen)
+                continue
+            if seen.job is not None and seen.job.job_type is None:
+                # Said here what is wrong with it: later it would be passed over.
+                weighed_cells(core, seen.job, seen, "", f"/observations/{position}")
+            of_others.append(seen)
+        if of_others:
+            others = (others or OtherJobs(core, ())).with_others(of_others)
+        placements, kept = modelled(core, own, job.mode, pointer="/observations")
+        if len(kept) > MOST_OWN:
+            placements, kept = modelled(core, spread(kept, MOST_OWN), job.mode)
+        found = cls(
+            job=job,
+            catalog=core.accelerators,
+            observations=tuple(observations),
+            others=others or None,
+        )
+        if not kept:
+            return found
+        guess = guess_of(placements, kept)
+        steps = observed_rows(guess, placements, kept, word=word, mode=job.mode)
+        return replace(found, guess=guess, own=steps)
+
+    def with_others(self, others: OtherJobs) -> Self:
+        """Return the same job beside others; what did not change is not weighed again."""
+        word = opaque_word(self.job)
+        told = [one for one in self.observations if not _is_of(one.job, word)]
+        joined = others.with_others(told) if told else others
+        return replace(self, others=joined or None, _on=dict(self._on))
+
+    def steps(
+        self,
+        columns: ReplicaColumns,
+        *,
+        batch_size: npt.ArrayLike | None = None,
+        accumulation_steps: int | None = None,
+    ) -> JobTypeSteps:
+        """Return its steps on placements of one machine.
+
+        Parameters
+        ----------
+        columns : ReplicaColumns
+            Of equal ``machine``.
+        batch_size : array_like or None
+            Of a micro-batch and replica, for each row; None: the job's.
+        accumulation_steps : int or None
+            None: the job's.
+        """
+        assert self.guess is not None and self.own is not None
+        cells = guessed_cells(
+            self.guess,
+            columns,
+            word=opaque_word(self.job),
+            mode=self.job.mode,
+            batch_size=own_batch(self.job) if batch_size is None else batch_size,
+            accumulation_steps=accumulation_steps or self.job.accumulation_steps,
+        )
+        calibration = self.on(columns.whole_machine[0])
+        found = calibration.apply(cells)
+        found = OpaqueLevels(self.job, self.tables.levels).weigh(
+            calibration, cells, found, columns.log_speed
+        )
+        return JobTypeSteps(
+            calibrated=found,
+            bases=_bases(cells, self.own.cells),
+            device_share=calibration.device_share(cells),
+        )
+
+    def on(self, machine: str) -> Calibration:
+        """Return what counts on a machine, a word of :func:`.weighed_steps.machine_word`."""
+        assert self.own is not None
+        beside = self._beside(machine, self.own)
+        known = self._on.get(machine)
+        if known is None or not _same(known[0], beside):
+            pieces = [_few(steps) if ran else steps for steps, ran in beside]
+            found = calibrate(ObservedSteps.join(self.own, *pieces), self.prior or fitted_prior())
+            known = self._on[machine] = (beside, found)
+        return known[1]
+
+    def _beside(self, machine: str, own: ObservedSteps) -> _Beside:
+        """Return steps of other jobs: on the machine, or how it compares to where this one ran."""
+        if self.others is None:
+            return []
+        word, ran_on = opaque_word(self.job), dict.fromkeys(own.cells.machine.tolist())
+        asked = [(machine, False)]
+        if machine not in ran_on:
+            asked += [(other, True) for other in ran_on]
+        found = [(self.others.steps(name, word), elsewhere) for name, elsewhere in asked]
+        return [(steps, elsewhere) for steps, elsewhere in found if steps is not None]
+
+
+def _is_of(job: Job | None, word: str) -> bool:
+    """Return whether an observed job is the one of a word; one that is not named is."""
+    return job is None or (job.job_type is not None and opaque_word(job) == word)
+
+
+def _cell(seen: Observation) -> tuple[object, ...]:
+    """Return what tells an observed step of one job from its others."""
+    return (
+        seen.placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
+        seen.sync_time_s,
+    )  # fmt: skip
+
+
+def _bases(cells: StepCells, observed: StepCells) -> tuple[Basis, ...]:
+    """Return on which rung of the ladder of evidence steps stand."""
+    asked, known = cell_codes(cells, observed)
+    seen, machines = set(known.tolist()), set(observed.machine.tolist())
+    return tuple(
+        Basis.MEASURED
+        if code in seen
+        else (Basis.INTERPOLATED if machine in machines else Basis.EXTRAPOLATED)
+        for code, machine in zip(asked.tolist(), cells.machine.tolist(), strict=True)
+    )
+
+
+def _same(some: _Beside, others: _Beside) -> bool:
+    """Return whether two lists hold the same objects."""
+    return len(some) == len(others) and all(
+        one[0] is other[0] for one, other in zip(some, others, strict=True)
+    )
+
+
+def _few(steps: ObservedSteps) -> ObservedSteps:
+    rows = np.linspace(0, len(steps.cells) - 1, min(len(steps.cells), _MOST_ELSEWHERE))
+    return steps.take(rows.astype(np.int64))

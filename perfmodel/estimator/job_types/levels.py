@@ -1,0 +1,110 @@
+r"""How long a job type computes on one accelerator, as cells that resemble it say.
+
+A job of which little was observed, or nothing on the kind of accelerator asked about, is guessed
+badly from its own steps: neither how its time grows with the batch nor how it changes with the
+device is known. What other jobs do says more (:mod:`perfmodel.placement.opaque.completion`). Both
+are weighed by what they know: with the variances :math:`v_s` of the steps' answer on one
+accelerator and :math:`v_c` of the completed cell, computation takes :math:`e^{w (c - s)}` times as
+long,
+
+.. math:: w = \frac{u}{u + v_c}, \qquad u = \max(0,\ v_s - v_0) .
+
+Communication and whatever else several accelerators add stay those of the steps, so that the laws
+of placements hold. Steps that are sure within :math:`v_0` are left as they are. Both rest on the
+same observations: intervals shrink less than two independent answers would allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.graph.job import Job
+from perfmodel.intervals import DEVIATIONS
+from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.opaque.completion import OpaqueTable
+from perfmodel.placement.opaque.opaque_cells import OpaqueCells, named_job
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Standard deviation of a step's logarithm that needs no other word.
+_SURE_SD = 0.4
+#: Share of the variance that independent answers would take away.
+_SHRINKS = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class OpaqueLevels:
+    """Observed cells of job types, as what one accelerator takes.
+
+    Parameters
+    ----------
+    job : Job
+        The one that is asked about.
+    table : OpaqueTable
+        Of it and of other job types.
+    """
+
+    job: Job
+    table: OpaqueTable
+
+    def weigh(
+        self,
+        calibration: Calibration,
+        cells: StepCells,
+        found: CalibratedSteps,
+        log_speed: FloatArray,
+    ) -> CalibratedSteps:
+        """Return steps whose computation is that of both ways.
+
+        Parameters
+        ----------
+        calibration : Calibration
+            That gave the steps.
+        cells : StepCells
+            As guessed, of one machine and one number of micro-batches.
+        found : CalibratedSteps
+            As observed steps let them appear.
+        log_speed : ndarray, shape (rows,)
+        """
+        _, first, kinds = np.unique(cells.batch_size, return_index=True, return_inverse=True)
+        few = cells.take(first).on_one_accelerator()
+        alone = calibration.apply(few)
+        unsure = np.maximum(alone.log_sd**2 - _SURE_SD**2, 0.0)
+        if not unsure.any():
+            return found
+        completed = self.table.complete(self._asked(few, log_speed[first]))
+        micro_batches = self.job.accumulation_steps
+        variance = (np.log(completed.high_s / completed.median_s) / DEVIATIONS) ** 2
+        weight = unsure / (unsure + variance)
+        apart = np.log(completed.median_s * micro_batches / alone.parts.step_time_s)
+        after = found.log_sd**2 - _SHRINKS * (weight * unsure)[kinds]
+        return CalibratedSteps(
+            parts=replace(
+                found.parts, compute_s=found.parts.compute_s * np.exp(weight * apart)[kinds]
+            ),
+            log_sd=np.sqrt(np.maximum(after, np.minimum(found.log_sd, _SURE_SD) ** 2)),
+            learned=found.learned,
+        )
+
+    def _asked(self, cells: StepCells, log_speed: FloatArray) -> OpaqueCells:
+        name, _ = named_job(self.job.job_type or "", self.job.batch_size, self.job.mode)
+        rows = len(cells)
+        nothing, one = np.full(rows, "", dtype=np.str_), np.ones(rows)
+        return OpaqueCells(
+            job_type=np.full(rows, name),
+            batch_size=cells.batch_size / self.job.accumulation_steps,
+            accelerator=cells.machine,
+            log_speed=log_speed,
+            count=one,
+            hosts=one,
+            network=nothing,
+            log_wire=np.zeros(rows),
+            shares=nothing,
+            settings=nothing,
+            partner_type=nothing,
+            partner_batch=one,
+        )

@@ -1,0 +1,128 @@
+"""What parts of accelerators, power limits and feeding do to a job that is known by its type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.job_type_rows import own_batch
+from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
+from perfmodel.estimator.placing.slowdowns import slowdown_on
+from perfmodel.graph.job import Job
+from perfmodel.placement.feeding.input_samples import SampleCost
+from perfmodel.placement.sharing.job_load import LEAST_SHARE, JobLoad
+from perfmodel.placement.topology.topology import Placement, Plan
+
+#: What a placement may limit.
+_LIMITS = ("power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s", "storage_locality")
+
+#: Share of an accelerator's working time that arithmetic and memory would take at their peaks,
+#: where nothing is known of the operators: that of most captured models.
+_AT_PEAK = 0.5
+
+#: Said where the plan, or a job beside this one, is one under which nothing was observed.
+NOT_MODELLED_WARNING = (
+    "The answer is that of replicas on whole accelerators, completed from observed cells: what "
+    "{0} does to a job that is known by its type alone is not modelled. Send a step observed so."
+)
+
+#: Said where a host or a store is stated, and not what a sample costs it.
+NOT_FED_WARNING = (
+    "Whether data arrive in time is not answered for a job that is known by its type alone: state "
+    "its input, stored_bytes and cpu_s of a sample."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limited:
+    """What a placement does to a step on whole accelerators that nothing limits.
+
+    Parameters
+    ----------
+    factor : float
+        Of the computation, >= 1.
+    half_width : float
+        What it adds to the half width of an interval, in logarithms.
+    stall_s : float
+        What the step waits for its data.
+    """
+
+    factor: float = 1.0
+    half_width: float = 0.0
+    stall_s: float = 0.0
+    is_limited: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def limited(
+    job: Job, placement: ResolvedPlacement, *, compute_s: float, step_s: float, device_share: float
+) -> Limited:
+    """Return what parts, a power limit and feeding do to a step.
+
+    Parameters
+    ----------
+    compute_s, step_s : float
+        Computation and whole step on whole accelerators, s.
+    device_share : float
+        Share of the computation during which the accelerator works.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A power limit below what boards take, or on an accelerator whose power is not known.
+    """
+    if placement.is_plain:
+        return Limited()
+    share = min(max(device_share, LEAST_SHARE), 1.0)
+    load = JobLoad(
+        step_time_s=compute_s,
+        device_share=share,
+        at_peak_share=_AT_PEAK,
+        batch_size=own_batch(job),
+    )
+    slow = max(
+        (slowdown_on(placement, kind, load, ()) for kind in placement.kinds),
+        key=lambda one: one.factor,
+    )
+    waits_s, said = _fed(job, placement, step_s + (slow.factor - 1) * compute_s)
+    return Limited(
+        factor=slow.factor,
+        half_width=slow.half_width,
+        stall_s=waits_s,
+        is_limited=slow.basis is not None or waits_s > 0,
+        warnings=said,
+    )
+
+
+def _fed(job: Job, placement: ResolvedPlacement, step_s: float) -> tuple[float, tuple[str, ...]]:
+    if not states_feeding(placement):
+        return 0.0, ()
+    stated = job.input or {}
+    if not {"stored_bytes", "cpu_s"} <= stated.keys():
+        return 0.0, (NOT_FED_WARNING,)
+    sample = SampleCost(**{name: float(value) for name, value in stated.items()})
+    loaded = own_batch(job) * job.accumulation_steps * float(fullest_host(placement))
+    waits_s = stall_s(placement, sample, np.array([loaded]), np.array([step_s]))
+    return float(waits_s[0]), ()
+
+
+def seen_under(asked: Placement, observed: Sequence[Placement]) -> bool:
+    """Tell whether a step was observed under the same limits, plan and neighbours."""
+    return any(_under(one) == _under(asked) for one in observed)
+
+
+def not_modelled(asked: Placement) -> tuple[str, ...]:
+    """Say what of a placement no cell of a job type tells, where none was observed under it."""
+    limits = any(getattr(asked, name) is not None for name in _LIMITS)
+    words = ["its plan"] if asked.plan not in (Plan(), Plan(data=asked.accelerator_count)) else []
+    words += ["a limit"] if limits else []
+    return (NOT_MODELLED_WARNING.format(" and ".join(words)),) if words else ()
+
+
+def _under(placement: Placement) -> tuple[object, ...]:
+    names = tuple(sorted({node.accelerator for node in placement.nodes}))
+    limits = (getattr(placement, name) for name in _LIMITS)
+    return (names, *limits, replace(placement.plan, data=None), placement.shared_with)

@@ -1,0 +1,222 @@
+"""Steps of jobs that are known by a name and observed steps alone, without a graph.
+
+Where steps of the job itself were observed, and replicas on whole accelerators are asked about,
+they are those of :mod:`.job_type`. Everything else, a job of which nothing is known, one beside
+another, a part of an accelerator, is completed from cells that resemble it
+(:mod:`perfmodel.placement.job_types.completion`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.job_type_rows import is_modelled, own_batch
+from perfmodel.estimator.evidence.type_cells import observed_cells
+from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
+from perfmodel.estimator.job_types.limits import limited, not_modelled, seen_under
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.steps import CellStep, Steps
+from perfmodel.intervals import COVERAGE, DEVIATIONS
+from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+from perfmodel.placement.opaque.completion import nearest_labels
+from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
+from perfmodel.placement.opaque.opaque_likeness import nearest_cells
+from perfmodel.placement.step_parts import StepNumbers
+from perfmodel.types import RUNG, Basis, Mode
+
+#: ``model_version`` of such answers.
+VERSION = "opaque"
+
+
+class JobTypeSource:
+    """Steps of a job type, as the cells that were observed let them appear."""
+
+    def __init__(self, of: ObservedJobType) -> None:
+        self.of = of
+
+    def steps(self, placements: Sequence[ResolvedPlacement]) -> Steps:
+        """Return the steps on some placements, one row; without observations by the name alone."""
+        found: dict[int, CellStep] = {}
+        modelled = [_is_by_steps(self.of, placement) for placement in placements]
+        for ways, answer in ((True, _by_steps), (False, _by_completion)):
+            chosen = [at for at, way in enumerate(modelled) if way is ways]
+            if chosen:
+                steps = answer(self.of, [placements[at] for at in chosen])
+                found |= dict(zip(chosen, steps, strict=True))
+        return Steps.row([found[at] for at in range(len(placements))])
+
+    def steps_over_counts(self, columns: ReplicaColumns) -> Steps:
+        """Return the steps on growing numbers of one accelerator, one row.
+
+        As :meth:`steps` of replicas of which some were observed, without a placement for each.
+        """
+        found = self.of.steps(columns)
+        parts, half_width = found.calibrated.parts, DEVIATIONS * found.calibrated.log_sd
+        counts = np.array([sum(counts) for counts in columns.counts])
+        rate = counts * own_batch(self.of.job) * self.of.job.accumulation_steps / parts.step_time_s
+        return Steps(
+            parts=parts.each(lambda part: part[None]),
+            step_time_s=parts.step_time_s[None],
+            samples_per_second=rate[None],
+            low=(rate / np.exp(half_width))[None],
+            high=(rate * np.exp(half_width))[None],
+            half_width=half_width[None],
+            rung=np.array([[RUNG[basis] for basis in found.bases]], dtype=np.int8),
+        )
+
+    def estimate(self, placement: ResolvedPlacement, cell: CellStep) -> Estimate:
+        """Return the answer of a step on a placement; its memory is not known."""
+        unknown = cell.basis is Basis.DEFAULT
+        told = (NOTHING_KNOWN_WARNING.format(self.of.job.job_type),) if unknown else ()
+        parts = cell.parts
+        return Estimate(
+            throughput=Throughput(
+                samples_per_second=cell.samples_per_second,
+                low=cell.low,
+                high=cell.high,
+                coverage=COVERAGE,
+            ),
+            step_time_s=cell.step_time_s,
+            compute_time_s=parts.compute_s,
+            sync_time_s=parts.communication_s,
+            breakdown=Breakdown(
+                compute_s=parts.compute_s,
+                exposed_communication_s=parts.exposed_communication_s,
+                input_stall_s=parts.input_stall_s,
+                overhead_s=parts.overhead_s,
+            ),
+            memory=MemoryEstimate(
+                peak_bytes=None,
+                capacity_bytes=min(kind.held.memory_bytes for kind in placement.kinds),
+                fits=None,
+            ),
+            basis=cell.basis,
+            out_of_distribution=unknown,
+            model_version=VERSION,
+            nearest=cell.nearest,
+            warnings=(*placement.warnings, *told, NO_GRAPH_WARNING, *cell.warnings),
+        )
+
+
+def _is_by_steps(of: ObservedJobType, placement: ResolvedPlacement) -> bool:
+    if of.own is None or not is_modelled(placement, of.job.mode):
+        return False
+    # Cells that were observed under the same limits know more of them than any equation.
+    return placement.is_plain or not seen_under(placement.placement, of.own_placements)
+
+
+def _by_steps(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> list[CellStep]:
+    """Return the steps of replicas of a job of which steps were observed."""
+    own, _ = observed_cells(of.job, of.own_observations, of.catalog)
+    nearest = nearest_cells(_asked_cells(of, placements), own)
+    alike: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for at, placement in enumerate(placements):
+        names = "+".join(spec.name for spec in placement.accelerators)
+        alike[names, placement.fabric.plan.zero_stage].append(at)
+    answers: dict[int, CellStep] = {}
+    for rows in alike.values():
+        found = of.steps(ReplicaColumns.of([placements[at] for at in rows]))
+        for row, at in enumerate(rows):
+            labels = tuple(own.label(int(i)) for i in nearest[at])
+            answers[at] = _of_step(of, placements[at], found, row, labels)
+    return [answers[at] for at in range(len(placements))]
+
+
+def _of_step(
+    of: ObservedJobType,
+    placement: ResolvedPlacement,
+    found: JobTypeSteps,
+    row: int,
+    nearest: tuple[str, ...],
+) -> CellStep:
+    parts, log_sd = found.calibrated.parts.at(row), float(found.calibrated.log_sd[row])
+    held = limited(
+        of.job,
+        placement,
+        compute_s=parts.compute_s,
+        step_s=parts.step_time_s,
+        device_share=float(found.device_share[row]),
+    )
+    step_s = parts.step_time_s + (held.factor - 1) * parts.compute_s + held.stall_s
+    wide = math.exp(math.hypot(DEVIATIONS * log_sd, held.half_width))
+    basis = Basis.ANALYTICAL if held.is_limited else found.bases[row]
+    if basis is Basis.MEASURED and not seen_under(placement.placement, of.own_placements):
+        basis = Basis.INTERPOLATED
+    slower = parts._replace(compute_s=parts.compute_s * held.factor, input_stall_s=held.stall_s)
+    times = (step_s, step_s / wide, step_s * wide)
+    return _cell(of, placement, slower, times, basis, nearest, held.warnings)
+
+
+def _by_completion(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> list[CellStep]:
+    """Return the steps of cells by what resembles them."""
+    asked, table, micro_batches = (
+        _asked_cells(of, placements),
+        of.tables.steps,
+        of.job.accumulation_steps,
+    )
+    found, alone = table.complete(asked), table.complete(asked.on_one_accelerator())
+    steps = []
+    for at, placement in enumerate(placements):
+        ends = (found.median_s[at], found.low_s[at], found.high_s[at])
+        step_s, low_s, high_s = (float(end) * micro_batches for end in ends)
+        parts = StepNumbers(step_s)
+        if placement.count > 1 and of.job.mode is not Mode.INFERENCE:
+            # What several take beyond one is what they wait for each other.
+            compute_s = min(float(alone.median_s[at]) * micro_batches, step_s)
+            beyond = step_s - compute_s
+            parts = StepNumbers(compute_s, beyond, communication_s=beyond)
+        seen = seen_under(placement.placement, of.own_placements)
+        said = () if seen else not_modelled(placement.placement)
+        nearest, times = tuple(nearest_labels(table, found, at)), (step_s, low_s, high_s)
+        steps.append(_cell(of, placement, parts, times, found.basis[at], nearest, said))
+    return steps
+
+
+def _cell(
+    of: ObservedJobType,
+    placement: ResolvedPlacement,
+    parts: StepNumbers,
+    times_s: tuple[float, float, float],
+    basis: Basis,
+    nearest: tuple[str, ...],
+    warnings: tuple[str, ...],
+) -> CellStep:
+    step_s, low_s, high_s = times_s
+    samples = (placement.fabric.plan.data or 1) * own_batch(of.job) * of.job.accumulation_steps
+    return CellStep(
+        parts=parts,
+        step_time_s=step_s,
+        samples_per_second=samples / step_s,
+        low=samples / high_s,
+        high=samples / low_s,
+        basis=basis,
+        nearest=nearest,
+        warnings=warnings,
+    )
+
+
+def _asked_cells(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> OpaqueCells:
+    return opaque_cells(
+        [(of.job.job_type or "", of.job.batch_size)] * len(placements),
+        [placement.placement for placement in placements],
+        catalog=of.catalog,
+        mode=of.job.mode,
+    )
+
+
+#: Said in every answer of this kind.
+NO_GRAPH_WARNING = (
+    "The job is known by its type alone: its memory is not known, and its step is divided as far "
+    "as observed steps tell."
+)
+
+#: Said where no cell of the job was observed and nothing goes by its name.
+NOTHING_KNOWN_WARNING = (
+    "Nothing of the job type {0!r} was ever measured; the answer is what jobs in general take. "
+    "Send observations of it."
+)

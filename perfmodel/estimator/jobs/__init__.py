@@ -1,0 +1,1 @@
+"""Jobs with their graphs: captured, registered, kept."""

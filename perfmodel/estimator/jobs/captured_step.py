@@ -1,0 +1,98 @@
+"""The captured step of a job: its graph and what every answer about it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
+from perfmodel.estimator.jobs.step_facts import StepFacts
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
+from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.profile_graph import step_profile
+from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedStep:
+    """The graph of one step of a job.
+
+    Parameters
+    ----------
+    tokens_per_sample : int or None
+        Where a sample is a sequence.
+    warnings : tuple of str
+        What the capture left out.
+    canonical, packed_facts : bytes or None
+        The graph as canonical JSON, and its facts as they are kept, where whoever captured it had
+        them at hand; for whoever keeps them, and not remembered beyond that.
+    facts : StepFacts or None
+        Facts of the graph that are known already; all others are worked out of it.
+    repeated : RepeatedBatches or None
+        The step has more micro-batches than the graph.
+    """
+
+    graph: Graph
+    tokens_per_sample: int | None = None
+    warnings: tuple[str, ...] = ()
+    canonical: bytes | None = field(default=None, repr=False, compare=False)
+    packed_facts: bytes | None = field(default=None, repr=False, compare=False)
+    facts: StepFacts | None = field(default=None, repr=False, compare=False)
+    repeated: RepeatedBatches | None = None
+
+    @cached_property
+    def profile(self) -> StepProfile:
+        """What a placement needs to know of the step, all its micro-batches."""
+        return self.repeated.profile(self._captured) if self.repeated else self._captured
+
+    @cached_property
+    def time_factor(self) -> float:
+        """How many times as long as that of the graph the step is."""
+        return self.repeated.time_factor(self._captured) if self.repeated else 1.0
+
+    @cached_property
+    def _captured(self) -> StepProfile:
+        return self.facts.profile if self.facts else step_profile(self.graph, samples=1)
+
+    @cached_property
+    def memory_profile(self) -> MemoryProfile:
+        """What the memory of the step is made of."""
+        return self.facts.memory if self.facts else memory_profile(self.graph)
+
+    @cached_property
+    def buckets(self) -> GradientBuckets:
+        """Its gradients, as data-parallel replicas share them."""
+        return gradient_buckets(self.profile)
+
+    @cached_property
+    def bucket_numbers(self) -> BucketNumbers:
+        """The same as plain numbers."""
+        return BucketNumbers.of(self.buckets)
+
+    @cached_property
+    def unpriced_operators(self) -> Mapping[str, int]:
+        """Operators without a cost formula and how often they occur."""
+        if self.facts:
+            return self.facts.unpriced
+        from perfmodel.graph.cost import cost_table
+
+        return MappingProxyType(dict(sorted(cost_table(self.graph).unpriced.items())))
+
+
+class GraphSource(Protocol):
+    """Where the graphs of jobs come from."""
+
+    def step(self, job: Job) -> CapturedStep:
+        """Return the captured step of a job; may take seconds.
+
+        Raises
+        ------
+        InvalidInputError
+            No such model or graph, or one that cannot be captured.
+        """

@@ -1,0 +1,259 @@
+"""Where graphs come from: registered ones, and captures that are kept for the next start."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from threading import Lock
+from types import MappingProxyType
+
+from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
+from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.code_versions import facts_version, installed_version
+from perfmodel.estimator.jobs.prepared_job import job_key
+from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches, captured_batches
+from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
+from perfmodel.graph.canonical import from_json, to_json
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
+from perfmodel.store.database import Database, Registration, StoredGraph, deflated, inflated
+from perfmodel.types import Compiler, Mode, Precision
+
+Capture = Callable[[Job], CapturedStep]
+
+#: Libraries whose version changes what a capture returns.
+_CAPTURED_BY = ("perfmodel", "torch", "timm", "transformers")
+
+#: Precisions whose program is that of another: they change how units of a device compute. What
+#: int8 cannot do, training, is refused by the capture, and so left to it.
+_SAME_PROGRAM: Mapping[Precision, Precision] = MappingProxyType(
+    {Precision.TF32: Precision.FP32, Precision.FP8: Precision.BF16}
+)
+_SAME_INFERENCE: Mapping[Precision, Precision] = MappingProxyType(
+    {**_SAME_PROGRAM, Precision.INT8: Precision.BF16}
+)
+
+
+class GraphLibrary:
+    """Finds or captures the graphs of jobs.
+
+    Parameters
+    ----------
+    capture : callable
+        Captures a job that names a model; may take seconds.
+    database : Database or None
+        Keeps registered graphs and captures; None keeps nothing.
+    """
+
+    def __init__(self, *, capture: Capture, database: Database | None = None) -> None:
+        self._capture = capture
+        self.database = database
+        self._locks: dict[str, Lock] = {}
+        self._guard = Lock()
+
+    def step(self, job: Job) -> CapturedStep:
+        """Return the captured step of a job; equal jobs at the same time are captured once.
+
+        Raises
+        ------
+        UnknownGraphError
+            A hash that nobody registered.
+        InvalidInputError
+            As the capture, or a registered graph of another mode or batch size.
+        """
+        if job.graph is not None:
+            return self._registered(job, job.graph)
+        view = captured_view(job)
+        key = _capture_key(view)
+        with self._lock_of(key):
+            kept = self._kept(key)
+            if kept is None:
+                kept = self._keep(key, self._capture(view))
+        captured, wanted = view.accumulation_steps, job.accumulation_steps
+        if captured == wanted:
+            return kept
+        return replace(kept, repeated=RepeatedBatches(captured=captured, wanted=wanted))
+
+    def register(
+        self,
+        graph: Graph,
+        *,
+        mode: Mode,
+        batch_size: int,
+        tokens_per_sample: int | None = None,
+    ) -> bool:
+        """Keep a graph under its content hash.
+
+        Parameters
+        ----------
+        batch_size : int
+            Samples that the graph was captured with.
+
+        Returns
+        -------
+        bool
+            False where the same graph was registered before.
+
+        Raises
+        ------
+        StoreError
+            There is no database, or it cannot be written.
+        """
+        if self.database is None:
+            raise StoreError("Graphs cannot be registered: there is no database to keep them.")
+        self.database.put_graph(graph.content_hash, to_json(graph))
+        return self.database.register(
+            Registration(
+                graph_hash=graph.content_hash,
+                mode=mode.value,
+                batch_size=batch_size,
+                tokens_per_sample=tokens_per_sample,
+            )
+        )
+
+    def _registered(self, job: Job, graph_hash: str) -> CapturedStep:
+        database = self.database
+        registration = database.registration(graph_hash) if database else None
+        stored = database.registered_graph(graph_hash, facts_version()) if database else None
+        if database is None or registration is None or stored is None:
+            known = database.registered() if database else ()
+            raise UnknownGraphError(
+                graph_hash,
+                known=known,
+                pointer="/job/graph",
+                hint="Register it with POST /v1/graphs.",
+            )
+        _check_agreement(job, registration)
+        return self._step_of(stored)
+
+    def _kept(self, key: str) -> CapturedStep | None:
+        if self.database is None:
+            return None
+        try:
+            stored = self.database.captured(key, facts_version())
+            return self._step_of(stored) if stored else None
+        except StoreError:
+            return None  # a capture can be made again; a broken database must not stop answers
+
+    def _step_of(self, stored: StoredGraph) -> CapturedStep:
+        """Return the step of a graph that is kept; it is read only where its facts are not kept.
+
+        Raises
+        ------
+        StoreError
+            It is damaged.
+        """
+        canonical = inflated(stored.deflated, stored.graph_hash)
+        facts = facts_from(stored.facts)
+        if facts is None:
+            graph = _read(canonical, stored.graph_hash)
+            self._keep_facts(graph, canonical)
+        else:
+            graph = facts.graph(partial(_unpacked, stored.deflated, stored.graph_hash))
+        return CapturedStep(graph=graph, tokens_per_sample=stored.tokens_per_sample, facts=facts)
+
+    def _keep_facts(self, graph: Graph, canonical: bytes) -> None:
+        content = facts_to_keep(graph, canonical)
+        if self.database is not None and content is not None:
+            with suppress(StoreError):  # they can be worked out again
+                self.database.put_facts(graph.content_hash, facts_version(), content)
+
+    def _keep(self, key: str, step: CapturedStep) -> CapturedStep:
+        """Keep a capture; returns it as it is remembered, packed where it was not read."""
+        if self.database is None:
+            return replace(step, canonical=None, packed_facts=None)
+        content = deflated(step.canonical or to_json(step.graph))
+        graph_hash, facts = step.graph.content_hash, step.facts
+        stored = StoredGraph(
+            graph_hash=graph_hash,
+            deflated=content,
+            tokens_per_sample=step.tokens_per_sample,
+            facts=step.packed_facts,
+        )
+        with suppress(StoreError):  # as in _kept
+            self.database.put_captured(key, stored, facts_version())
+        packed = facts.graph(partial(_unpacked, content, graph_hash)) if facts else step.graph
+        return replace(step, canonical=None, packed_facts=None, graph=packed)
+
+    def _lock_of(self, key: str) -> Lock:
+        with self._guard:
+            if len(self._locks) > 10_000:
+                self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}
+            return self._locks.setdefault(key, Lock())
+
+
+def captured_view(job: Job) -> Job:
+    """Return the job that is captured for a job: the same program, and the same for all alike.
+
+    Compiler, versions of software and selective checkpointing are no part of a program, optimizer
+    and checkpointing none of inference, some precisions have the program of another one, and of
+    many micro-batches a few are captured.
+
+    Parameters
+    ----------
+    job : Job
+        With a model.
+
+    Examples
+    --------
+    >>> captured_view(Job(model="zoo/one", precision=Precision.TF32)) == Job(model="zoo/one")
+    True
+    """
+    trains = job.mode is Mode.TRAINING
+    same = _SAME_PROGRAM if trains else _SAME_INFERENCE
+    view = replace(
+        job,
+        precision=same.get(job.precision, job.precision),
+        compiler=Compiler.EAGER,
+        software=MappingProxyType({}),
+        selective_checkpointing=False,
+        accumulation_steps=captured_batches(job),
+    )
+    return view if trains else replace(view, optimizer="sgd", activation_checkpointing=False)
+
+
+def _read(canonical: bytes, graph_hash: str) -> Graph:
+    """Return a graph that was kept under its hash, which takes as long to work out as to read.
+
+    What others registered was bounded before it was kept.
+    """
+    graph = from_json(canonical, bounded=False)
+    vars(graph)["content_hash"] = graph_hash
+    return graph
+
+
+def _unpacked(content: bytes, graph_hash: str) -> Graph:
+    return from_json(inflated(content, graph_hash), bounded=False)
+
+
+def _check_agreement(job: Job, registration: Registration) -> None:
+    stated = {
+        "mode": (job.mode.value, registration.mode),
+        "batch_size": (job.batch_size, registration.batch_size),
+    }
+    for name, (asked, captured) in stated.items():
+        if asked != captured:
+            raise InvalidInputError(
+                f"The graph was captured with {name} {captured}, but the job asks for {asked}. "
+                f"Register a graph captured with {name} {asked}.",
+                pointer=f"/job/{name}",
+                allowed=(str(captured),),
+            )
+    if job.accumulation_steps != 1:
+        raise InvalidInputError(
+            "A registered graph is one whole step; accumulation_steps cannot be applied to it.",
+            pointer="/job/accumulation_steps",
+            allowed=("1",),
+        )
+
+
+def _capture_key(job: Job) -> str:
+    return hashlib.sha256(f"{job_key(job)} {_versions()}".encode()).hexdigest()[:32]
+
+
+@cache
+def _versions() -> str:
+    return " ".join(f"{name}={installed_version(name)}" for name in _CAPTURED_BY)

@@ -1,0 +1,120 @@
+"""A job with its captured step: everything about it that no placement changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.language_models import has_plan_engine
+from perfmodel.features.node_work import node_work
+from perfmodel.graph.job import Job
+from perfmodel.graph.workload import Workload
+from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
+from perfmodel.placement.estimate import MemoryEstimate
+from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
+from perfmodel.placement.sharing.job_load import JobLoad
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedJob:
+    """A job with its captured step: everything about it that no placement changes.
+
+    Parameters
+    ----------
+    key : str
+        From :func:`job_key`.
+    """
+
+    job: Job
+    key: str
+    step: CapturedStep
+    warnings: tuple[str, ...] = field(init=False)
+    #: Loads that were worked out, by accelerator, part of it and step time.
+    loads: dict[tuple[str, str, float], tuple[AcceleratorSpec, JobLoad]] = field(
+        init=False, repr=False, default_factory=dict
+    )
+    #: Memory that was worked out, by accelerator and plan as :mod:`.answer` tells them apart.
+    memories: dict[Any, tuple[AcceleratorSpec, MemoryEstimate]] = field(
+        init=False, repr=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        unpriced = self.step.unpriced_operators
+        missing = (
+            (
+                f"{sum(unpriced.values())} calls of {len(unpriced)} operators have no cost "
+                "formula; their time is not in the analytical part of the answer.",
+            )
+            if unpriced
+            else ()
+        )
+        object.__setattr__(self, "warnings", (*self.step.warnings, *missing))
+
+    @cached_property
+    def samples(self) -> int:
+        """Samples of one replica in one step, all micro-batches."""
+        return self.job.batch_size * self.job.accumulation_steps
+
+    @cached_property
+    def captured_samples(self) -> int:
+        """Samples of the graph, which may hold fewer micro-batches."""
+        repeated = self.step.repeated
+        return self.job.batch_size * repeated.captured if repeated else self.samples
+
+    @cached_property
+    def memory_profile(self) -> MemoryProfile:
+        """What the memory of the step is made of."""
+        if not self.job.selective_checkpointing:
+            return self.step.memory_profile
+        return memory_profile(self.step.graph, selective_checkpointing=True)
+
+    @cached_property
+    def has_plan_engine(self) -> bool:
+        """Whether the equations for plans, fitted on language models, answer for the job."""
+        return has_plan_engine(self.job)
+
+    @cached_property
+    def straggler(self) -> float:
+        """Relative spread of the times of equal replicas."""
+        return fitted_constants().straggler_of(self.job.model)
+
+    def work_out(self) -> None:
+        """Work out what every answer needs, so that none in a hurry has to."""
+        _ = node_work(self.step.graph), self.step.buckets, self.memory_profile
+
+    def on(self, accelerator: AcceleratorSpec) -> Workload:
+        """Return the step of the graph on an accelerator."""
+        job = self.job
+        return Workload(
+            graph=self.step.graph,
+            accelerator=accelerator,
+            mode=job.mode,
+            batch_size=self.captured_samples,
+            precision=accelerator.computed_as(job.precision),
+            memory_format=job.memory_format,
+            compiler=job.compiler,
+            software=job.software,
+            threads=accelerator.core_count if accelerator.kind == "cpu" else None,
+        )
+
+
+def job_key(job: Job) -> str:
+    """Return a hash that equal jobs share and no other does.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    fields = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in vars(job).items()
+    }
+    return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]

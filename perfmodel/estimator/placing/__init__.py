@@ -1,0 +1,1 @@
+"""What a placement does to the time on one accelerator."""

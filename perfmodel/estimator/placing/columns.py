@@ -1,0 +1,174 @@
+"""Equal replicas on whole accelerators, on many placements at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.placement.opaque.opaque_cells import log_speed
+from perfmodel.placement.topology.data_groups import scaling_groups
+from perfmodel.placement.topology.default_network import default_network
+from perfmodel.placement.topology.groups import CommGroups, LinkClass, join_groups
+from perfmodel.placement.topology.topology import Network
+from perfmodel.types import RUNG, Basis
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplicaColumns:
+    """Placements of equal replicas on whole accelerators, as columns.
+
+    Parameters
+    ----------
+    groups : CommGroups
+        All accelerators of each.
+    accelerators : sequence of tuple of AcceleratorSpec
+        For each placement its kinds.
+    counts : sequence of tuple of int
+        As many of each.
+    hosts : ndarray, shape (placements,)
+        As they are stated; those of ``groups`` may be joined by links.
+    machine, fabric : sequence of str
+        Words that placements on the same accelerators, or parts of them, share, and those over
+        equal links.
+    zero_stage : int
+        What the replicas of all of them share out.
+    """
+
+    groups: CommGroups
+    accelerators: Sequence[tuple[AcceleratorSpec, ...]]
+    counts: Sequence[tuple[int, ...]]
+    hosts: FloatArray
+    machine: Sequence[str]
+    fabric: Sequence[str]
+    zero_stage: int = 0
+
+    def __len__(self) -> int:
+        return len(self.accelerators)
+
+    @classmethod
+    def of(cls, placements: Sequence[ResolvedPlacement]) -> Self:
+        """Lay out placements that share out equally much among their replicas."""
+        (zero_stage,) = {placement.fabric.plan.zero_stage for placement in placements}
+        return cls(
+            groups=join_groups([placement.world for placement in placements]),
+            accelerators=[placement.accelerators for placement in placements],
+            counts=[placement.counts for placement in placements],
+            hosts=np.array([float(placement.fabric.host_count) for placement in placements]),
+            machine=[machine_word(placement) for placement in placements],
+            fabric=[fabric_of(placement) for placement in placements],
+            zero_stage=zero_stage,
+        )
+
+    @classmethod
+    def over_counts(
+        cls,
+        spec: AcceleratorSpec,
+        counts: Sequence[int],
+        *,
+        per_host: int,
+        network: Network | None = None,
+        link: str | None = None,
+        zero_stage: int = 0,
+    ) -> Self:
+        """Lay out growing numbers of one accelerator, hosts filled one by one.
+
+        As :meth:`of` placements, without one for each: a curve may have thousands.
+
+        Raises
+        ------
+        InvalidPlacementError
+            A link that the accelerator has not.
+        """
+        groups = scaling_groups(spec, np.array(counts), per_host, network, link=link)
+        between = network or default_network([spec])
+        links = zip(groups.intra_class, groups.hosts, strict=True)
+        return cls(
+            groups=groups,
+            accelerators=[(spec,)] * len(counts),
+            counts=[(count,) for count in counts],
+            hosts=groups.hosts,
+            machine=[spec.name] * len(counts),
+            fabric=[
+                fabric_word(LinkClass(int(one)), between if hosts > 1 else None)
+                for one, hosts in links
+            ],
+            zero_stage=zero_stage,
+        )
+
+    @classmethod
+    def one_of(cls, kind: Kind) -> Self:
+        """Lay out one accelerator alone, as much of it as a job gets."""
+        return replace(
+            cls.over_counts(kind.accelerator, [1], per_host=1),
+            machine=[kind.held.name],
+            fabric=[""],
+        )
+
+    def take(self, at: npt.NDArray[np.int64]) -> Self:
+        """Return some of the placements, by their positions."""
+        chosen = at.tolist()
+        return replace(
+            self,
+            groups=self.groups.take(at),
+            accelerators=[self.accelerators[i] for i in chosen],
+            counts=[self.counts[i] for i in chosen],
+            hosts=self.hosts[at],
+            machine=[self.machine[i] for i in chosen],
+            fabric=[self.fabric[i] for i in chosen],
+        )
+
+    @cached_property
+    def whole_machine(self) -> list[str]:
+        """As ``machine``, whichever part of its accelerators a placement has."""
+        return ["+".join([spec.name for spec in kinds]) for kinds in self.accelerators]
+
+    @cached_property
+    def log_speed(self) -> FloatArray:
+        """Of the slowest accelerator of each."""
+        return np.array([slowest(kinds) for kinds in self.accelerators])
+
+    @property
+    def scaling_rungs(self) -> npt.NDArray[np.int8]:
+        """Rung of the best that an answer can rest on; -1 for one accelerator."""
+        several = [sum(counts) > 1 for counts in self.counts]
+        inside = np.where(self.hosts == 1, RUNG[Basis.INTERPOLATED], RUNG[Basis.EXTRAPOLATED])
+        return np.where(several, inside, -1).astype(np.int8)
+
+
+def scaling_basis(placement: ResolvedPlacement) -> Basis:
+    """Return the best that an answer for several accelerators can rest on.
+
+    Inside of a host the links of measured machines were fitted; between hosts few were.
+    """
+    return Basis.INTERPOLATED if placement.fabric.host_count == 1 else Basis.EXTRAPOLATED
+
+
+def slowest(accelerators: Sequence[AcceleratorSpec]) -> float:
+    """Return the speed of the slowest accelerator, in logarithms."""
+    return min(log_speed(spec) for spec in accelerators)
+
+
+def machine_word(placement: ResolvedPlacement) -> str:
+    """Return a word that placements on the same accelerators, or parts of them, share."""
+    return "+".join([kind.held.name for kind in placement.kinds])
+
+
+def fabric_of(placement: ResolvedPlacement) -> str:
+    """Return a word that placements over equal links share."""
+    link = LinkClass(int(placement.world.intra_class[0]))
+    return fabric_word(link, placement.fabric.network)
+
+
+def fabric_word(link: LinkClass, network: Network | None) -> str:
+    """Return a word for links inside a host, and between hosts."""
+    between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
+    return f"{link.name.lower()}|{between}"

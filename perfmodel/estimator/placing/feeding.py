@@ -1,0 +1,47 @@
+"""What a step waits for its data."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
+from perfmodel.placement.feeding.input_samples import SampleCost
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def states_feeding(placement: ResolvedPlacement) -> bool:
+    """Tell whether a placement says what feeds its accelerators."""
+    asked = placement.placement
+    where = (asked.cpu_cores, asked.storage_bytes_per_s, asked.storage_locality)
+    return any(fact is not None for fact in where)
+
+
+def stall_s(
+    placement: ResolvedPlacement, sample: SampleCost, samples: FloatArray, step_s: FloatArray
+) -> FloatArray:
+    """Return how long steps wait, seconds.
+
+    Parameters
+    ----------
+    samples : ndarray
+        That the fullest host loads for a step.
+    step_s : ndarray
+        Without waiting.
+    """
+    asked = placement.placement
+    pipeline = InputPipeline(
+        sample=sample,
+        cpu_cores=asked.cpu_cores,
+        workers=asked.loader_workers,
+        storage_bytes_per_s=asked.storage_bytes_per_s,
+        locality=asked.storage_locality,
+    )
+    return input_stall(pipeline, samples, step_s).stall_s
+
+
+def fullest_host(placement: ResolvedPlacement) -> int:
+    """Return the accelerators of the host that has most of them."""
+    return max(hosts.count for hosts in placement.fabric.hosts)

@@ -1,0 +1,123 @@
+"""The memory of accelerators that a placement gives to a captured job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.placement.estimate import MemoryEstimate
+from perfmodel.placement.memory.memory import memory_columns, memory_estimate, oom_probability
+from perfmodel.placement.memory.memory_parts import MemoryPlan
+from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
+from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
+from perfmodel.placement.topology.topology import Plan
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Memories of one job that are kept.
+_MOST_MEMORIES = 1_024
+
+#: Deviation in logarithms of what is counted: of a few dozen published runs, whose batches are
+#: chosen to fill the memory, none needs more than it has, and the fullest fills 99 % of it.
+_DEVIATION = 0.1
+
+
+def tightest_memory(
+    prepared: PreparedJob, placement: ResolvedPlacement, neighbour_bytes: float = 0.0
+) -> MemoryEstimate:
+    """Return the memory of the accelerator with the least room.
+
+    Parameters
+    ----------
+    neighbour_bytes : float
+        What other jobs hold of it: the step fits where all of them do.
+    """
+    estimates = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
+    if len(estimates) == 1 and not neighbour_bytes:
+        return estimates[0]
+    least = min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
+    if (least.peak_bytes or 0.0) + neighbour_bytes <= least.capacity_bytes or not neighbour_bytes:
+        return least
+    return replace(least, fits=False, oom_probability=1.0)
+
+
+def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryEstimate:
+    """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
+    plan = placement.fabric.plan
+    # Replicas that share nothing out hold the same, however many they are beyond one.
+    plain = not (placement.is_split or plan.zero_stage)
+    told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
+    key = (kind.accelerator.name, kind.part, told_apart)
+    known = prepared.memories.get(key)
+    if known is None or known[0] is not kind.accelerator:
+        if len(prepared.memories) >= _MOST_MEMORIES:
+            prepared.memories.clear()
+        found = _compiled_memory(prepared, kind.held, plan) or memory_estimate(
+            prepared.memory_profile, kind.held, job=prepared.job, plan=plan
+        )
+        known = prepared.memories[key] = (kind.accelerator, found)
+    return known[1]
+
+
+def replica_memory(
+    prepared: PreparedJob, columns: ReplicaColumns
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Return the memory of the accelerator with the least room of each placement.
+
+    Returns
+    -------
+    peak_bytes : ndarray, shape (placements,)
+    fits : ndarray of bool, shape (placements,)
+    """
+    held = [(at, spec) for at, kinds in enumerate(columns.accelerators) for spec in kinds]
+    place = np.array([at for at, _ in held])
+    memory = memory_columns(
+        prepared.memory_profile,
+        [spec for _, spec in held],
+        job=prepared.job,
+        plan=MemoryPlan(
+            data=np.array([float(sum(columns.counts[at])) for at, _ in held]),
+            zero_stage=float(columns.zero_stage),
+            micro_batches=float(prepared.job.accumulation_steps),
+        ),
+    )
+    room = memory.capacity_bytes - memory.peak_bytes
+    tightest = np.lexsort((room, place))[np.searchsorted(place, np.arange(len(columns)))]
+    return memory.peak_bytes[tightest], memory.fits[tightest]
+
+
+def _compiled_memory(
+    prepared: PreparedJob, accelerator: AcceleratorSpec, plan: Plan
+) -> MemoryEstimate | None:
+    """Return the memory of one accelerator; None where no compiled step is known.
+
+    Steps of the captured program keep copies that a compiler fuses away: casts of scores over the
+    vocabulary alone are several times as large.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+        As much of it as the job gets.
+    plan : Plan
+        With its degree of data parallelism.
+    """
+    if accelerator.kind != "tpu" or not prepared.has_plan_engine:
+        return None
+    training = TransformerTraining.of(prepared.job)
+    if training is None:
+        return None
+    needed = compiled_memory_bytes(training, job_choice(prepared.job, plan))
+    room = np.array([accelerator.memory_bytes], dtype=np.float64)
+    probability = float(oom_probability(np.array([needed]), room, _DEVIATION)[0])
+    return MemoryEstimate(
+        peak_bytes=needed,
+        capacity_bytes=float(accelerator.memory_bytes),
+        fits=probability <= 0.5,
+        oom_probability=probability,
+    )

@@ -1,0 +1,366 @@
+"""Captured jobs on placements: from the time on one accelerator to the step of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cells, Predictions
+from perfmodel.estimator.placing.columns import ReplicaColumns, scaling_basis
+from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
+from perfmodel.estimator.placing.one_cell import is_plain, plain_step
+from perfmodel.estimator.placing.replicas import (
+    half_width,
+    replica_parts,
+    throughput,
+    wait_for_each_other,
+)
+from perfmodel.estimator.placing.slowdowns import (
+    Neighbour,
+    Slowdown,
+    beside,
+    load_alone,
+    slowdown_on,
+)
+from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
+from perfmodel.estimator.placing.steps import CellStep, Steps, interval, whole_half_width
+from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
+from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
+from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.topology.topology import BatchSplit
+from perfmodel.types import RUNG, Basis, Mode, weakest
+
+FloatArray = npt.NDArray[np.float64]
+
+#: How many times as fast or as slow as taken what is loaded may arrive: where samples are guessed
+#: from the graph, and where their bytes and seconds are stated.
+_GUESSED_FEED, _STATED_FEED = 2.0, 1.25
+
+#: Half width in logarithms of a plan's time over that of one accelerator, of plans left out.
+_OF_A_PLAN = 0.18
+
+
+class CapturedSource:
+    """Steps of captured jobs.
+
+    One cell of plain replicas is answered on numbers, many in columns and all else by itself; the
+    law is the same.
+    """
+
+    def alone(self, cells: Cells) -> Cells:
+        """Return cells as they are."""
+        return cells
+
+    def steps(self, cells: Cells) -> Steps:
+        """Return the steps of some cells.
+
+        Raises
+        ------
+        InvalidPlacementError
+            A plan that splits a model of which no dimensions are known, or a limit that no model
+            covers.
+        """
+        if cells.columns is not None:
+            return _replicated(cells.jobs, cells.predictions, cells.columns)
+        assert cells.placement is not None
+        return _placed(cells, cells.jobs[0], cells.placement)
+
+    def step(self, cell: Cells) -> CellStep:
+        """Return the step of a single cell; as :meth:`steps`."""
+        (prepared,), placement = cell.jobs, cell.placement
+        assert placement is not None
+        if is_plain(prepared, placement):
+            return plain_step(prepared, placement, list(cell.predictions[0].values()))
+        return self.steps(cell).at((0, 0))
+
+
+CAPTURED = CapturedSource()
+
+
+def _replicated(
+    jobs: Sequence[PreparedJob], predictions: Sequence[Predictions], columns: ReplicaColumns
+) -> Steps:
+    """Return the steps of equal replicas, jobs along rows and placements along columns."""
+    job, stage = jobs[0].job, columns.zero_stage
+    kinds = range(len(columns.accelerators[0]))
+    counts = [np.array([float(c[k]) for c in columns.counts]) for k in kinds]
+    samples = np.array([[float(one.samples)] for one in jobs])
+    stragglers = np.array([[one.straggler] for one in jobs])
+    # One job's gradients hold for all its columns as they are.
+    alone = len(jobs) == 1
+    buckets = jobs[0].step.buckets if alone else gradient_buckets([j.step.profile for j in jobs])
+    rates, parts = [], []
+    for level in ("time_s", "low_s", "high_s"):
+        times = [_facts(predictions, columns, k, attrgetter(level)) for k in kinds]
+        parts.append(
+            replica_parts(
+                times, columns.groups, buckets, mode=job.mode, zero_stage=stage,
+                accumulation_steps=job.accumulation_steps, straggler=stragglers,
+            )
+        )  # fmt: skip
+        rates.append(
+            throughput(
+                times, counts, parts[-1].step_time_s, mode=job.mode, samples=samples,
+                zero_stage=stage,
+            )
+        )  # fmt: skip
+    several = np.array([sum(c) > 1 for c in columns.counts])
+    wide = half_width(parts[0], several & wait_for_each_other(job.mode, stage))
+    low, high = interval(rates[0], rates[1], rates[2], wide)
+    rungs = [_facts(predictions, columns, k, lambda p: RUNG[p.basis], absent=-1) for k in kinds]
+    return Steps(
+        parts=parts[0],
+        step_time_s=parts[0].step_time_s,
+        samples_per_second=rates[0],
+        low=low,
+        high=high,
+        half_width=np.broadcast_to(whole_half_width(rates[1], rates[2], wide), rates[0].shape),
+        rung=np.maximum(np.max(rungs, axis=0), columns.scaling_rungs).astype(np.int8),
+    )
+
+
+def _facts(
+    predictions: Sequence[Predictions],
+    columns: ReplicaColumns,
+    kind: int,
+    of: Callable[[StepPrediction], Any],
+    absent: float = math.nan,
+) -> FloatArray:
+    """Return one fact of predictions on a kind of the placements, row by row."""
+    names = [kinds[kind].name for kinds in columns.accelerators]
+    found = []
+    for row in predictions:
+        known = {name: row.get(name) for name in dict.fromkeys(names)}
+        facts = {name: absent if one is None else of(one) for name, one in known.items()}
+        found.append([facts[name] for name in names])
+    return np.array(found, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Levels:
+    """A step as predicted, and at the low and at the high end of the time on one accelerator.
+
+    Parameters
+    ----------
+    parts : StepParts
+        Arrays of shape (3,).
+    half_width : float
+        What the placement adds to the half width of the interval, in logarithms.
+    basis : Basis or None
+        The best that the answer can rest on; None where the time of one accelerator decides.
+    """
+
+    parts: StepParts
+    rates: FloatArray
+    half_width: float = 0.0
+    basis: Basis | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -> Steps:
+    predictions, neighbours = list(cells.predictions[0].values()), cells.neighbours
+    slow = _slowdowns(prepared, placement, predictions, neighbours)
+    times = [
+        np.array([p.time_s, p.low_s, p.high_s]) * s.factor
+        for p, s in zip(predictions, slow, strict=True)
+    ]
+    if placement.is_split or (placement.count > 1 and prepared.has_plan_engine):
+        found = _split(prepared, placement, times)
+    else:
+        found = _several(prepared, placement, times)
+    wide = math.hypot(found.half_width, max(s.half_width for s in slow))
+    basis = weakest([found.basis, *(s.basis for s in slow)])
+    beside_it = _shared(prepared, placement, predictions, neighbours)
+    found = replace(found, half_width=wide, basis=basis, warnings=beside_it.warnings)
+    found = _fed(prepared, placement, found)
+    rate, at_low, at_high = found.rates[:, None, None]
+    low, high = interval(rate, at_low, at_high, found.half_width)
+    rung = RUNG[weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT]
+    parts = found.parts.each(lambda part: np.broadcast_to(part, (3,))[:1, None])
+    return Steps(
+        parts=parts,
+        step_time_s=parts.step_time_s,
+        samples_per_second=rate,
+        low=low,
+        high=high,
+        half_width=whole_half_width(at_low, at_high, found.half_width),
+        rung=np.array([[rung]], dtype=np.int8),
+        warnings=((*found.warnings, *split_warnings(prepared, placement)),),
+        neighbours=beside_it.neighbours,
+        neighbour_bytes=beside_it.bytes,
+        slowdowns=tuple(slow),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Beside:
+    """What jobs on the same accelerators suffer and hold."""
+
+    neighbours: tuple[Any, ...] = ()
+    bytes: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+def _shared(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    neighbours: Sequence[Sequence[Neighbour]],
+) -> _Beside:
+    """Return what the neighbours suffer, on the kind where that is most, and what they hold."""
+    if not neighbours:
+        return _Beside()
+    each = [
+        beside(placement, kind, load_alone(prepared, kind, prediction.time_s), jobs)
+        for kind, prediction, jobs in zip(placement.kinds, predictions, neighbours, strict=True)
+    ]
+    held = [sum(n.load.memory_bytes or 0.0 for n in jobs) for jobs in neighbours]
+    unknown = {n.name for jobs in neighbours for n in jobs if n.load.memory_bytes is None}
+    return _Beside(
+        neighbours=tuple(
+            max(on_kinds, key=lambda n: n.slowdown) for on_kinds in zip(*each, strict=True)
+        ),
+        bytes=max(held, default=0.0),
+        warnings=(UNKNOWN_MEMORY_WARNING.format(", ".join(sorted(unknown))),) if unknown else (),
+    )
+
+
+def _slowdowns(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    neighbours: Sequence[Sequence[Neighbour]],
+) -> list[Slowdown]:
+    limited = placement.placement.power_limit_w is not None
+    shared = neighbours or [()] * len(placement.kinds)
+    found = []
+    for kind, prediction, jobs in zip(placement.kinds, predictions, shared, strict=True):
+        if kind.part is None and not limited and not jobs:
+            found.append(Slowdown())
+        else:
+            load = load_alone(prepared, kind, prediction.time_s)
+            found.append(slowdown_on(placement, kind, load, [job.load for job in jobs]))
+    return found
+
+
+def _several(
+    prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
+) -> _Levels:
+    """Return the step of replicas, each of which holds the whole model."""
+    job, several = prepared.job, placement.count > 1
+    stage = placement.fabric.plan.zero_stage
+    dealt = _dealt(prepared, placement, times)
+    parts = replica_parts(
+        times if dealt is None else [dealt],
+        placement.world,
+        prepared.step.buckets,
+        mode=job.mode,
+        zero_stage=stage,
+        accumulation_steps=job.accumulation_steps,
+        straggler=prepared.straggler,
+    )
+    rates = throughput(
+        times if dealt is None else [dealt] * len(times),
+        placement.counts,
+        parts.step_time_s,
+        mode=job.mode,
+        samples=prepared.samples,
+        zero_stage=stage,
+    )
+    communicates = several and wait_for_each_other(job.mode, stage)
+    return _Levels(
+        parts=parts,
+        rates=rates,
+        half_width=float(half_width(parts, communicates)[0]),
+        basis=scaling_basis(placement) if several else None,
+    )
+
+
+def _dealt(
+    prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
+) -> FloatArray | None:
+    """Return the step when unequal replicas get what lets all finish together; None if equal.
+
+    The optimizer works on every replica alike; all the rest is taken as growing with the batch.
+    """
+    plan = placement.fabric.plan
+    if plan.batch_split is not BatchSplit.PROPORTIONAL or len(times) < 2:
+        return None
+    if prepared.job.mode is not Mode.TRAINING:
+        return None
+    fixed = prepared.step.profile.optimizer_share
+    found = []
+    for level in range(len(times[0])):
+        each = np.repeat([time[level] for time in times], placement.counts)
+        steps = AffineSteps.with_overhead(prepared.samples, each, fixed * each)
+        found.append(proportional_split(prepared.samples * placement.count, steps).step_time_s)
+    return np.array(found)
+
+
+def _split(
+    prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
+) -> _Levels:
+    """Return the step of replicas that are split, or that the equations for plans answer."""
+    dealt = None if placement.is_split else _dealt(prepared, placement, times)
+    slowest = np.asarray(np.maximum.reduce(list(times))) if dealt is None else dealt
+    parts = split_parts(prepared, placement, slowest)
+    samples = float((placement.fabric.plan.data or 1) * prepared.samples)
+    return _Levels(
+        parts=parts,
+        rates=np.asarray(samples / parts.step_time_s),
+        half_width=_OF_A_PLAN,
+        basis=scaling_basis(placement),
+    )
+
+
+def _fed(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Levels) -> _Levels:
+    """Add what the step waits for its data."""
+    if not states_feeding(placement):
+        return placed
+    plan = placement.fabric.plan
+    ranks = plan.tensor * plan.pipeline * plan.context
+    samples = prepared.samples * max(1.0, fullest_host(placement) / ranks)
+    # As taken, and at the low and at the high end of what loading may take: a sample that takes
+    # twice as long is two.
+    is_stated = {"stored_bytes", "cpu_s"} <= (prepared.job.input or {}).keys()
+    off = _STATED_FEED if is_stated else _GUESSED_FEED
+    feeds = samples * np.array([1.0, 1.0 / off, off])
+    stall = stall_s(placement, _sample(prepared), feeds, placed.parts.step_time_s)
+    if not stall.any():
+        return placed
+    parts = replace(placed.parts, input_stall_s=stall)
+    longer = parts.step_time_s / placed.parts.step_time_s
+    fed = replace(placed, parts=parts, rates=placed.rates / longer)
+    if not stall[0]:
+        return fed
+    return replace(
+        fed,
+        basis=weakest([placed.basis, Basis.ANALYTICAL]),
+        warnings=(*placed.warnings, INPUT_BOUND_WARNING),
+    )
+
+
+def _sample(prepared: PreparedJob) -> SampleCost:
+    guessed = cost_of_graph(prepared.step.graph, samples=prepared.captured_samples)[1]
+    stated = prepared.job.input or {}
+    return replace(guessed, **{name: float(value) for name, value in stated.items()})
+
+
+#: Said of neighbours that are known by their type alone.
+UNKNOWN_MEMORY_WARNING = "The memory of {0} is not known; whether all jobs fit together is not."
+
+#: Said where loading takes longer than the step.
+INPUT_BOUND_WARNING = (
+    "The step waits for its data: loading takes longer than computing. State input, "
+    "loader_workers, cpu_cores and storage as they are, or give the job more of them."
+)

@@ -1,0 +1,199 @@
+"""How many times as long a job computes on what it gets of an accelerator as alone on all of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.placement.estimate import NeighbourEstimate
+from perfmodel.placement.memory.memory import memory_estimate
+from perfmodel.placement.sharing.colocation import (
+    basis_of_pair,
+    family_of,
+    interval_factors,
+    known_device_share,
+    slowdown_beside,
+)
+from perfmodel.placement.sharing.job_load import JobLoad, load_of
+from perfmodel.placement.sharing.mig import part_slowdown
+from perfmodel.placement.sharing.power import power_slowdown
+from perfmodel.types import RUNG, Basis
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """A job that shares one kind of accelerator with another one.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    load : JobLoad
+        As it is alone there.
+    has_step : bool
+        Its step time is known; of a job known by its type alone only the load is.
+    """
+
+    name: str
+    load: JobLoad
+    has_step: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slowdown:
+    """What computing takes over what it would take alone on the whole accelerator.
+
+    Parameters
+    ----------
+    factor : float
+        >= 1.
+    half_width : float
+        What it adds to the half width of an interval, in logarithms.
+    basis : Basis or None
+        The best that an answer can rest on; None where nothing slows the job down.
+    factors : tuple
+        What the factor is the product of, each with its name.
+    """
+
+    factor: float = 1.0
+    half_width: float = 0.0
+    basis: Basis | None = None
+    factors: tuple[tuple[str, float], ...] = ()
+
+
+#: Half width in logarithms of an equation with constants from the literature.
+_OF_AN_EQUATION = math.log(1.25)
+
+
+def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
+    """Return the load of a job that is alone on an accelerator.
+
+    Parameters
+    ----------
+    step_time_s : float
+        Its step on the whole accelerator.
+    """
+    key = (kind.accelerator.name, kind.part.name if kind.part else "", step_time_s)
+    known = prepared.loads.get(key)
+    # A device that was edited keeps its name.
+    if known is None or known[0] is not kind.accelerator:
+        found = _load_alone(prepared, kind, step_time_s)
+        known = prepared.loads[key] = (kind.accelerator, found)
+    return known[1]
+
+
+def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
+    family = family_of(prepared.job.model or "")
+    memory = memory_estimate(prepared.memory_profile, kind.held, job=prepared.job)
+    load = load_of(
+        prepared.on(kind.accelerator),
+        step_time_s / prepared.step.time_factor,
+        memory_bytes=memory.peak_bytes,
+        family=family,
+    )
+    if family is None:
+        return load
+    share = known_device_share(family, load.batch_size, kind.accelerator.name)
+    if share is None:
+        return load
+    # The pairs were fitted with this share, so that the answer has to use it too.
+    return replace(load, device_share=share)
+
+
+def beside(
+    placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[Neighbour]
+) -> tuple[NeighbourEstimate, ...]:
+    """Return what each neighbour suffers from a job and from the other neighbours.
+
+    Parameters
+    ----------
+    load : JobLoad
+        Of the job, alone on the accelerator.
+    """
+    found = []
+    for position, one in enumerate(neighbours):
+        others = [n.load for i, n in enumerate(neighbours) if i != position]
+        slow = slowdown_beside(
+            one.load, [load, *others], kind.accelerator.name, sharing=placement.placement.sharing
+        )
+        step_s = one.load.step_time_s * slow if one.has_step else None
+        found.append(NeighbourEstimate(name=one.name, slowdown=slow, step_time_s=step_s))
+    return tuple(found)
+
+
+def slowdown_on(
+    placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[JobLoad]
+) -> Slowdown:
+    """Return what a part, a power limit and neighbours do to a job on one kind of accelerator.
+
+    Parameters
+    ----------
+    load : JobLoad
+        Of the job, alone on the whole accelerator.
+    neighbours : sequence of JobLoad
+        Of the jobs beside it, each alone.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A power limit below what boards take, or on an accelerator whose power is not known.
+    """
+    half_width, basis = 0.0, None
+    factors: list[tuple[str, float]] = []
+    if kind.part is not None:
+        # Working time that is spent at no peak goes with the cores.
+        moving = load.memory_bound_share * load.at_peak_share
+        shares = (np.array([load.device_share]), np.array([1.0 - moving]), np.array([moving]))
+        factors.append(("part of the accelerator", float(part_slowdown(kind.part, *shares)[0])))
+        half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
+    if placement.placement.power_limit_w is not None:
+        limit_w = placement.placement.power_limit_w
+        limited = _under_limit(placement, kind, load, limit_w)
+        # A limit at the board's own or above it is none.
+        if limit_w < (kind.accelerator.tdp_w or math.inf):
+            factors.append(("power limit", limited))
+            half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
+    if neighbours:
+        name = kind.accelerator.name
+        slow = slowdown_beside(load, neighbours, name, sharing=placement.placement.sharing)
+        factors.append(("jobs on the same accelerator", slow))
+        pairs = [
+            basis_of_pair(load, one, name, sharing=placement.placement.sharing)
+            for one in neighbours
+        ]
+        weakest = max(pairs, key=RUNG.__getitem__)
+        low, high = interval_factors(weakest)
+        half_width = math.hypot(half_width, math.log(max(high, 1.0 / low)))
+        basis = basis or weakest
+    return Slowdown(
+        factor=math.prod((factor for _, factor in factors), start=1.0),
+        half_width=half_width,
+        basis=basis,
+        factors=tuple(factors),
+    )
+
+
+def _under_limit(placement: ResolvedPlacement, kind: Kind, load: JobLoad, limit_w: float) -> float:
+    pointer = f"{placement.pointer}/power_limit_w"
+    tdp_w = kind.accelerator.tdp_w
+    if tdp_w is None:
+        raise InvalidPlacementError(
+            f"The catalogue does not know the power of {kind.accelerator.name}, so that a limit "
+            "cannot be weighed against it. Leave power_limit_w out, or add tdp_w to its entry.",
+            pointer=pointer,
+        )
+    busy = load.device_share
+    factor = power_slowdown(
+        limit_w,
+        tdp_w,
+        busy * load.compute_bound_share,
+        memory_bound_share=busy * load.memory_bound_share,
+        pointer=pointer,
+    )
+    return float(factor)

@@ -1,0 +1,136 @@
+"""The step of a replica that is split over several accelerators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.replicas import replica_parts
+from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
+from perfmodel.placement.plans.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
+from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.topology.rank_groups import Dimension
+from perfmodel.placement.topology.topology import BatchSplit, Plan
+from perfmodel.types import Mode
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def split_parts(
+    prepared: PreparedJob, placement: ResolvedPlacement, single_s: FloatArray
+) -> StepParts:
+    """Return the parts of the steps of a job whose replicas are split.
+
+    Parameters
+    ----------
+    placement : ResolvedPlacement
+        Its plan splits a replica.
+    single_s : ndarray, shape (levels,)
+        The step of one replica on one accelerator, all micro-batches.
+
+    Raises
+    ------
+    InvalidPlacementError
+        Inference, or operators to be split of a model that is no transformer.
+    """
+    job, plan = prepared.job, placement.fabric.plan
+    if job.mode is not Mode.TRAINING:
+        raise InvalidPlacementError(
+            "A split replica (tensor, pipeline, context, expert) is answered in training; in "
+            "inference ask for data parallelism.",
+            pointer=f"{placement.pointer}/plan",
+        )
+    training = transformer_training(prepared)
+    if training is None:
+        refuse_operator_splits(plan, pointer=placement.pointer)
+        return _staged(prepared, placement, single_s)
+    _refuse_experts(training.shape.experts, plan, pointer=placement.pointer)
+    _refuse_stages(training.shape.layers, plan, pointer=placement.pointer)
+    choices = [job_choice(job, plan)] * len(single_s)
+    steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
+    # What the bound of the arithmetic adds counts as computing.
+    beyond = steps.step_time_s - steps.parts.step_time_s
+    parts = steps.parts
+    return replace(
+        parts,
+        compute_s=parts.compute_s + beyond,
+        # What is waited for beside messages, the launch of the last ones, is communication as well.
+        communication_s=np.maximum(parts.communication_s, parts.exposed_communication_s),
+    )
+
+
+def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple[str, ...]:
+    """Return what a plan asks for and no library would do, or no equation knows."""
+    plan = placement.fabric.plan
+    if not placement.is_split:
+        return ()
+    said = []
+    training = transformer_training(prepared) if plan.tensor > 1 else None
+    if training is not None and training.shape.heads % plan.tensor:
+        said.append(UNEVEN_HEADS_WARNING.format(training.shape.heads, plan.tensor))
+    if plan.batch_split is BatchSplit.PROPORTIONAL and len(placement.kinds) > 1:
+        said.append(EQUAL_BATCHES_WARNING)
+    return tuple(said)
+
+
+def _refuse_stages(layers: int, plan: Plan, *, pointer: str) -> None:
+    """Refuse more chunks of a pipeline than there are layers to cut."""
+    chunks = plan.pipeline * plan.virtual_stages
+    if chunks <= layers:
+        return
+    chunked = f" x virtual_stages {plan.virtual_stages}" if plan.virtual_stages > 1 else ""
+    raise InvalidPlacementError(
+        f"pipeline {plan.pipeline}{chunked} needs {chunks} layers at least; this model has "
+        f"{layers}. Ask for fewer stages.",
+        pointer=f"{pointer}/plan/pipeline",
+    )
+
+
+def _refuse_experts(experts: int, plan: Plan, *, pointer: str) -> None:
+    """Refuse to spread experts that a model does not have, or not evenly."""
+    if experts % plan.expert == 0:
+        return
+    found = f"has {experts} in a layer" if experts > 1 else "has none: each token passes all of it"
+    allowed = [str(n) for n in range(1, experts + 1) if experts % n == 0]
+    raise InvalidPlacementError(
+        f"expert is {plan.expert}, but the experts of this model cannot be spread over so many: it "
+        f"{found}. Choose among {', '.join(allowed)}, or leave expert out.",
+        pointer=f"{pointer}/plan/expert",
+        allowed=tuple(allowed),
+    )
+
+
+def _staged(prepared: PreparedJob, placement: ResolvedPlacement, single_s: FloatArray) -> StepParts:
+    """Cut the graph of any model into pipeline stages; replicas of the pipeline share gradients."""
+    job, plan, fabric = prepared.job, placement.fabric.plan, placement.fabric
+    cut = cut_graph(prepared.step.graph, plan.pipeline)
+    pair = fabric.slowest_group(Dimension.PIPELINE)
+    each = [cut_step_s(cut, plan, float(s), job.accumulation_steps, pair) for s in single_s]
+    return replica_parts(
+        [np.array(each)],
+        fabric.slowest_group(Dimension.DATA),
+        prepared.step.buckets,
+        mode=job.mode,
+        zero_stage=plan.zero_stage,
+        accumulation_steps=job.accumulation_steps,
+        straggler=prepared.straggler,
+    )
+
+
+#: Said where tensor ranks cannot have whole heads each.
+UNEVEN_HEADS_WARNING = (
+    "{0} heads are not divided evenly by {1} tensor ranks: libraries refuse that, and the answer "
+    "is for equal parts."
+)
+
+#: Said where unlike accelerators should get unlike batches, and a replica is on several of them.
+EQUAL_BATCHES_WARNING = (
+    "Replicas that are split over several accelerators are answered with equal batches; the "
+    "slowest kind sets the pace."
+)

@@ -1,0 +1,82 @@
+"""Search the parallel plans of a job on some hardware."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.plans.plan_room import CapturedRoom
+from perfmodel.estimator.plans.plan_scale import PredictedScale
+from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
+from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
+from perfmodel.placement.plans.plan_answer import job_choice
+from perfmodel.placement.plans.plan_search import PlanRanking, search_plans, single_scale
+from perfmodel.placement.topology.topology import Plan
+from perfmodel.types import Mode
+
+
+def search(
+    core: Core,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+    *,
+    global_batch: int | None = None,
+    most: int = 10,
+) -> PlanRanking:
+    """Search the parallel plans of a job on all accelerators of a placement.
+
+    Parameters
+    ----------
+    placement : ResolvedPlacement
+        Its own plan does not matter; what the job gets of each accelerator does.
+    observed : ObservedJob or None
+        What observed steps of the job say.
+    global_batch : int or None
+        Samples of a step; None means the job's own batch on every accelerator.
+    most : int
+        Plans returned.
+
+    Raises
+    ------
+    InvalidInputError
+        The job trains no transformer whose dimensions are known.
+    """
+    job = prepared.job
+    training = transformer_training(prepared) if job.mode is Mode.TRAINING else None
+    if training is None:
+        raise InvalidInputError(
+            "Plans are searched for the training of a transformer, and none was recognised in "
+            f"{job.label} ({job.mode.value}).",
+            pointer="/job",
+        )
+    alone = on_one_of_each(core, prepared, placement, observed)
+    single_s = max(computing_s(one) for one in alone)
+    scale: float | PredictedScale
+    if prepared.has_plan_engine:
+        usual = job_choice(job, Plan(data=1))
+        scale = single_scale(training, placement.fabric, usual, single_s)
+    else:
+        unobserved = on_one_of_each(core, prepared, placement)
+        slower = single_s / max(computing_s(one) for one in unobserved)
+        scale = PredictedScale.of(core, prepared, placement, training, slower=slower)
+    found = search_plans(
+        training,
+        placement.fabric,
+        global_batch=global_batch or prepared.samples * placement.count,
+        scale=scale,
+        room_of=CapturedRoom.of(core, prepared, placement, training),
+        most=most,
+    )
+    return replace(
+        found,
+        model_version=core.model.version,
+        warnings=tuple(
+            dict.fromkeys(t for one in alone for t in one.warnings if t != NO_ROOM_WARNING)
+        ),
+    )

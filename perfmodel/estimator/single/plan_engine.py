@@ -1,0 +1,102 @@
+"""Language models on one accelerator: predictions weighed against the equations for plans."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.jobs.repeated_batches import captured_batches
+from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.intervals import DEVIATIONS
+from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
+from perfmodel.placement.plans.plan_constants import Stack
+from perfmodel.placement.plans.transformer_graph import graph_shape
+from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.topology.topology import Node, Placement, Plan
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.types import Basis
+
+#: Standard deviation in logarithms of the equations: of model sizes left out of their fit; of TPUs
+#: left out of theirs; and of accelerators of other kinds, on which nothing was measured.
+_SPREAD = {Stack.MEGATRON: 0.07, Stack.TORCH: 0.12, Stack.XLA: 0.15}
+_UNMEASURED_SPREAD = 0.3
+#: No prediction counts as surer than this, and how much a disagreement widens the interval.
+_LEAST_SPREAD, _DOUBT = 0.05, 0.25
+
+
+def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
+    """Return the transformer that a job trains; None where none is recognised.
+
+    Its dimensions come from the name or config of the model, else from its graph.
+    """
+    named = TransformerTraining.of(prepared.job)
+    if named is not None:
+        return named
+    job = prepared.job
+    shape = graph_shape(prepared.step.graph, micro_batches=captured_batches(job))
+    if shape is None:
+        return None
+    return TransformerTraining(shape=shape, precision=job.precision, optimizer=job.optimizer)
+
+
+def single_with_plan_engine(
+    prepared: PreparedJob, spec: AcceleratorSpec, prediction: StepPrediction
+) -> StepPrediction:
+    r"""Weigh a prediction for one accelerator against the equations for plans, in logarithms.
+
+    :math:`\ln t = (w_1 \ln t_1 + w_2 \ln t_2) / (w_1 + w_2)` with the inverse variances of both.
+    On TPUs the equations answer alone.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+        One of :func:`~perfmodel.estimator.jobs.language_models.has_plan_engine`.
+    prediction : StepPrediction
+        Of the step on it.
+    """
+    training = TransformerTraining.of(prepared.job)
+    if training is None or spec.kind == "cpu":
+        return prediction
+    training = training.on([spec])
+    placement = Placement(nodes=(Node(accelerator=spec.name),))
+    fabric = Fabric.of(placement, Catalog({spec.name: spec}, {}))
+    choice = job_choice(prepared.job, Plan(data=1))
+    equations_s = float(plan_answer(training, fabric, [choice]).step_time_s[0])
+    own = math.log(prediction.high_s / prediction.low_s) / (2 * DEVIATIONS)
+    weights = np.array([max(own, _LEAST_SPREAD) ** -2, _spread(training, spec) ** -2])
+    logs = np.log([prediction.time_s, equations_s])
+    if training.stack is Stack.XLA:
+        # No model has learned of TPUs, and the captured program has copies that are fused there.
+        weights, logs = weights[1:], logs[1:]
+    time_s = float(np.exp(np.average(logs, weights=weights)))
+    # Where the two disagree, neither is as sure as it says.
+    spread = math.hypot(float(weights.sum() ** -0.5), 0.5 * float(np.ptp(logs)) * _DOUBT)
+    half = math.exp(DEVIATIONS * spread)
+    return Prediction(
+        time_s=time_s,
+        low_s=time_s / half,
+        high_s=time_s * half,
+        coverage=prediction.coverage,
+        basis=Basis.EXTRAPOLATED if training.stack is Stack.XLA else prediction.basis,
+        out_of_distribution=prediction.out_of_distribution,
+        nearest=tuple(prediction.nearest),
+        model_version=prediction.model_version,
+        warnings=tuple(prediction.warnings)
+        if spec.kind == "gpu"
+        else (NO_GPU_WARNING.format(spec.name),),
+    )
+
+
+def _spread(training: TransformerTraining, spec: AcceleratorSpec) -> float:
+    return _SPREAD[training.stack] if spec.kind in ("gpu", "tpu") else _UNMEASURED_SPREAD
+
+
+#: Said of language models on accelerators that the trained model does not cover.
+NO_GPU_WARNING = (
+    "No step on {0} was measured here: the equations for language models answer, fitted on "
+    "published training of them on other accelerators."
+)

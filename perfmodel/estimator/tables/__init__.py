@@ -1,0 +1,1 @@
+"""Cells, their steps, and the tables, curves and rankings that are read off them."""

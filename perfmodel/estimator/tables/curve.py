@@ -1,0 +1,290 @@
+"""A job over growing numbers of one accelerator, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.evidence.observed import Observed, ObservedJob
+from perfmodel.estimator.job_types.steps import JobTypeSource
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cells
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.memory import replica_memory
+from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.steps import Steps
+from perfmodel.estimator.tables.answer import answer_cell
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
+from perfmodel.types import LADDER, Basis
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Most accelerators of a curve, and most points.
+MOST_ACCELERATORS, MOST_POINTS = 100_000, 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurveQuestion:
+    """Which counts of which accelerator.
+
+    Parameters
+    ----------
+    accelerator : str
+        Name or alias.
+    counts : tuple of int
+        Each >= 1.
+    per_host : int
+        Accelerators of a full host; hosts are filled one by one.
+    network : Network or None
+        Between hosts; None means what such hosts usually have.
+    link : str or None
+        Inside a host; None means the accelerator's own.
+    zero_stage : int
+        What replicas share out.
+    """
+
+    accelerator: str
+    counts: tuple[int, ...]
+    per_host: int = 8
+    network: Network | None = None
+    link: str | None = None
+    zero_stage: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.counts) <= MOST_POINTS:
+            raise InvalidInputError(
+                f"A curve has 1 to {MOST_POINTS} counts; got {len(self.counts)}.",
+                pointer="/counts",
+            )
+        for position, count in enumerate(self.counts):
+            if not 1 <= count <= MOST_ACCELERATORS:
+                raise InvalidInputError(
+                    f"A count lies between 1 and {MOST_ACCELERATORS}; got {count}.",
+                    pointer=f"/counts/{position}",
+                )
+        if self.per_host < 1:
+            raise InvalidInputError(
+                f"accelerators_per_host must be at least 1; got {self.per_host}.",
+                pointer="/accelerators_per_host",
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """Throughput over the count, arrays of shape (counts,).
+
+    Parameters
+    ----------
+    accelerator : str
+        Canonical name.
+    compute_time_s, sync_time_s : ndarray
+        The parts of the step that compute and that synchronise; they may overlap.
+    efficiency : ndarray
+        Throughput over that many times the throughput of one; at most 1.
+    peak_bytes : ndarray
+        Of one accelerator.
+    """
+
+    accelerator: str
+    counts: IntArray
+    samples_per_second: FloatArray
+    low: FloatArray
+    high: FloatArray
+    step_time_s: FloatArray
+    compute_time_s: FloatArray
+    sync_time_s: FloatArray
+    exposed_communication_s: FloatArray
+    efficiency: FloatArray
+    peak_bytes: FloatArray
+    fits: npt.NDArray[np.bool_]
+    basis: tuple[Basis, ...]
+    coverage: float
+    out_of_distribution: bool
+    model_version: str
+    warnings: tuple[str, ...] = ()
+
+
+def doubling_counts(most: int) -> Sequence[int]:
+    """Return 1, 2, 4, ... and ``most`` itself.
+
+    Examples
+    --------
+    >>> list(doubling_counts(12))
+    [1, 2, 4, 8, 12]
+    """
+    powers = [2**k for k in range(most.bit_length()) if 2**k < most]
+    return [*powers, most]
+
+
+def draw_curve(
+    core: Core,
+    prepared: PreparedJob,
+    asked: CurveQuestion,
+    observed: ObservedJob | None = None,
+) -> Curve:
+    """Return the throughput of a captured job over the number of accelerators, data parallel.
+
+    Parameters
+    ----------
+    observed : ObservedJob or None
+        What observed steps of the job say.
+
+    Raises
+    ------
+    UnknownAcceleratorError
+        A name that the catalogue does not hold.
+    """
+    spec = core.accelerators.get(asked.accelerator)
+    if prepared.has_plan_engine:
+        placements = [core.resolve(placement_of(spec, n, asked)) for n in (1, *asked.counts)]
+        answers = [answer_cell(core, prepared, placement, observed) for placement in placements]
+        return _of_estimates(spec, asked, answers)
+    source = Observed(CAPTURED, [observed]) if observed else CAPTURED
+    predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
+    columns = _columns(spec, asked)
+    cells = source.alone(Cells(jobs=[prepared], predictions=[predictions], columns=columns))
+    peak_bytes, fits = replica_memory(prepared, columns)
+    prediction = cells.predictions[0][spec.name]
+    placement = core.resolve(placement_of(spec, max(asked.counts), asked))
+    said = (*prediction.warnings, *placement.warnings, *prepared.warnings)
+    return _of_steps(
+        spec,
+        source.steps(cells),
+        columns,
+        peak_bytes=peak_bytes[1:],
+        fits=fits[1:],
+        coverage=prediction.coverage,
+        out_of_distribution=prediction.out_of_distribution,
+        model_version=prediction.model_version,
+        warnings=(*said, *(() if fits[1:].all() else (NO_ROOM_WARNING,))),
+    )
+
+
+def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) -> Curve:
+    """Return the throughput of a job type over the number of accelerators, data parallel.
+
+    Raises
+    ------
+    UnknownAcceleratorError
+        A name that the catalogue does not hold.
+    """
+    spec = core.accelerators.get(asked.accelerator)
+    if source.of.own is None:
+        placements = [core.resolve(placement_of(spec, n, asked)) for n in (1, *asked.counts)]
+        steps = source.steps(placements)
+        found = [source.estimate(one, steps.at((0, at))) for at, one in enumerate(placements)]
+        return _of_estimates(spec, asked, found)
+    columns = _columns(spec, asked)
+    steps = source.steps_over_counts(columns)
+    most = core.resolve(placement_of(spec, max(asked.counts), asked))
+    said = source.estimate(most, steps.at((0, 0)))
+    unknown = np.full(len(asked.counts), np.nan)
+    return _of_steps(
+        spec,
+        steps,
+        columns,
+        peak_bytes=unknown,
+        # A memory that is not known is no reason to keep a job away.
+        fits=np.isnan(unknown),
+        coverage=said.throughput.coverage,
+        out_of_distribution=False,
+        model_version=said.model_version,
+        warnings=said.warnings,
+    )
+
+
+def placement_of(spec: AcceleratorSpec, count: int, asked: CurveQuestion) -> Placement:
+    """Return so many accelerators, hosts filled one by one."""
+    full, rest = divmod(count, asked.per_host)
+    nodes = [
+        Node(accelerator=spec.name, count=each, link=asked.link, repeat=repeat)
+        for each, repeat in ((asked.per_host, full), (rest, 1))
+        if each and repeat
+    ]
+    several = len(nodes) > 1 or full > 1
+    return Placement(
+        nodes=tuple(nodes),
+        network=asked.network if several else None,
+        plan=Plan(zero_stage=asked.zero_stage),
+    )
+
+
+def _columns(spec: AcceleratorSpec, asked: CurveQuestion) -> ReplicaColumns:
+    """Return one accelerator, then the counts that were asked for."""
+    return ReplicaColumns.over_counts(
+        spec,
+        (1, *asked.counts),
+        per_host=asked.per_host,
+        network=asked.network,
+        link=asked.link,
+        zero_stage=asked.zero_stage,
+    )
+
+
+def _of_steps(
+    spec: AcceleratorSpec, steps: Steps, columns: ReplicaColumns, *, warnings: Sequence[str],
+    **facts: Any,
+) -> Curve:  # fmt: skip
+    """Read a curve off a row of steps, the first of which is that of one accelerator."""
+    counts = np.array([sum(counts) for counts in columns.counts[1:]], dtype=np.int64)
+    shape, points = steps.samples_per_second.shape, (0, slice(1, None))
+
+    def row(values: FloatArray) -> FloatArray:
+        return np.array(np.broadcast_to(values, shape)[points])
+
+    rate = row(steps.samples_per_second)
+    return Curve(
+        accelerator=spec.name,
+        counts=counts,
+        samples_per_second=rate,
+        low=row(steps.low),
+        high=row(steps.high),
+        step_time_s=row(steps.step_time_s),
+        compute_time_s=row(steps.parts.compute_s),
+        sync_time_s=row(steps.parts.communication_s),
+        exposed_communication_s=row(steps.parts.exposed_communication_s),
+        efficiency=rate / (counts * steps.samples_per_second[0, 0]),
+        basis=tuple(LADDER[rung] for rung in steps.rung[points].tolist()),
+        warnings=tuple(dict.fromkeys(warnings)),
+        **facts,
+    )
+
+
+def _of_estimates(
+    spec: AcceleratorSpec, asked: CurveQuestion, answers: Sequence[Estimate]
+) -> Curve:
+    """Put a curve together from single answers, the first of which is that of one accelerator."""
+    one, *points = answers
+    rate = np.array([point.throughput.samples_per_second for point in points])
+    counts = np.array(asked.counts, dtype=np.int64)
+    exposed = [point.breakdown.exposed_communication_s for point in points]
+    return Curve(
+        accelerator=spec.name,
+        counts=counts,
+        samples_per_second=rate,
+        low=np.array([point.throughput.low for point in points]),
+        high=np.array([point.throughput.high for point in points]),
+        step_time_s=np.array([point.step_time_s for point in points]),
+        compute_time_s=np.array([point.compute_time_s for point in points]),
+        sync_time_s=np.array([point.sync_time_s for point in points]),
+        exposed_communication_s=np.array(exposed),
+        efficiency=rate / (counts * one.throughput.samples_per_second),
+        peak_bytes=np.array([point.memory.peak_bytes for point in points], dtype=np.float64),
+        # A memory that is not known is no reason to keep a job away.
+        fits=np.array([point.memory.fits is not False for point in points], dtype=np.bool_),
+        basis=tuple(point.basis for point in points),
+        coverage=one.throughput.coverage,
+        out_of_distribution=one.out_of_distribution,
+        model_version=one.model_version,
+        warnings=tuple(dict.fromkeys(text for point in points for text in point.warnings)),
+    )

@@ -1,0 +1,80 @@
+"""The Estimate of one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.memory import tightest_memory
+from perfmodel.estimator.placing.steps import CellStep
+from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+
+
+def estimate_of(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    cell: CellStep,
+) -> Estimate:
+    """Return the answer that says what a step on a placement rests on.
+
+    Parameters
+    ----------
+    predictions : sequence
+        On one accelerator of each kind of the placement, in order, as the step rests on them.
+    """
+    slowest = predictions[0]
+    if len(predictions) > 1:
+        slowest = max(predictions, key=lambda p: p.time_s)
+    parts, rate, tokens = cell.parts, cell.samples_per_second, prepared.step.tokens_per_sample
+    memory = tightest_memory(prepared, placement, cell.neighbour_bytes)
+    return Estimate(
+        throughput=Throughput(
+            samples_per_second=rate,
+            low=cell.low,
+            high=cell.high,
+            coverage=min([p.coverage for p in predictions]),
+            tokens_per_second=None if tokens is None else rate * tokens,
+        ),
+        step_time_s=cell.step_time_s,
+        compute_time_s=parts.compute_s,
+        sync_time_s=parts.communication_s,
+        breakdown=Breakdown(
+            compute_s=parts.compute_s,
+            exposed_communication_s=parts.exposed_communication_s,
+            input_stall_s=parts.input_stall_s,
+            overhead_s=parts.overhead_s,
+        ),
+        memory=memory,
+        basis=cell.basis,
+        out_of_distribution=any([p.out_of_distribution for p in predictions]),
+        nearest=tuple(slowest.nearest),
+        model_version=slowest.model_version,
+        unpriced_operators=prepared.step.unpriced_operators,
+        warnings=_warnings(prepared, placement, predictions, cell.warnings, memory),
+        neighbours=cell.neighbours,
+    )
+
+
+def _warnings(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[StepPrediction],
+    of_placing: tuple[str, ...],
+    memory: MemoryEstimate,
+) -> tuple[str, ...]:
+    said = [text for prediction in predictions for text in prediction.warnings]
+    room = () if memory.fits is not False else (NO_ROOM_WARNING,)
+    # Each text once, in the order of first mention.
+    return tuple(
+        dict.fromkeys((*said, *placement.warnings, *of_placing, *prepared.warnings, *room))
+    )
+
+
+#: Said where the peak memory exceeds what an accelerator has.
+NO_ROOM_WARNING = (
+    "The step needs more memory than the accelerator has; the throughput is what it would reach "
+    "if it fitted."
+)

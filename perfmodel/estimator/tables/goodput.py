@@ -1,0 +1,274 @@
+"""Goodput of a job that may change its batch: throughput times statistical efficiency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.job_type_rows import is_weighed
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.replicas import replica_parts
+from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.estimator.tables.answer import answer_cell
+from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
+from perfmodel.graph.job import Job
+from perfmodel.placement.feeding.batch_split import AffineSteps
+from perfmodel.placement.feeding.goodput import (
+    BatchAdaptation,
+    BestBatch,
+    FloatArray,
+    IntArray,
+    best_batch,
+)
+from perfmodel.placement.memory.memory import memory_columns, memory_plan
+from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
+from perfmodel.placement.topology.topology import BatchSplit
+from perfmodel.types import Mode
+
+
+def best_goodput(
+    core: Core,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+) -> BestBatch:
+    """Return the batch of the greatest goodput of a job on a placement.
+
+    Its step is asked for at its own batch, a quarter and four times of it; in between and beyond,
+    its time on one accelerator and its memory are taken as affine in the batch. At its own batch
+    the step takes as long as :func:`.answer.answer_cell` says, observed steps and loading
+    included; by as much as that differs the steps of all batches do.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+        Its job states ``adaptation``.
+    observed : ObservedJob or None
+        What observed steps of the job say.
+
+    Raises
+    ------
+    InvalidInputError
+        The job states no adaptation, does not train, or no batch lies within its bounds and fits.
+    """
+    stated = stated_adaptation(prepared.job, placement)
+    asked = at_some_batches(core, prepared)
+    own, more = asked[-2:]
+    adaptation = adaptation_of(stated, _most_samples((own, more), placement))
+    steps = ReplicaSteps.of(core, asked, placement)
+    known = answer_cell(core, own, placement, observed)
+    factor = computing_s(known) / float(steps(np.array([own.job.batch_size]), np.array([1]))[0])
+    # Loading takes as much longer as there are more samples.
+    fed_s = known.step_time_s / own.job.batch_size if known.breakdown.input_stall_s > 0 else 0.0
+
+    def step_times(batch: IntArray, accumulation: IntArray) -> FloatArray:
+        computed_s = factor * steps(batch, accumulation)
+        return np.asarray(np.maximum(computed_s, fed_s * batch * accumulation))
+
+    return best_batch(adaptation, placement.count, step_times)
+
+
+def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> BestBatch:
+    """Return the same of a job type; what fits the memory is not known.
+
+    Raises
+    ------
+    InvalidInputError
+        The job states no adaptation, or no step of it was observed.
+    """
+    stated = stated_adaptation(of.job, placement)
+    if of.own is None or not is_weighed(placement, of.job.mode):
+        raise InvalidInputError(
+            f"The goodput of the job type {of.job.job_type!r} needs observed steps of it, "
+            "on whole accelerators that it does not share; send some.",
+            pointer="/job/job_type",
+        )
+
+    def step_times(batch: IntArray, accumulation: IntArray) -> FloatArray:
+        columns = ReplicaColumns.of([placement] * len(batch))
+        parts = of.steps(columns, batch_size=batch, accumulation_steps=1).calibrated.parts
+        # Gradients are exchanged in the last micro-batch alone.
+        return parts.step_time_s + (accumulation - 1) * parts.compute_s
+
+    return best_batch(adaptation_of(stated, None), placement.count, step_times)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplicaSteps:
+    """Steps of replicas over batches and micro-batches.
+
+    Parameters
+    ----------
+    fewer, more : tuple of AffineSteps
+        Of one accelerator of each kind, up to the job's own batch and from it on.
+    prepared : PreparedJob
+        At the job's own batch.
+    """
+
+    fewer: tuple[AffineSteps, ...]
+    more: tuple[AffineSteps, ...]
+    placement: ResolvedPlacement
+    prepared: PreparedJob
+
+    @classmethod
+    def of(
+        cls, core: Core, asked: Sequence[PreparedJob], placement: ResolvedPlacement
+    ) -> ReplicaSteps:
+        """Ask for steps on one accelerator of each kind; ``asked`` is as of the smallest batch."""
+        times = [
+            [computing_s(one) for one in on_one_of_each(core, prepared, placement)]
+            for prepared in asked
+        ]
+        lines = [
+            _lines((few.job.batch_size, many.job.batch_size), low, high)
+            for few, many, low, high in zip(asked, asked[1:], times, times[1:], strict=False)
+        ]
+        return cls(fewer=lines[0], more=lines[-1], placement=placement, prepared=asked[-2])
+
+    def __call__(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
+        """Return the step times, seconds, of batches and micro-batches of the same shape."""
+        prepared, fabric = self.prepared, self.placement.fabric
+        training = transformer_training(prepared) if prepared.has_plan_engine else None
+        if training is None or self.placement.count == 1:
+            return self.replicated_s(batch, accumulation, zero_stage=fabric.plan.zero_stage)
+        jobs = (
+            replace(prepared.job, batch_size=b, accumulation_steps=a)
+            for b, a in zip(batch.tolist(), accumulation.tolist(), strict=True)
+        )
+        choices = [job_choice(job, fabric.plan) for job in jobs]
+        single_s = self.single_s(batch, accumulation)
+        return plan_answer(training, fabric, choices, single_s=single_s).step_time_s
+
+    def single_s(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
+        """Return what the slowest accelerator would take alone, all micro-batches."""
+        alone = self._alone(batch)
+        return np.asarray(alone + (accumulation - 1) * (alone - self._saved(batch)))
+
+    def replicated_s(
+        self, batch: IntArray, accumulation: IntArray, *, zero_stage: int
+    ) -> FloatArray:
+        """Return what replicas take that share gradients, or more of a stage of ZeRO."""
+        parts = replica_parts(
+            [self._alone(batch)], self.placement.world, self.prepared.step.buckets,
+            mode=Mode.TRAINING, zero_stage=zero_stage, straggler=self.prepared.straggler,
+        )  # fmt: skip
+        # Gradients are exchanged in the last micro-batch alone.
+        further = (accumulation - 1) * (self._alone(batch) - self._saved(batch))
+        return np.asarray(parts.step_time_s + further)
+
+    def _saved(self, batch: IntArray) -> FloatArray:
+        """Return what a micro-batch takes less that adds up gradients and does not apply them.
+
+        Adam reads and writes seven numbers of a parameter, a sum of gradients three. What does not
+        grow with the batch is all that applying can take.
+        """
+        own = self._alone(np.array([self.prepared.job.batch_size]))
+        applied = self.prepared.step.profile.optimizer_share * own
+        fixed = max(float(line.fixed_s[0]) for line in self.fewer)
+        return np.broadcast_to(4 / 7 * np.minimum(applied, fixed), batch.shape)
+
+    def _alone(self, batch: IntArray) -> FloatArray:
+        is_more = batch >= self.prepared.job.batch_size
+        return np.where(is_more, self._on(self.more, batch), self._on(self.fewer, batch))
+
+    def _on(self, lines: tuple[AffineSteps, ...], batch: IntArray) -> FloatArray:
+        """Return how long the slowest computes, or all where unequal ones share proportionally."""
+        slowest = np.maximum.reduce([line.times_s(batch) for line in lines])
+        if self.placement.fabric.plan.batch_split is not BatchSplit.PROPORTIONAL:
+            return np.asarray(slowest)
+        counts = np.array(self.placement.counts, dtype=np.float64)
+        fixed = np.array([line.fixed_s[0] for line in lines])
+        each = np.array([line.per_sample_s[0] for line in lines])
+        # All finish together: the sum over replicas of (T - a) / c is the global batch.
+        together = (batch * counts.sum() + counts @ (fixed / each)) / (counts @ (1 / each))
+        return np.asarray(np.clip(together, fixed.max(), slowest))
+
+
+def _lines(
+    batches: tuple[int, int], low_s: Sequence[float], high_s: Sequence[float]
+) -> tuple[AffineSteps, ...]:
+    return tuple(
+        AffineSteps.through(batches, [few], [many]) for few, many in zip(low_s, high_s, strict=True)
+    )
+
+
+def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, Any]:
+    """Return what a job states about its batches.
+
+    Raises
+    ------
+    InvalidInputError
+        It states nothing, does not train, or is split over the accelerators.
+    """
+    if job.adaptation is None or job.mode is not Mode.TRAINING:
+        raise InvalidInputError(
+            "Goodput is defined for a training job that states its adaptation: "
+            "gradient_noise_scale, initial_batch_size and batch_size_bounds.",
+            pointer="/job/adaptation",
+        )
+    if placement.is_split:
+        raise InvalidInputError(
+            "Goodput is answered for data parallelism; leave the other degrees of the plan out.",
+            pointer=f"{placement.pointer}/plan",
+        )
+    return job.adaptation
+
+
+def at_some_batches(core: Core, prepared: PreparedJob) -> list[PreparedJob]:
+    """Return the job at a quarter of its batch, if there is one, its batch, and four times it."""
+    job = replace(prepared.job, accumulation_steps=1)
+    own = job.batch_size
+    batches = sorted({max(1, own // 4), own, 4 * own})
+    return [core.prepare(replace(job, batch_size=batch)) for batch in batches]
+
+
+def _most_samples(pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement) -> int:
+    """Return the largest micro-batch that fits every accelerator, by an affine law of memory."""
+    most = math.inf
+    low, high = (_least_room(one, placement) for one in pair)
+    first, second = (one.job.batch_size for one in pair)
+    for few, many in zip(low, high, strict=True):
+        each = max((few - many) / (second - first), 1.0)
+        most = min(most, first + few / each)
+    return max(int(most), 0)
+
+
+def _least_room(prepared: PreparedJob, placement: ResolvedPlacement) -> list[float]:
+    """Return by how much the demand on each kind may grow."""
+    plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
+    kinds = [kind.held for kind in placement.kinds]
+    found = memory_columns(prepared.memory_profile, kinds, job=prepared.job, plan=plan)
+    return [float(room) for room in found.room_bytes]
+
+
+def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:
+    """Return what a job states about its batches, with what its memory allows.
+
+    Raises
+    ------
+    InvalidInputError
+        Not even one sample fits, or a number outside its range.
+    """
+    if most_samples is not None and most_samples < 1:
+        raise InvalidInputError(
+            "Not even a batch of one sample fits the accelerator.", pointer="/job/batch_size"
+        )
+    low, high = stated["batch_size_bounds"]
+    more = {k: stated[k] for k in ("most_accumulation",) if k in stated}
+    return BatchAdaptation(
+        gradient_noise_scale=stated["gradient_noise_scale"],
+        initial_batch_size=stated["initial_batch_size"],
+        batch_size_bounds=(low, high),
+        most_samples=most_samples,
+        **more,
+    )

@@ -1,0 +1,252 @@
+"""Rank placements of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.job_types.steps import VERSION, JobTypeSource
+from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_type
+from perfmodel.estimator.tables.table import Table, fill_table
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.feeding.goodput import BestBatch
+from perfmodel.placement.topology.topology import Placement
+
+
+class Criterion(StrEnum):
+    """What placements are ranked by; more is better in all of them."""
+
+    THROUGHPUT = "throughput"
+    GOODPUT = "goodput"
+    #: Samples for one unit of money.
+    COST = "cost"
+    #: Samples for one joule of what the accelerators may draw.
+    ENERGY = "energy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankQuestion:
+    """How to rank.
+
+    Parameters
+    ----------
+    most : int
+        Placements returned.
+    fits : bool
+        Leave out what does not fit.
+    total_samples : float or None
+        Of the whole job; with it, deadline and budget mean something.
+    deadline_s : float or None
+        Leave out what takes longer.
+    budget : float or None
+        Leave out what costs more.
+    prices : mapping of str to float
+        Money for one accelerator and hour, by canonical name.
+    """
+
+    by: Criterion = Criterion.THROUGHPUT
+    most: int = 10
+    fits: bool = True
+    total_samples: float | None = None
+    deadline_s: float | None = None
+    budget: float | None = None
+    prices: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        limited = self.deadline_s is not None or self.budget is not None
+        if limited and self.total_samples is None:
+            raise InvalidInputError(
+                "A deadline or a budget needs total_samples: how much there is to do.",
+                pointer="/constraints/total_samples",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """One placement with its answer.
+
+    Parameters
+    ----------
+    position : int
+        Of the placement in the question.
+    score : float
+        By what was ranked.
+    batch : BestBatch or None
+        The batch that the goodput belongs to.
+    left_out : str
+        Why it is not among the ranked; empty for those.
+    """
+
+    position: int
+    score: float
+    estimate: Estimate
+    batch: BestBatch | None = None
+    samples_per_money: float | None = None
+    samples_per_joule: float | None = None
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Placements, best first.
+
+    Parameters
+    ----------
+    left_out : tuple of Ranked
+        What breaks a constraint, with the reason.
+    errors : mapping of int to PerfModelError
+        What cannot be answered, by position.
+    model_version : str or None
+        The one version that all answers rest on.
+    warnings : tuple of str
+        Of the whole; those of a placement are in its estimate.
+    """
+
+    best: tuple[Ranked, ...]
+    left_out: tuple[Ranked, ...]
+    errors: Mapping[int, PerfModelError]
+    model_version: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def rank_placements(
+    core: Core,
+    job: Job,
+    placements: Sequence[Placement | PerfModelError],
+    question: RankQuestion,
+    observations: Sequence[Observation] = (),
+    others: OtherJobs | None = None,
+) -> Ranking:
+    """Rank placements of a job: sort a row of its table.
+
+    Parameters
+    ----------
+    placements : sequence
+        An error in place of a placement is carried into the answer.
+    observations : sequence of Observation
+        Measured steps of the job.
+    others : OtherJobs or None
+        Observed steps of any jobs.
+
+    Raises
+    ------
+    PerfModelError
+        The job cannot be answered anywhere.
+    """
+    table = fill_table(core, [job], placements, {0: observations} if observations else {}, others)
+    errors: dict[int, PerfModelError] = {}
+    for one in table.errors:
+        if one.placement is None:
+            raise one.error
+        errors.setdefault(one.placement, one.error)
+    ranked: list[Ranked] = []
+    for at, placement in enumerate(table.placements):
+        if placement is not None and at not in errors:
+            try:
+                ranked.append(_one(core, table, placement, question, at))
+            except PerfModelError as error:
+                errors[at] = error
+    # Of equals the earlier in the question comes first.
+    best = sorted((r for r in ranked if not r.left_out), key=lambda r: (-r.score, r.position))
+    return Ranking(
+        best=tuple(best[: question.most]),
+        left_out=tuple(r for r in ranked if r.left_out),
+        errors=MappingProxyType(dict(sorted(errors.items()))),
+        model_version=VERSION if job.job_type is not None else core.model.version,
+    )
+
+
+def _one(
+    core: Core, table: Table, placement: ResolvedPlacement, question: RankQuestion, position: int
+) -> Ranked:
+    estimate = table.cell(0, position)
+    rate = estimate.throughput.samples_per_second
+    found = Ranked(
+        position=position,
+        score=rate,
+        estimate=estimate,
+        batch=_batch(core, table, placement) if question.by is Criterion.GOODPUT else None,
+        samples_per_money=_per_money(rate, placement, question),
+        samples_per_joule=_per_joule(rate, placement),
+    )
+    return replace(
+        found,
+        score=_score(found, question, placement),
+        left_out=_left_out(found, question),
+    )
+
+
+def _batch(core: Core, table: Table, placement: ResolvedPlacement) -> BestBatch:
+    row = table.rows[0]
+    if isinstance(row, JobTypeSource):
+        return best_goodput_of_type(row.of, placement)
+    assert row is not None
+    return best_goodput(core, row, placement, table.observed.get(0))
+
+
+def _score(found: Ranked, question: RankQuestion, placement: ResolvedPlacement) -> float:
+    if question.by is Criterion.GOODPUT and found.batch is not None:
+        return found.batch.goodput
+    if question.by is Criterion.COST:
+        if found.samples_per_money is None:
+            missing = [k.accelerator.name for k in placement.kinds]
+            raise InvalidInputError(
+                f"No price of {', '.join(missing)}; state prices per accelerator and hour.",
+                pointer="/prices",
+            )
+        return found.samples_per_money
+    if question.by is Criterion.ENERGY:
+        if found.samples_per_joule is None:
+            raise InvalidInputError(
+                "The catalogue does not know the power of an accelerator of this placement.",
+                pointer=placement.pointer,
+            )
+        return found.samples_per_joule
+    return found.estimate.throughput.samples_per_second
+
+
+def _per_money(rate: float, placement: ResolvedPlacement, question: RankQuestion) -> float | None:
+    prices = [question.prices.get(kind.accelerator.name) for kind in placement.kinds]
+    total = 0.0
+    for price, count in zip(prices, placement.counts, strict=True):
+        if price is None:
+            return None
+        total += price * count / 3600.0
+    return rate / total if total > 0 else None
+
+
+def _per_joule(rate: float, placement: ResolvedPlacement) -> float | None:
+    limit = placement.placement.power_limit_w
+    watts = 0.0
+    for kind in placement.kinds:
+        if kind.accelerator.tdp_w is None:
+            return None
+        share = kind.part.sm_share if kind.part else 1.0
+        watts += kind.count * share * min(kind.accelerator.tdp_w, limit or float("inf"))
+    return rate / watts
+
+
+def _left_out(found: Ranked, question: RankQuestion) -> str:
+    if question.fits and found.estimate.memory.fits is False:
+        return "It does not fit the memory."
+    rate = found.estimate.throughput.samples_per_second
+    if question.total_samples is None:
+        return ""
+    takes_s = question.total_samples / rate
+    if question.deadline_s is not None and takes_s > question.deadline_s:
+        return f"It takes {takes_s:.3g} s, longer than the deadline."
+    if question.budget is not None:
+        if found.samples_per_money is None:
+            return "Its price is not known."
+        costs = question.total_samples / found.samples_per_money
+        if costs > question.budget:
+            return f"It costs {costs:.3g}, more than the budget."
+    return ""

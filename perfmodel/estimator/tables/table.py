@@ -1,0 +1,482 @@
+"""Every pair of some jobs and some placements: the table that all answers are read off."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.observed import Observed, ObservedJob
+from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.steps import JobTypeSource
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cells, Predictions, StepSource
+from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
+from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
+from perfmodel.estimator.placing.neighbours import neighbours
+from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.steps import Steps
+from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.types import LADDER, Mode
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellError:
+    """Why a row, a column or a cell has no answer.
+
+    Parameters
+    ----------
+    job, placement : int or None
+        Position in the request; None means all of them.
+    """
+
+    job: int | None
+    placement: int | None
+    error: PerfModelError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Answers in columns: each array has a row for each job and a column for each placement.
+
+    Parameters
+    ----------
+    samples_per_second, low, high : ndarray
+        NaN where there is no answer.
+    step_time_s, peak_bytes : ndarray
+        NaN where there is no answer.
+    compute_time_s, sync_time_s : ndarray
+        The parts of the step that compute and that synchronise, as those of a single answer; they
+        may overlap. NaN where there is no answer.
+    basis : ndarray of int
+        Position on the ladder of evidence, -1 where there is no answer.
+    out_of_distribution, fits, answered : ndarray of bool
+    coverage : float or None
+        Of the intervals; the least over all cells, None where none was answered.
+    unpriced_operators : tuple
+        For each job its operators without a cost formula, None where the job has no graph.
+    warnings : tuple of str
+        Each text once, whichever cell it belongs to.
+    rows : tuple of PreparedJob, JobTypeSource or None
+        What is known of each job; None where it is bad.
+    placements : tuple of ResolvedPlacement or None
+    observed : mapping of int to ObservedJob
+        Rows of which something was observed.
+    cell : callable
+        Returns the Estimate of a row and a column that were answered.
+    """
+
+    samples_per_second: FloatArray
+    low: FloatArray
+    high: FloatArray
+    step_time_s: FloatArray
+    compute_time_s: FloatArray
+    sync_time_s: FloatArray
+    peak_bytes: FloatArray
+    basis: npt.NDArray[np.int8]
+    out_of_distribution: npt.NDArray[np.bool_]
+    fits: npt.NDArray[np.bool_]
+    answered: npt.NDArray[np.bool_]
+    coverage: float | None
+    model_version: str | None
+    unpriced_operators: tuple[dict[str, int] | None, ...]
+    errors: tuple[CellError, ...]
+    warnings: tuple[str, ...]
+    rows: tuple[PreparedJob | JobTypeSource | None, ...]
+    placements: tuple[ResolvedPlacement | None, ...]
+    observed: Mapping[int, ObservedJob]
+    cell: Callable[[int, int], Estimate]
+
+
+#: Columns of numbers of a :class:`Table`.
+_NUMBERS = (
+    "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
+    "peak_bytes",
+)  # fmt: skip
+_Errors = list[tuple[int, PerfModelError]]
+
+
+def fill_table(
+    core: Core,
+    jobs: Sequence[Job | PerfModelError],
+    placements: Sequence[Placement | PerfModelError],
+    observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
+    others: OtherJobs | None = None,
+) -> Table:
+    """Answer every pair; what is bad about one job or placement stays with it.
+
+    Parameters
+    ----------
+    jobs, placements : sequence
+        An error in place of a job or a placement is carried into the answer.
+    observations : mapping of int to sequence of Observation
+        Measured steps by the position of their job; they count for the other jobs too.
+    others : OtherJobs or None
+        Observed steps of more jobs.
+    """
+    types = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
+    prepared, job_errors = _attempt(
+        lambda job: None if getattr(job, "job_type", None) else core.prepare(job), jobs
+    )
+    resolved, placement_errors = _attempt(core.resolve, placements)
+    accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
+    predictions, cell_errors = _predict(core, prepared, list(accelerators.values()))
+    others = _beside(core, jobs, observations, others)
+    observed, observed_errors = _observed(core, prepared, observations, others)
+    filling = _Filling(core, prepared, resolved, predictions, observed)
+    filling.fill_replicas()
+    type_errors = filling.fill_types(types, observations, others)
+    refused = filling.fill_others()
+    bad_jobs = job_errors + observed_errors + type_errors
+    errors = (
+        *(CellError(job=i, placement=None, error=e) for i, e in bad_jobs),
+        *(CellError(job=None, placement=i, error=e) for i, e in placement_errors),
+        *_spread_errors(cell_errors, resolved),
+        *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
+    )
+    return filling.table(errors)
+
+
+class _Filling:
+    """A table while it is being filled.
+
+    Parameters
+    ----------
+    prepared : sequence of PreparedJob or None
+        Rows; None where a job is bad, or known by its type alone.
+    resolved : sequence of ResolvedPlacement or None
+        Columns; None where a placement is bad.
+    predictions : sequence of mapping
+        Of each row on each accelerator; without those that failed.
+    observed : mapping of int to ObservedJob
+        Rows of which something was observed.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        prepared: Sequence[PreparedJob | None],
+        resolved: Sequence[ResolvedPlacement | None],
+        predictions: Sequence[Predictions],
+        observed: Mapping[int, ObservedJob],
+    ) -> None:
+        self._core, self._prepared, self._resolved = core, prepared, resolved
+        self._predictions, self._observed = predictions, observed
+        shape = (len(prepared), len(resolved))
+        self._numbers = {name: np.full(shape, np.nan) for name in _NUMBERS}
+        self._rung = np.full(shape, -1, dtype=np.int8)
+        self._out = np.zeros(shape, dtype=np.bool_)
+        self._fits = np.zeros(shape, dtype=np.bool_)
+        #: What was said of single cells, each text once.
+        self._said: dict[str, None] = {}
+        self._types: dict[int, JobTypeSource] = {}
+        #: Which block each cell was answered in, with its place there.
+        self._blocks: list[tuple[list[int], list[int], Cells | None, Steps]] = []
+
+    # -- equal replicas on whole accelerators: many at a time -----------------------------------
+
+    def fill_replicas(self) -> None:
+        """Answer the columns of whole accelerators in data parallel."""
+        by_column: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for column, placement in enumerate(self._resolved):
+            if placement is not None and placement.is_plain:
+                by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
+        by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
+        for row, job in enumerate(self._prepared):
+            if job is not None and not job.has_plan_engine:
+                by_row[job.job.mode, job.job.accumulation_steps].append(row)
+        for rows in by_row.values():
+            for _, columns in sorted(by_column.items()):
+                self._fill_block(rows, columns)
+
+    def _fill_block(self, rows: list[int], columns: list[int]) -> None:
+        jobs = [job for row in rows if (job := self._prepared[row]) is not None]
+        placements = [placement for at in columns if (placement := self._resolved[at]) is not None]
+        replicas = ReplicaColumns.of(placements)
+        predictions = [self._predictions[row] for row in rows]
+        cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
+        self._put(rows, columns, cells, self._source(rows))
+        for row, job in zip(rows, jobs, strict=True):
+            peak_bytes, fits = replica_memory(job, replicas)
+            self._numbers["peak_bytes"][row, columns], self._fits[row, columns] = peak_bytes, fits
+
+    def _source(self, rows: Sequence[int]) -> StepSource:
+        observed = [self._observed.get(row) for row in rows]
+        return Observed(CAPTURED, observed) if any(observed) else CAPTURED
+
+    def _put(self, rows: list[int], columns: list[int], cells: Cells, source: StepSource) -> None:
+        cells = source.alone(cells)
+        steps = source.steps(cells)
+        target = np.ix_(rows, columns)
+        self._put_steps(target, steps)
+        self._out[target] = _outside(cells)
+        self._blocks.append((rows, columns, cells, steps))
+
+    def _put_steps(self, target: Any, steps: Steps) -> None:
+        shape = steps.samples_per_second.shape
+        for name, values in (
+            ("samples_per_second", steps.samples_per_second),
+            ("low", steps.low),
+            ("high", steps.high),
+            ("step_time_s", steps.step_time_s),
+            ("compute_time_s", steps.parts.compute_s),
+            ("sync_time_s", steps.parts.communication_s),
+        ):
+            self._numbers[name][target] = np.broadcast_to(values, shape)
+        self._rung[target] = steps.rung
+
+    # -- job types, and everything else ---------------------------------------------------------
+
+    def fill_types(
+        self,
+        jobs: Mapping[int, Job],
+        observations: Mapping[int, Sequence[Observation]],
+        others: OtherJobs | None,
+    ) -> _Errors:
+        """Fill the rows of jobs that are known by their type alone; return those that are bad."""
+        columns = [at for at, placement in enumerate(self._resolved) if placement is not None]
+        placements = [placement for placement in self._resolved if placement is not None]
+        errors: _Errors = []
+        for row, job in jobs.items() if placements else ():
+            try:
+                seen = observations.get(row, ())
+                source = JobTypeSource(ObservedJobType.of(self._core, job, seen, others))
+                steps = source.steps(placements)
+            except PerfModelError as error:
+                errors.append((row, error))
+                continue
+            self._types[row] = source
+            self._put_steps(np.ix_([row], columns), steps)
+            self._blocks.append(([row], columns, None, steps))
+            for column in columns:
+                estimate = self.estimate(row, column)
+                self._said |= dict.fromkeys(estimate.warnings)
+                # A memory that is not known is no reason to keep a job away.
+                self._fits[row, column] = True
+                self._out[row, column] = estimate.out_of_distribution
+        return errors
+
+    def fill_others(self) -> list[tuple[int, int, PerfModelError]]:
+        """Answer all other cells one by one.
+
+        Returns
+        -------
+        list of (row, column, error)
+            Cells that cannot be answered.
+        """
+        refused = []
+        for column, placement in enumerate(self._resolved):
+            for row, job in enumerate(self._prepared) if placement is not None else ():
+                if placement is None or job is None or self._is_filled(row, job, placement):
+                    continue
+                known = [self._predictions[row].get(a.name) for a in placement.accelerators]
+                predictions = [one for one in known if one is not None]
+                if len(predictions) == len(known):
+                    try:
+                        self._fill_cell((row, column), job, placement, predictions)
+                    except PerfModelError as error:
+                        refused.append((row, column, error))
+        return refused
+
+    def _is_filled(self, row: int, job: PreparedJob, placement: ResolvedPlacement) -> bool:
+        if job.has_plan_engine or not placement.is_plain:
+            return False
+        observed = self._observed.get(row)
+        one_kind = len(placement.kinds) == 1
+        return one_kind or observed is None or observed.on(machine_word(placement)) is None
+
+    def _fill_cell(
+        self,
+        at: tuple[int, int],
+        job: PreparedJob,
+        placement: ResolvedPlacement,
+        predictions: Sequence[StepPrediction],
+    ) -> None:
+        cell = Cells.one(job, placement, predictions, neighbours(self._core, placement))
+        self._put([at[0]], [at[1]], cell, self._source([at[0]]))
+        steps = self._blocks[-1][-1]
+        self._said |= dict.fromkeys(text for texts in steps.warnings for text in texts)
+        memory = tightest_memory(job, placement, steps.neighbour_bytes)
+        self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
+
+    # -- the table ------------------------------------------------------------------------------
+
+    def estimate(self, row: int, column: int) -> Estimate:
+        """Return one cell with all that is said of it."""
+        # Cells that were answered by themselves stand over those of a block.
+        rows, columns, cells, steps = next(
+            block for block in reversed(self._blocks) if row in block[0] and column in block[1]
+        )
+        placement, prepared = self._resolved[column], self._prepared[row]
+        assert placement is not None
+        i, j = rows.index(row), columns.index(column)
+        if cells is None or prepared is None:
+            return self._types[row].estimate(placement, steps.at((i, j)))
+        names = [spec.name for spec in placement.accelerators]
+        predictions = [cells.predictions[i][name] for name in names]
+        return estimate_of(prepared, placement, predictions, steps.at((i, j)))
+
+    def table(self, errors: tuple[CellError, ...]) -> Table:
+        """Return what was filled."""
+        answered = np.isfinite(self._numbers["samples_per_second"])
+        known = [one for row in self._predictions for one in row.values()]
+        of_types = [self.estimate(*cell) for cell in self._first_of_types()]
+        coverages = [p.coverage for p in known] + [one.throughput.coverage for one in of_types]
+        versions = [p.model_version for p in known] + [one.model_version for one in of_types]
+        return Table(
+            **{name: np.where(answered, a, np.nan) for name, a in self._numbers.items()},
+            basis=np.where(answered, self._rung, np.int8(-1)),
+            out_of_distribution=self._out & answered,
+            fits=self._fits & answered,
+            answered=answered,
+            coverage=min(coverages, default=None),
+            model_version=next(iter(versions), None),
+            unpriced_operators=tuple(
+                None if p is None else dict(p.step.unpriced_operators) for p in self._prepared
+            ),
+            errors=errors,
+            warnings=self._warnings(known, answered),
+            rows=tuple(self._types.get(i, job) for i, job in enumerate(self._prepared)),
+            placements=tuple(self._resolved),
+            observed=self._observed,
+            cell=self.estimate,
+        )
+
+    def _first_of_types(self) -> list[tuple[int, int]]:
+        column = next((at for at, one in enumerate(self._resolved) if one is not None), None)
+        return [] if column is None else [(row, column) for row in self._types]
+
+    def _warnings(
+        self, predictions: Sequence[StepPrediction], answered: npt.NDArray[np.bool_]
+    ) -> tuple[str, ...]:
+        said = dict.fromkeys(text for p in predictions for text in p.warnings)
+        said.update(dict.fromkeys(text for p in self._resolved if p for text in p.warnings))
+        said.update(dict.fromkeys(text for p in self._prepared if p for text in p.warnings))
+        said.update(self._said)
+        if np.any(answered & ~self._fits):
+            said[NO_ROOM_WARNING] = None
+        return tuple(said)
+
+
+def _outside(cells: Cells) -> npt.NDArray[np.bool_]:
+    """Return which cells lie outside of what the model has seen."""
+    if cells.columns is None:
+        return np.array([[any(p.out_of_distribution for p in cells.predictions[0].values())]])
+    names = [[spec.name for spec in kinds] for kinds in cells.columns.accelerators]
+    outside = [{n for n, p in row.items() if p.out_of_distribution} for row in cells.predictions]
+    return np.array([[not row.isdisjoint(kinds) for kinds in names] for row in outside])
+
+
+def _beside(
+    core: Core,
+    jobs: Sequence[Job | PerfModelError],
+    observations: Mapping[int, Sequence[Observation]],
+    others: OtherJobs | None,
+) -> OtherJobs | None:
+    """Return the observed steps of all jobs, those of this question with their jobs."""
+    seen = [
+        one if one.job is not None else replace(one, job=job)
+        for row, job in enumerate(jobs)
+        if isinstance(job, Job)
+        for one in observations.get(row, ())
+    ]
+    return (others or OtherJobs(core, ())).with_others(seen) if seen else others
+
+
+def _observed(
+    core: Core,
+    prepared: list[PreparedJob | None],
+    observations: Mapping[int, Sequence[Observation]],
+    others: OtherJobs | None,
+) -> tuple[dict[int, ObservedJob], _Errors]:
+    """Calibrate the jobs that were observed; one with a bad observation is not answered."""
+    found: dict[int, ObservedJob] = {}
+    errors: _Errors = []
+    for row, job in enumerate(prepared):
+        seen = observations.get(row, ())
+        if job is None or not (seen or others):
+            continue
+        try:
+            found[row] = ObservedJob.of(core, job, seen, others)
+        except PerfModelError as error:
+            errors.append((row, error))
+            prepared[row] = None
+    return found, errors
+
+
+def _attempt(action: Callable[[Any], Any], inputs: Sequence[Any]) -> tuple[list[Any], _Errors]:
+    results: list[Any] = []
+    errors: _Errors = []
+    for position, item in enumerate(inputs):
+        result = None
+        try:
+            if isinstance(item, PerfModelError):
+                raise item
+            result = action(item)
+        except PerfModelError as error:
+            errors.append((position, error))
+        results.append(result)
+    return results, errors
+
+
+_CellErrors = dict[tuple[int, str], PerfModelError]
+
+
+def _predict(
+    core: Core,
+    prepared: Sequence[PreparedJob | None],
+    accelerators: Sequence[AcceleratorSpec],
+) -> tuple[list[dict[str, StepPrediction]], _CellErrors]:
+    """Predict all pairs in one call; if the call fails, each alone to find the bad ones."""
+    found: list[dict[str, StepPrediction]] = [{} for _ in prepared]
+    keys = [(row, a.name) for row, p in enumerate(prepared) if p for a in accelerators]
+    pairs = [(p, a) for p in prepared if p for a in accelerators]
+    errors: _CellErrors = {}
+    try:
+        for (row, name), one in zip(keys, core.predictions(pairs), strict=True):
+            found[row][name] = one
+    except (PerfModelError, ArithmeticError):
+        for (row, name), pair in zip(keys, pairs, strict=True):
+            try:
+                found[row][name] = core.predictions([pair])[0]
+            except PerfModelError as error:
+                errors[row, name] = error
+            except ArithmeticError as error:
+                errors[row, name] = PerfModelError(str(error))
+    return found, errors
+
+
+def _spread_errors(
+    errors: _CellErrors, resolved: Sequence[ResolvedPlacement | None]
+) -> list[CellError]:
+    """Return a failed prediction once for each cell that needed it."""
+    return [
+        CellError(job=row, placement=column, error=error)
+        for (row, name), error in errors.items()
+        for column, placement in enumerate(resolved)
+        if placement and any(a.name == name for a in placement.accelerators)
+    ]
+
+
+def basis_names(basis: npt.NDArray[np.int8]) -> list[list[str | None]]:
+    """Return the rungs of a table by name, None where there is no answer."""
+    names: list[str | None] = [rung.value for rung in LADDER]
+    names.append(None)  # position -1
+    return [[names[rung] for rung in row] for row in basis.tolist()]
