@@ -87,8 +87,8 @@ def embedding_s(models: str, asked: list[dict]) -> list[float]:
     estimator = Estimator.from_folder(models)
     found = []
     for job in asked:
-        prepared = estimator.prepare(parse_job(job))
-        placement = estimator.resolve(parse_placement("A100-SXM4-80GB"))
+        prepared = estimator.core.prepare(parse_job(job))
+        placement = estimator.core.resolve(parse_placement("A100-SXM4-80GB"))
         began = time.process_time()
         estimator.answer(prepared, placement)
         found.append(time.process_time() - began)

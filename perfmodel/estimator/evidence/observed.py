@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -259,15 +259,19 @@ class Observed:
         if not pieces:
             return steps
         shape = steps.samples_per_second.shape
+
+        def own(values: Any) -> Any:
+            return np.array(np.broadcast_to(values, shape))
+
         found = replace(
             steps,
-            parts=steps.parts.each(lambda part: np.array(np.broadcast_to(part, shape))),
-            step_time_s=np.array(steps.step_time_s),
-            samples_per_second=np.array(steps.samples_per_second),
-            low=np.array(steps.low),
-            high=np.array(steps.high),
-            half_width=np.array(steps.half_width),
-            rung=np.array(steps.rung),
+            parts=steps.parts.each(own),
+            step_time_s=own(steps.step_time_s),
+            samples_per_second=own(steps.samples_per_second),
+            low=own(steps.low),
+            high=own(steps.high),
+            half_width=own(steps.half_width),
+            rung=own(steps.rung),
         )
         for some in pieces:
             for start in range(0, len(some), _AT_ONCE):

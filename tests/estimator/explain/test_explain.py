@@ -229,5 +229,5 @@ def test_a_job_type_has_nothing_to_explain(analytical: Estimator) -> None:
 
 def test_an_explanation_is_remembered_by_the_version_that_gave_it(analytical: Estimator) -> None:
     _explain(analytical, "A10")
-    key = (analytical.prepare(JOB).key, "A10")
-    assert analytical.explained_steps.get(key) is not None
+    key = (analytical.core.prepare(JOB).key, "A10")
+    assert analytical._explained.get(key) is not None

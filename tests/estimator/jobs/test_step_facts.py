@@ -11,7 +11,8 @@ from sqlalchemy import text
 from synthetic_workloads import mlp
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.estimator import CapturedStep, code_versions
+from perfmodel.estimator import CapturedStep
+from perfmodel.estimator.jobs import code_versions
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
 from perfmodel.estimator.jobs.step_facts import StepFacts, facts_from, facts_to_keep
@@ -211,7 +212,9 @@ def test_other_code_is_another_version(tmp_path: Path, monkeypatch: pytest.Monke
     (package / "estimator").mkdir()
     formula = package / "graph" / "cost" / "matmul.py"
     formula.write_text("FLOPS = 2")
-    monkeypatch.setattr(code_versions, "__file__", str(package / "estimator" / "code_versions.py"))
+    monkeypatch.setattr(
+        code_versions, "__file__", str(package / "estimator" / "jobs" / "code_versions.py")
+    )
     versions = [code_versions.facts_version.__wrapped__()]
     formula.write_text("FLOPS = 3")
     versions.append(code_versions.facts_version.__wrapped__())

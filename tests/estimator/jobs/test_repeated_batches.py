@@ -48,18 +48,18 @@ def test_many_micro_batches_take_as_long_as_their_own_graph_says(
     estimator: Estimator, micro_batches: int
 ) -> None:
     job = _job(micro_batches)
-    whole, told = _captured_whole(job), estimator.prepare(job)
+    whole, told = _captured_whole(job), estimator.core.prepare(job)
     assert len(told.step.graph.nodes) < len(whole.step.graph.nodes)
     spec = estimator.accelerators.get("A100-SXM4-80GB")
-    [by_graph] = estimator.model.predict([whole.on(spec)])
-    [by_few] = estimator.predictions([(told, spec)])
+    [by_graph] = estimator.core.model.predict([whole.on(spec)])
+    [by_few] = estimator.core.predictions([(told, spec)])
     # Both with the equations for plans, which know the number of micro-batches.
     fresh = Estimator(
         accelerators=estimator.accelerators,
-        model=estimator.model,
+        model=estimator.core.model,
         graphs=GraphLibrary(capture=capture_in_process),
     )
-    [weighed] = fresh.predictions([(whole, spec)])
+    [weighed] = fresh.core.predictions([(whole, spec)])
     assert by_graph.time_s > 0
     assert by_few.time_s == pytest.approx(weighed.time_s, rel=0.02)
     for name in ("forward_share", "backward_share", "optimizer_share"):
@@ -75,7 +75,7 @@ def test_many_micro_batches_take_as_long_as_their_own_graph_says(
 
 def test_few_micro_batches_have_their_own_graph(estimator: Estimator) -> None:
     job = _job(MOST_CAPTURED)
-    told = estimator.prepare(job)
+    told = estimator.core.prepare(job)
     assert told.step.repeated is None
     assert told.step.time_factor == 1.0
     assert told.captured_samples == told.samples == 2 * MOST_CAPTURED

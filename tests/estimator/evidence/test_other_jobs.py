@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.evidence.other_jobs import MOST_CELLS, MOST_JOBS, Companions
+from perfmodel.estimator.evidence.other_jobs import MOST_CELLS, MOST_JOBS, OtherJobs
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -86,20 +86,26 @@ def test_neither_order_nor_repetition_matters(estimator: Estimator) -> None:
     assert again.step_time_s == pytest.approx(first.step_time_s)
 
 
-def test_kept_companions_count_as_those_of_a_request(estimator: Estimator) -> None:
+def test_kept_others_count_as_those_of_a_request(estimator: Estimator) -> None:
     seen = _of_other(estimator)
-    prepared, placement = estimator.prepare(JOB), estimator.resolve(parse_placement("4xA10"))
-    kept = estimator.observed(prepared, (), Companions(estimator, seen))
+    prepared, placement = (
+        estimator.core.prepare(JOB),
+        estimator.core.resolve(parse_placement("4xA10")),
+    )
+    kept = estimator.observed(prepared, (), OtherJobs(estimator.core, seen))
     assert estimator.answer(prepared, placement, kept) == _ask(estimator, "4xA10", *seen)
 
 
 def test_what_is_in_memory_is_told_without_waiting(estimator: Estimator) -> None:
-    prepared, placement = estimator.prepare(JOB), estimator.resolve(parse_placement("4xA10"))
-    observed = estimator.observed(prepared, (), Companions(estimator, _of_other(estimator)))
+    prepared, placement = (
+        estimator.core.prepare(JOB),
+        estimator.core.resolve(parse_placement("4xA10")),
+    )
+    observed = estimator.observed(prepared, (), OtherJobs(estimator.core, _of_other(estimator)))
     assert observed is not None
-    assert estimator.known_answer(prepared, placement, observed) is None
+    assert estimator.answer_from_memory(prepared, placement, observed) is None
     answer = estimator.answer(prepared, placement, observed)
-    assert estimator.known_answer(prepared, placement, observed) == answer
+    assert estimator.answer_from_memory(prepared, placement, observed) == answer
 
 
 def test_a_matrix_and_a_curve_are_cell_by_cell_the_same(estimator: Estimator) -> None:
@@ -141,6 +147,6 @@ def test_a_bounded_number_counts(estimator: Estimator) -> None:
         for job in jobs
         for b in range(1, MOST_CELLS + 4)
     ]
-    steps = Companions(estimator, seen).steps("A10", "")
+    steps = OtherJobs(estimator.core, seen).steps("A10", "")
     assert steps is not None and len(steps.cells) == MOST_JOBS * MOST_CELLS
     assert steps.cells.batch_size.min() == 4

@@ -10,7 +10,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.estimator.placing.memory import compiled_memory
+from perfmodel.estimator.placing.memory import _compiled_memory as compiled_memory
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
@@ -68,10 +68,10 @@ def test_memory_of_a_compiled_step_is_below_that_of_the_program(estimator: Estim
 
 
 def test_what_is_no_language_model_on_a_tpu_keeps_its_own_memory(estimator: Estimator) -> None:
-    prepared = estimator.prepare(JOB)
+    prepared = estimator.core.prepare(JOB)
     spec = estimator.accelerators.get
     assert compiled_memory(prepared, spec("A100-SXM4-80GB"), Plan(data=1)) is None
-    served = estimator.prepare(
+    served = estimator.core.prepare(
         Job(model="zoo/gpt3", model_kwargs=dict(JOB.model_kwargs), sequence_length=64)
     )
     assert compiled_memory(served, spec("TPU-v5e"), Plan(data=1)) is None

@@ -97,12 +97,12 @@ def test_a_job_is_captured_and_predicted_once(
 
 def test_answers_from_memory_equal_the_first(estimator: Estimator) -> None:
     first = _ask(estimator)
-    prepared = estimator.prepared(Job(model="zoo/one", batch_size=8))
+    prepared = estimator.core.prepared(Job(model="zoo/one", batch_size=8))
     assert prepared is not None
-    placement = estimator.resolve(parse_placement("A10"))
-    assert estimator.known_answer(prepared, placement) == first
-    unseen = estimator.resolve(parse_placement("L4"))
-    assert estimator.known_answer(prepared, unseen) is None
+    placement = estimator.core.resolve(parse_placement("A10"))
+    assert estimator.answer_from_memory(prepared, placement) == first
+    unseen = estimator.core.resolve(parse_placement("L4"))
+    assert estimator.answer_from_memory(prepared, unseen) is None
 
 
 def test_threads_get_the_same_answers(estimator: Estimator) -> None:
@@ -186,7 +186,7 @@ def test_the_capture_is_not_asked_for_what_leaves_the_step_alone() -> None:
         accelerators=Catalog.default(), model=AnalyticalModel(), graphs=Recorder()
     )
     plain = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=8)
-    prepared = estimator.prepare(replace(plain, input={"cpu_s": 1e-3}))
+    prepared = estimator.core.prepare(replace(plain, input={"cpu_s": 1e-3}))
     assert asked == [plain]
     assert prepared.job.input == {"cpu_s": 1e-3}
 

@@ -66,7 +66,7 @@ def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
 
 def test_tf32_is_fp32_where_it_is_not(estimator: Estimator) -> None:
     # Without units for TF32 the switch changes nothing, so that both are one question.
-    prepared = estimator.prepare(Job(model="zoo/one", batch_size=8, precision=Precision.TF32))
+    prepared = estimator.core.prepare(Job(model="zoo/one", batch_size=8, precision=Precision.TF32))
     on_volta = prepared.on(CATALOG.get("V100-SXM2-16GB"))
     on_ampere = prepared.on(CATALOG.get("A10"))
     assert (on_volta.precision, on_ampere.precision) == (Precision.FP32, Precision.TF32)
@@ -118,7 +118,9 @@ def test_nothing_is_emulated_where_units_are_or_nothing_is_known(
 
 
 def test_the_factor_of_an_emulation_is_explained(estimator: Estimator) -> None:
-    explains = Estimator(accelerators=CATALOG, model=AnalyticalModel(), graphs=estimator.graphs)
+    explains = Estimator(
+        accelerators=CATALOG, model=AnalyticalModel(), graphs=estimator.core.graphs
+    )
     job = Job(model="zoo/two", batch_size=8, precision=Precision.FP16)
     found = explains.explain(job, parse_placement("EPYC-7742"))
     factors = {one.name: one.factor for one in found.contributions}

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from synthetic_workloads import mlp
 
-from perfmodel.estimator import CapturedStep, capture_child
+from perfmodel.estimator import CapturedStep
+from perfmodel.estimator.jobs import capture_child
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 

@@ -129,4 +129,4 @@ def test_an_unknown_job_type_says_so(estimator: Estimator) -> None:
     assert any("ever measured" in text for text in answer.warnings)
     assert answer.throughput.high > 50 * answer.throughput.low
     with pytest.raises(InvalidInputError, match="no graph"):
-        estimator.prepare(job)
+        estimator.core.prepare(job)

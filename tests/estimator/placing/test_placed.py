@@ -10,7 +10,8 @@ import pytest
 
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.placing.placed import place
+from perfmodel.estimator.placing.cells import Cells
+from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
@@ -126,14 +127,14 @@ def test_no_more_is_exposed_than_is_communicated(estimator: Estimator) -> None:
 def test_language_models_share_unequal_accelerators_too(estimator: Estimator) -> None:
     job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.FP16, batch_size=8)
     nodes = [{"accelerator": "A10", "count": 2}, {"accelerator": "H100-SXM5-80GB", "count": 2}]
-    prepared = estimator.prepare(job)
-    (counted,) = estimator.model.predict([prepared.on(estimator.accelerators.get("A10"))])
+    prepared = estimator.core.prepare(job)
+    (counted,) = estimator.core.model.predict([prepared.on(estimator.accelerators.get("A10"))])
     slow, fast = (replace(counted, time_s=t, low_s=t, high_s=t) for t in (0.6, 0.3))
 
     def computes_s(split: str) -> float:
         asked = {"nodes": nodes, "network": "ib-400g", "plan": {"batch_split": split}}
-        placement = estimator.resolve(parse_placement(asked))
-        return float(place(prepared, placement, [slow, fast]).parts.compute_s[0])
+        placement = estimator.core.resolve(parse_placement(asked))
+        return CAPTURED.step(Cells.one(prepared, placement, [slow, fast])).parts.compute_s
 
     # Of 32 samples the fast two take twice as many as the slow ones: 11 and 5 of each pair, so that
     # the slow ones finish after 5 / 8, and the fast ones after 11 / 16 of 0.6 s.
@@ -300,19 +301,19 @@ def test_a_cpu_computes_with_the_cores_that_it_has(estimator: Estimator) -> None
     assert fewer.basis is Basis.ANALYTICAL
     assert fewer.memory == _on(estimator, "EPYC-9654").memory
     # Two sockets share the cores of their host.
-    both = estimator.resolve(parse_placement("2xEPYC-9654 cores=96"))
+    both = estimator.core.resolve(parse_placement("2xEPYC-9654 cores=96"))
     assert both.kinds[0].held.core_count == 48
 
 
 def test_cores_beside_a_gpu_are_not_its_own(estimator: Estimator) -> None:
-    assert estimator.resolve(parse_placement("A10 cores=2")).kinds[0].part is None
+    assert estimator.core.resolve(parse_placement("A10 cores=2")).kinds[0].part is None
 
 
 def test_half_of_the_cores_slow_down_work_below_the_peaks(estimator: Estimator) -> None:
     # Half of the SMs draw all of the bandwidth, but only part of the time goes to drawing it.
     job = replace(JOB, precision=Precision.TF32)
     whole, half = (_on(estimator, text, job) for text in ("H100", "H100 fraction=0.5"))
-    prepared = estimator.prepare(job)
+    prepared = estimator.core.prepare(job)
     load = load_of(prepared.on(estimator.accelerators.get("H100")), whole.step_time_s)
     moving = load.memory_bound_share * load.at_peak_share
     expected = load.device_share * (moving + (1 - moving) / 0.5)
