@@ -8,28 +8,54 @@ import pytest
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
 from perfmodel.graph.job import Job
-from perfmodel.placement.topology.networks import named_network
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
 
 
-def test_its_points_are_those_of_single_answers(estimator: Estimator) -> None:
-    question = CurveQuestion(
-        accelerator="A100", counts=(1, 2, 8, 16), network=named_network("ib-200g")
+OTHER = Job(model="zoo/one", mode=Mode.TRAINING, batch_size=500)
+PLACES = ("A100", "2xA100", "8xA100", "2x(8xA100)")
+
+
+def _seen(place: str, step_s: float, job: Job | None = None) -> Observation:
+    batch = (job or JOB).batch_size
+    return Observation(
+        placement=parse_placement(place), batch_size=batch, step_time_s=step_s, job=job
     )
-    curve = estimator.curve(JOB, question)
-    placements = ("A100", "2xA100", "8xA100", "2x(8xA100)@ib-200g")
-    for position, written in enumerate(placements):
-        single = estimator.estimate(JOB, parse_placement(written))
-        assert curve.step_time_s[position] == pytest.approx(single.step_time_s)
-        assert curve.samples_per_second[position] == pytest.approx(
-            single.throughput.samples_per_second
-        )
-        assert curve.peak_bytes[position] == pytest.approx(single.memory.peak_bytes)
-        assert curve.basis[position] is single.basis
+
+
+def test_its_points_are_those_of_single_answers(estimator: Estimator) -> None:
+    question = CurveQuestion(accelerator="A100", counts=(1, 2, 8, 16))
+    observed = (
+        (),
+        (_seen("A100", 3e-3),),
+        (_seen("A100", 3e-3), _seen("8xA100", 2e-2)),
+        (_seen("8xA100", 2e-3, OTHER),),
+    )
+    for seen in observed:
+        curve = estimator.curve(JOB, question, seen)
+        points = [estimator.estimate(JOB, parse_placement(place), seen) for place in PLACES]
+        for name in ("samples_per_second", "low", "high"):
+            single = [getattr(point.throughput, name) for point in points]
+            assert getattr(curve, name).tolist() == pytest.approx(single, rel=1e-12), (name, seen)
+        step_s = [point.step_time_s for point in points]
+        assert curve.step_time_s.tolist() == pytest.approx(step_s, rel=1e-12)
+        assert curve.peak_bytes.tolist() == [point.memory.peak_bytes for point in points]
+        assert curve.basis == tuple(point.basis for point in points)
+        said = {text for point in points for text in point.warnings}
+        assert set(curve.warnings) == said
+        assert any("No network" in text for text in said)
+
+
+def test_what_does_not_fit_is_said(estimator: Estimator) -> None:
+    large = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=10**9)
+    curve = estimator.curve(large, CurveQuestion(accelerator="A10", counts=(1, 2)))
+    assert not curve.fits.any()
+    assert NO_ROOM_WARNING in curve.warnings
 
 
 def test_no_count_beats_ideal_scaling(estimator: Estimator) -> None:
