@@ -13,7 +13,7 @@ from sys import intern
 from typing import Any
 
 from perfmodel.errors import InvalidGraphError
-from perfmodel.graph.ir import AttrValue, Node, Tensor, make_node, make_tensor
+from perfmodel.graph.node import AttrValue, Node, Tensor, make_node, make_tensor
 from perfmodel.types import Phase, Role
 
 MAX_RANK = 64

@@ -19,9 +19,8 @@ from perfmodel.estimator.step_facts import StepFacts, facts_from, facts_to_keep
 from perfmodel.features.roofline import node_roofline
 from perfmodel.features.step import Step
 from perfmodel.graph.canonical import from_json, to_json
-from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.ir import Graph, Node, Tensor, is_unread
 from perfmodel.graph.job import Job
-from perfmodel.graph.unread import is_unread
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.store.database import Database

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.node import AttrValue, Tensor
 from perfmodel.types import Engine
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfmodel.graph.cost.base import Cost, OpClass, elements_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.node import AttrValue, Tensor
 from perfmodel.types import Engine
 
 Tensors = tuple[Tensor, ...]

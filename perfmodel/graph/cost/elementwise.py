@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from perfmodel.graph.cost.base import Cost, OpClass, largest_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.node import AttrValue, Tensor
 
 Tensors = tuple[Tensor, ...]
 Attrs = Mapping[str, AttrValue]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from perfmodel.graph.cost.base import Cost, OpClass, bytes_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.node import AttrValue, Tensor
 
 Tensors = tuple[Tensor, ...]
 Attrs = Mapping[str, AttrValue]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from perfmodel.graph.cost import elementwise, reduction
 from perfmodel.graph.cost.base import Cost, OpClass, elements_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.node import AttrValue, Tensor
 from perfmodel.types import Role
 
 Tensors = tuple[Tensor, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfmodel.graph.cost.base import Cost, OpClass, register
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.node import AttrValue, Tensor
 
 Tensors = tuple[Tensor, ...]
 Attrs = Mapping[str, AttrValue]
