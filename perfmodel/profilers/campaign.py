@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.profilers.measure import MeasureSettings
+from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import job_key, job_to_dict
 from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
 from perfmodel.records import Measurement

@@ -16,9 +16,6 @@ from perfmodel.errors import MissingExtraError
 _MODULES = (
     "torch.profiler",
     "perfmodel.capture.torch",
-    "perfmodel.graph.canonical",
-    "perfmodel.graph.merkle",
-    "perfmodel.profilers.iteration",
     "perfmodel.profilers.worker",
     "perfmodel.zoo.huggingface",
     "perfmodel.zoo.reference",

@@ -13,7 +13,7 @@ import pytest
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.profilers.campaign import CampaignEvent, EventKind, run_campaign
-from perfmodel.profilers.measure import MeasureSettings
+from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
 from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
 from perfmodel.store.profiles import ProfileStore
@@ -160,12 +160,12 @@ def test_a_killed_campaign_loses_and_repeats_nothing(tmp_path: Path) -> None:
 
 
 def test_two_campaigns_take_turns(tmp_path: Path) -> None:
-    from perfmodel.profilers.machine_lock import machine_lock
+    from perfmodel.profilers.worker import machine_lock
 
     lock = tmp_path / "machine.lock"
     code = (
         "import sys; from pathlib import Path; "
-        "from perfmodel.profilers.machine_lock import machine_lock\n"
+        "from perfmodel.profilers.worker import machine_lock\n"
         f"with machine_lock(Path({json.dumps(str(lock))})): print('mine', flush=True)"
     )
     with machine_lock(lock):

@@ -4,8 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from perfmodel.profilers.system_load import LoadMeter, SystemLoad
-from perfmodel.profilers.timing import Timing, TimingPolicy, quantile, summarise, time_steps
+from perfmodel.profilers.timing import (
+    LoadMeter,
+    SystemLoad,
+    Timing,
+    TimingPolicy,
+    quantile,
+    summarise,
+    time_steps,
+)
 
 
 class FakeMachine(LoadMeter):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from perfmodel.capture.onnx import rules
 from perfmodel.capture.onnx.bind import Binding
@@ -119,8 +120,8 @@ class Tracer:
             self.lookup(v.name, frame, f"an output of graph {graph.name!r}") for v in graph.outputs
         ]
 
-    def subgraph(
-        self, graph: OnnxGraph, frame: Frame, arguments: list[Value], prefix: str
+    def _subgraph(
+        self, frame: Frame, graph: OnnxGraph, arguments: list[Value], prefix: str
     ) -> list[Value]:
         """Follow the body of a control-flow operator."""
         self._check_depth(frame.depth + 1, prefix)
@@ -200,7 +201,7 @@ class Tracer:
         key = call.node.domain, call.node.op
         flow = FLOW.get(key)
         if flow is not None:
-            return list(flow(call, self, frame))
+            return list(flow(call, partial(self._subgraph, frame)))
         folded = fold(call)
         if folded is not None:
             return list(folded)

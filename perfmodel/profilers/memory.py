@@ -1,24 +1,61 @@
-"""Peak of the tensors of one real step on the CPU, from the allocator's own events.
-
-Resident memory, which :mod:`perfmodel.profilers.peak_memory` reads, moves in pages and keeps what
-the C library caches; the events of PyTorch's allocator are exact to the byte. Left out: what
-kernels take outside of that allocator.
-"""
+"""Peak memory of a step: resident in this process, and of the tensors alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-import torch
+import psutil
 
 from perfmodel.capture.program import Program, tensors_in
+
+
+class PeakMemory:
+    """Highest resident memory of this process above a base line.
+
+    The kernel keeps the high-water mark itself (``VmHWM``). Where it can be reset through
+    ``/proc/self/clear_refs``, the mark since :meth:`reset` is read; elsewhere the mark since the
+    process began, which in a fresh process differs only by what construction needed for a
+    moment.
+
+    Attributes
+    ----------
+    method : str
+        ``"hwm_since_reset"`` or ``"hwm_since_start"``: which of the two was read.
+    """
+
+    def __init__(self) -> None:
+        self._base_bytes = psutil.Process().memory_info().rss
+        self.method = "hwm_since_start"
+
+    def reset(self) -> None:
+        """Forget the highest mark so far; the base line stays."""
+        try:
+            # 5 resets the high-water mark and nothing else (see proc(5)).
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            return
+        self.method = "hwm_since_reset"
+
+    def peak_bytes(self) -> float | None:
+        """Return the highest resident bytes above the base line; None where nothing tells."""
+        try:
+            lines = Path("/proc/self/status").read_text().splitlines()
+        except OSError:
+            return None
+        for line in lines:
+            if line.startswith("VmHWM:"):
+                return float(max(0, int(line.split()[1]) * 1024 - self._base_bytes))
+        return None
 
 
 def peak_tensor_bytes_of(program: Program) -> float:
     """Run one step and return the most bytes that its tensors occupied at one time.
 
-    A step before it makes the optimizer's state, as in the middle of a training.
+    Resident memory moves in pages and keeps what the C library caches; the events of PyTorch's
+    allocator are exact to the byte. Left out: what kernels take outside of that allocator. A step
+    before it makes the optimizer's state, as in the middle of a training.
 
     Parameters
     ----------
@@ -30,6 +67,8 @@ def peak_tensor_bytes_of(program: Program) -> float:
     float
         With parameters, buffers, inputs and optimizer state.
     """
+    import torch
+
     program.step()
     if program.optimizer is not None:
         program.optimizer.zero_grad(set_to_none=True)
