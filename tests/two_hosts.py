@@ -13,7 +13,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.analytical import AnalyticalModel
 from perfmodel.estimator.graphs import GraphLibrary
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from service.app import create_app
 from service.settings import Settings
 

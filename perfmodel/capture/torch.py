@@ -13,12 +13,12 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from perfmodel.capture.autocast import AutocastPolicy
-from perfmodel.capture.interposition import interposed
-from perfmodel.capture.meta_copy import meta_copy, on_meta
-from perfmodel.capture.modules import Parts
 from perfmodel.capture.program import Program, make_program, tensors_in
-from perfmodel.capture.recorder import PlaceholderValues, Recorder
+from perfmodel.capture.recording.autocast import AutocastPolicy
+from perfmodel.capture.recording.interposition import interposed
+from perfmodel.capture.recording.meta_copy import meta_copy, on_meta
+from perfmodel.capture.recording.modules import Parts
+from perfmodel.capture.recording.recorder import PlaceholderValues, Recorder
 from perfmodel.errors import CaptureError, PerfModelError
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Mode, Phase, Role

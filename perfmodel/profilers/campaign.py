@@ -107,8 +107,8 @@ def run_campaign(
     jobs : sequence of Job
         Equal jobs are measured once.
     store : ResultStore
-        For example :class:`perfmodel.store.profiles.ProfileStore`; call its ``compact`` at the
-        end.
+        For example a :class:`~perfmodel.store.measurements.profiles.ProfileStore`; call its
+        ``compact`` at the end.
     device : AcceleratorSpec
         This machine.
     settings : MeasureSettings

@@ -42,7 +42,7 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
     """
     check_job(job)
     if job.hf_config is not None:
-        from perfmodel.zoo.huggingface import build_huggingface
+        from perfmodel.zoo.transformers.huggingface import build_huggingface
 
         return build_huggingface(
             job.hf_config,
@@ -59,7 +59,7 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
         return build_timm(
             name, job.model_kwargs, batch_size=job.batch_size, device=device, seed=seed
         )
-    from perfmodel.zoo.reference import build_reference
+    from perfmodel.zoo.references.reference import build_reference
 
     return build_reference(
         name,
@@ -242,7 +242,7 @@ def known_models(prefix: str = "") -> list[str]:
     """
     names: list[str] = []
     if _may_match(prefix, "zoo/"):
-        from perfmodel.zoo.reference import reference_names
+        from perfmodel.zoo.references.reference import reference_names
 
         names += [f"zoo/{name}" for name in reference_names()]
     if _may_match(prefix, "timm/"):

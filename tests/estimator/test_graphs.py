@@ -16,7 +16,7 @@ from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from perfmodel.types import Compiler, Mode, Precision
 
 Product = Callable[[int], Graph]

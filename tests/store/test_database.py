@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.store.database import Database, Registration, StoredGraph, deflated, inflated
+from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
 
 
 @pytest.fixture

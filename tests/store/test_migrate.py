@@ -12,12 +12,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from perfmodel.errors import StoreError
-from perfmodel.store import migrate as migration
-from perfmodel.store.connections import Connections
-from perfmodel.store.database import Database
-from perfmodel.store.graph_list import GraphList
-from perfmodel.store.migrate import HEAD, migrate, revision_of, upgrade
-from perfmodel.store.tables import METADATA
+from perfmodel.store.sql import migrate as migration
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.migrate import HEAD, migrate, revision_of, upgrade
+from perfmodel.store.sql.tables import METADATA
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.graph_list import GraphList
 
 SCRIPTS = Path(migration.__file__).parent / "migrations"
 

@@ -14,7 +14,7 @@ from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
-from perfmodel.zoo.reference import build_reference
+from perfmodel.zoo.references.reference import build_reference
 from perfmodel.zoo.resolve import capture_job
 
 

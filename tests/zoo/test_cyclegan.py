@@ -7,8 +7,8 @@ from perfmodel.graph.cost.table import totals
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo import capture_job
-from perfmodel.zoo.cyclegan import CycleGan, CycleLoss, discriminator, generator
-from perfmodel.zoo.reference import build_reference
+from perfmodel.zoo.references.reference import build_reference
+from perfmodel.zoo.references.vision.cyclegan import CycleGan, CycleLoss, discriminator, generator
 
 
 def _count(module: torch.nn.Module) -> int:

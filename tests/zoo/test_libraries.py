@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from perfmodel.errors import MissingExtraError
-from perfmodel.zoo.hf_meta import answer_for_meta_tensors
 from perfmodel.zoo.libraries import declare_torchvision_operators, import_timm, import_transformers
+from perfmodel.zoo.transformers.meta_answers import answer_for_meta_tensors
 
 
 def test_timm_loads_beside_any_build_of_torch_and_offline() -> None:

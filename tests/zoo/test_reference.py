@@ -7,7 +7,7 @@ import torch
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
 from perfmodel.types import Mode
-from perfmodel.zoo.reference import build_reference, reference_names
+from perfmodel.zoo.references.reference import build_reference, reference_names
 
 
 def _attention(width: int) -> int:

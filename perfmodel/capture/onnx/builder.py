@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.capture.onnx.autocast import cast_target, retyped
 from perfmodel.capture.onnx.dtypes import is_float, widest_float
-from perfmodel.capture.onnx.limits import OnnxLimits
+from perfmodel.capture.onnx.reading.limits import OnnxLimits
 from perfmodel.errors import UnsupportedOnnxError
 from perfmodel.graph.ir import DTYPE_BYTES, AttrValue, Graph, Node, Tensor
 from perfmodel.types import Phase, Precision, Role

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.capture.onnx.builder import Value
 from perfmodel.capture.onnx.call import Call
-from perfmodel.capture.onnx.model import OnnxGraph
+from perfmodel.capture.onnx.reading.model import OnnxGraph
 
 #: Follows a subgraph with arguments for its inputs, under a prefix for its names.
 Follow = Callable[[OnnxGraph, list[Value], str], list[Value]]

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from perfmodel.capture.onnx import rules
-from perfmodel.capture.onnx.bind import Binding
 from perfmodel.capture.onnx.builder import GraphBuilder, Value
 from perfmodel.capture.onnx.call import RULES, Call, resolve_attrs
 from perfmodel.capture.onnx.dtypes import is_float
 from perfmodel.capture.onnx.flow import FLOW
 from perfmodel.capture.onnx.fold import fold
-from perfmodel.capture.onnx.model import (
+from perfmodel.capture.onnx.reading.bind import Binding
+from perfmodel.capture.onnx.reading.model import (
     OnnxFunction,
     OnnxGraph,
     OnnxModel,

@@ -1,0 +1,113 @@
+"""Which graphs clients registered, and what there is to say of them without reading them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, select, update
+
+from perfmodel.store.sql.pages import Page
+from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.tables import REGISTRATIONS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphFacts:
+    """What there is to say of a graph.
+
+    Parameters
+    ----------
+    flops : float
+        Of one step.
+    source : str
+        Where it comes from, as JSON.
+    """
+
+    node_count: int
+    parameter_count: int
+    flops: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegisteredGraph:
+    """A graph that a client registered.
+
+    Parameters
+    ----------
+    facts : GraphFacts or None
+        None where it was registered before facts were kept.
+    created_at : str
+        UTC, ISO 8601.
+    """
+
+    graph_hash: str
+    mode: str
+    batch_size: int
+    tokens_per_sample: int | None
+    facts: GraphFacts | None
+    created_at: str
+
+
+class GraphList(SharedStore):
+    """Lists registered graphs; the graphs themselves are kept by ``Database``."""
+
+    def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[RegisteredGraph]:
+        """Return some registered graphs, newest first.
+
+        Parameters
+        ----------
+        cursor : str or None
+            ``next_cursor`` of the page before.
+        limit : int
+            Graphs of a page at most, >= 1.
+
+        Raises
+        ------
+        InvalidInputError
+            Not a cursor.
+        """
+        query, number = select(REGISTRATIONS), REGISTRATIONS.c.id
+        return self._page(query, number, _registered, cursor=cursor, limit=limit)
+
+    def find(self, graph_hash: str) -> RegisteredGraph | None:
+        """Return a registered graph, or None."""
+        with self._connections.reading() as connection:
+            row = connection.execute(
+                select(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
+            ).one_or_none()
+        return None if row is None else _registered(row)
+
+    def keep_facts(self, graph_hash: str, facts: GraphFacts) -> None:
+        """Keep what there is to say of a registered graph."""
+        with self._connections.writing() as connection:
+            connection.execute(
+                update(REGISTRATIONS)
+                .where(REGISTRATIONS.c.hash == graph_hash)
+                .values(
+                    node_count=facts.node_count,
+                    parameter_count=facts.parameter_count,
+                    flops=facts.flops,
+                    source=facts.source,
+                )
+            )
+
+
+def _registered(row: Row[Any]) -> RegisteredGraph:
+    facts = None
+    if row.source is not None:
+        facts = GraphFacts(
+            node_count=row.node_count,
+            parameter_count=row.parameter_count,
+            flops=row.flops,
+            source=row.source,
+        )
+    return RegisteredGraph(
+        graph_hash=row.hash,
+        mode=row.mode,
+        batch_size=row.batch_size,
+        tokens_per_sample=row.tokens_per_sample,
+        facts=facts,
+        created_at=row.created_at,
+    )

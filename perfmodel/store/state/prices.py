@@ -1,0 +1,100 @@
+"""What an hour of an accelerator costs, as the operator of the service says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+
+from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.revisions import raise_revision, read_revision
+from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.tables import PRICES
+
+#: Name of the counter that each change raises.
+REVISION = "prices"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Price:
+    """The price of an accelerator.
+
+    Parameters
+    ----------
+    accelerator : str
+        Its name in the catalogue.
+    per_hour : float
+        For one of them.
+    currency : str
+        ISO 4217.
+    """
+
+    accelerator: str
+    per_hour: float
+    currency: str = "USD"
+
+
+class PriceStore(SharedStore):
+    """Keeps prices."""
+
+    def put(self, price: Price) -> None:
+        """Set a price; the one before it is forgotten."""
+        values = {"per_hour": price.per_hour, "currency": price.currency, "updated_at": now()}
+        with self._connections.writing() as connection:
+            raise_revision(connection, REVISION)
+            statement = insert_into(connection, PRICES).values(
+                accelerator=price.accelerator, **values
+            )
+            connection.execute(
+                statement.on_conflict_do_update(index_elements=["accelerator"], set_=values)
+            )
+
+    def remove(self, accelerator: str) -> bool:
+        """Forget a price; False where there is none."""
+        with self._connections.writing() as connection:
+            raise_revision(connection, REVISION)
+            gone = connection.execute(delete(PRICES).where(PRICES.c.accelerator == accelerator))
+        return gone.rowcount > 0
+
+    def all(self) -> dict[str, Price]:
+        """Return every price by the name of its accelerator, in the order of the names."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(select(PRICES)).all()
+        prices = [
+            Price(accelerator=row.accelerator, per_hour=row.per_hour, currency=row.currency)
+            for row in rows
+        ]
+        return {price.accelerator: price for price in sorted(prices, key=lambda p: p.accelerator)}
+
+    def revision(self) -> int:
+        """Return how often prices were changed; a copy in memory is old when this has grown."""
+        with self._connections.reading() as connection:
+            return read_revision(connection, REVISION)
+
+
+class RememberedPrices(PriceStore):
+    """Prices with a copy in memory, from which they are read: answers wait for no database."""
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self._known: dict[str, Price] | None = None
+
+    def put(self, price: Price) -> None:
+        """Set a price; the one before it is forgotten."""
+        super().put(price)
+        self.refresh()
+
+    def remove(self, accelerator: str) -> bool:
+        """Forget a price; False where there is none."""
+        was_there = super().remove(accelerator)
+        self.refresh()
+        return was_there
+
+    def all(self) -> dict[str, Price]:
+        """Return every price by the name of its accelerator, as it was read last."""
+        return self.refresh() if self._known is None else self._known
+
+    def refresh(self) -> dict[str, Price]:
+        """Read the prices again."""
+        self._known = super().all()
+        return self._known
