@@ -32,8 +32,6 @@ def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Gra
 
     Parameters
     ----------
-    program : Program
-        The step; see :func:`perfmodel.capture.program.make_program`.
     source : mapping of str to str
         Where it comes from; kept in :attr:`Graph.source` with the version of torch.
 
@@ -74,15 +72,8 @@ def capture_module(
     ----------
     args, kwargs
         Example inputs of one micro-batch, real or meta.
-    source : mapping of str to str
-        Kept in :attr:`Graph.source`.
     **make_program_kwargs
         As of :func:`perfmodel.capture.program.make_program`; ``mode`` is required.
-
-    Raises
-    ------
-    CaptureError
-        As of :func:`capture`.
 
     Examples
     --------

@@ -148,11 +148,6 @@ def is_readable(graph: Graph, canonical: bytes) -> bool:
 
     For graphs that were captured, whose attributes are what a graph can hold. It looks at the
     bounds alone and may refuse a graph that lies just within them.
-
-    Parameters
-    ----------
-    canonical : bytes
-        From :func:`to_json`.
     """
     shapes = [graph.tensors[index].shape for index in graph.kinds.first_tensors]
     return (

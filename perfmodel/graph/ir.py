@@ -50,8 +50,6 @@ class Graph:
     ----------
     nodes : tuple of Node
         In program order: a node comes after the producers of its inputs.
-    tensors : tuple of Tensor
-        Referred to by position.
     source : mapping of str to str
         Where the graph comes from (``model``, ``torch``, ...); for people, not in the hash.
 
@@ -105,11 +103,6 @@ class Graph:
     def storage_bytes(self, role: Role) -> int:
         """Bytes of all distinct storages whose first tensor has a role.
 
-        Parameters
-        ----------
-        role : Role
-            For example :attr:`Role.PARAMETER`.
-
         Returns
         -------
         int
@@ -150,11 +143,6 @@ def unread_graph(content_hash: str, read: Callable[[], Graph]) -> Graph:
     ----------
     read : callable
         Returns the graph; what it raises, whoever looks raises.
-
-    Returns
-    -------
-    Graph
-        Like any other, once it was looked into.
 
     Examples
     --------

@@ -35,8 +35,6 @@ class Tensor:
         Extents, each >= 0; ``()`` for a scalar.
     dtype : str
         A key of :data:`DTYPE_BYTES`.
-    role : Role
-        What the tensor is to the step.
     storage : int
         Tensors with an equal number share one allocation (views, in-place results).
     """
@@ -67,8 +65,6 @@ class Node:
         Operator name in ATen's vocabulary without namespace and overload: ``"convolution"``,
         ``"addmm"``, ``"relu_"``. ONNX operators are translated into it. Custom operators keep
         their namespace: ``"mylib::fused_thing"``.
-    phase : Phase
-        Forward, backward or optimizer.
     inputs : tuple of int
         Positions in :attr:`Graph.tensors`, in argument order.
     outputs : tuple of int

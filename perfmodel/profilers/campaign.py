@@ -50,11 +50,8 @@ class CampaignEvent:
     ----------
     position, total : int
         The job is number ``position`` (from 1) of ``total``.
-    elapsed_s : float
-        Since the campaign began.
     remaining_s : float or None
         Estimate from the mean of the jobs measured so far; None before the first.
-    outcome : Success, Failure or None
     """
 
     kind: EventKind
@@ -109,16 +106,8 @@ def run_campaign(
     store : ResultStore
         For example a :class:`~perfmodel.store.measurements.profiles.ProfileStore`; call its
         ``compact`` at the end.
-    device : AcceleratorSpec
-        This machine.
-    settings : MeasureSettings
-        Threads, repeats, time limit of one job.
-    on_event : callable, optional
-        Called for each :class:`CampaignEvent`.
     retry_failed : bool
         Measure jobs again that failed in an earlier run.
-    measure : callable
-        Takes (job, device, settings); a fresh process by default.
     """
     begin_s = time.monotonic()
     open_jobs, skipped = _split(jobs, store, device, settings, retry_failed)

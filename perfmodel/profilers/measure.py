@@ -28,18 +28,6 @@ def measure_job(
 ) -> tuple[Measurement, Graph]:
     """Run a job in this process and return its measurement with its graph.
 
-    Parameters
-    ----------
-    job : Job
-        Runs eagerly or in ONNX Runtime.
-    accelerator : AcceleratorSpec
-        This machine.
-
-    Returns
-    -------
-    graph : Graph
-        Of the step that ran.
-
     Raises
     ------
     MeasurementError
@@ -65,11 +53,6 @@ def run_eager(job: Job, settings: MeasureSettings) -> ProfiledRun:
 
     The graph is captured last: what a capture leaves behind in this process can disturb neither
     the times nor the base line of the memory.
-
-    Raises
-    ------
-    PerfModelError
-        A job that cannot be built or captured.
     """
     import torch
 

@@ -71,11 +71,6 @@ class OnnxNames:
 def run_onnxruntime(job: Job, settings: MeasureSettings) -> ProfiledRun:
     """Export the model of a job, and measure the file as :func:`run_onnx_file` does.
 
-    Parameters
-    ----------
-    job : Job
-        fp32 inference.
-
     Raises
     ------
     MeasurementError
@@ -105,15 +100,6 @@ def run_onnx_file(
 
     Both sessions have the same options. Nodes that ORT fused count for the node whose name the
     fused one bears.
-
-    Parameters
-    ----------
-    file : bytes
-        The ONNX file.
-    feeds : mapping of str to ndarray
-        Its inputs.
-    family, model : str
-        Go into the record.
     """
     _release_memory()
     memory = PeakMemory()
@@ -162,8 +148,6 @@ def join_kernels(
     ----------
     graph : Graph
         Captured from the same file.
-    names : OnnxNames
-        Of the file.
     """
     position = _main_nodes(graph)
     return joined_over_steps(

@@ -29,8 +29,6 @@ class OperatorEvent:
 
     Parameters
     ----------
-    op : str
-        Name as in :attr:`Node.op`.
     shapes : tuple of tuple of int
         Shapes of the tensor arguments, in order, lists of tensors flattened.
     time_s : float
@@ -65,13 +63,7 @@ class JoinedOperators:
     unjoined_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def for_workload(self, workload_hash: str) -> tuple[OperatorRecord, ...]:
-        """Return the records of the joined nodes, by position.
-
-        Parameters
-        ----------
-        workload_hash : str
-            The workload that ran.
-        """
+        """Return the records of the joined nodes, by position."""
         return tuple(
             OperatorRecord(
                 workload_hash=workload_hash,
@@ -116,15 +108,7 @@ def profile_operators(
 
 
 def join_operators(graph: Graph, series: Sequence[Sequence[OperatorEvent]]) -> JoinedOperators:
-    """Join profiled calls to nodes, and take each node's median over the steps.
-
-    Parameters
-    ----------
-    graph : Graph
-        Of the step that was profiled.
-    series : sequence of sequence of OperatorEvent
-        As from :func:`profile_operators`, at least one.
-    """
+    """Join profiled calls to nodes, and take each node's median over the steps."""
     nodes = [
         Call(op=node.op, shapes=tuple(t.shape for t in graph.inputs_of(node)))
         for node in graph.nodes

@@ -24,8 +24,6 @@ class MeasureSettings:
         Longest time of one measurement, start of its process included.
     lock_path : Path or None
         Lock file of the machine; None for the one that all campaigns share.
-    licence : str
-        Licence of the records.
     """
 
     threads: int
@@ -38,15 +36,7 @@ class MeasureSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledRun:
-    """What a run of one step returned, before it is written down.
-
-    Parameters
-    ----------
-    graph : Graph
-        Of the step that ran.
-    operators : JoinedOperators
-        Operator times, joined to ``graph``.
-    """
+    """What a run of one step returned, before it is written down."""
 
     graph: Graph
     timing: Timing

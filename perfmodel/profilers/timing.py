@@ -148,16 +148,10 @@ def time_steps(
     ----------
     step : callable
         Performs one step; returns when its work is done.
-    policy : TimingPolicy, optional
     clock_ns : callable
         Monotonic nanoseconds.
     load : LoadMeter, optional
         Tells what other processes used; by default the whole system's counters.
-
-    Returns
-    -------
-    Timing
-        The quietest series.
     """
     policy = policy or TimingPolicy()
     load = load or SystemLoad()
@@ -188,8 +182,6 @@ def summarise(
     ----------
     samples_s : sequence of float
         At least one, each > 0.
-    policy : TimingPolicy
-        Gives the two limits.
     other_load : float
         Share of the capacity that others used, in [0, 1].
 

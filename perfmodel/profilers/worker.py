@@ -47,13 +47,7 @@ _TAIL_CHARACTERS = 800
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Success:
-    """A finished measurement.
-
-    Parameters
-    ----------
-    graph_json : str
-        Canonical JSON of its graph.
-    """
+    """A finished measurement."""
 
     measurement: Measurement
     graph_json: str
@@ -80,8 +74,6 @@ def measure_in_fresh_process(
 
     Parameters
     ----------
-    accelerator : AcceleratorSpec
-        This machine.
     settings : MeasureSettings
         ``timeout_s`` counts from the moment the machine is ours.
     """

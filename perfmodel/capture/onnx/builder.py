@@ -27,11 +27,6 @@ def onnx_node_name(name: str) -> str:
     the work bears the ONNX name, the others bear it followed by ``#`` and a mark; nodes of
     the backward pass and of the optimizer follow the same rule.
 
-    Parameters
-    ----------
-    name : str
-        :attr:`Node.name`.
-
     Examples
     --------
     >>> onnx_node_name("/layer1/MatMul#view")
@@ -85,8 +80,6 @@ class GraphBuilder:
 
     Parameters
     ----------
-    limits : OnnxLimits
-        Bounds on tensors and nodes.
     precision : Precision or None
         Re-types floats; None leaves the file's types.
     """

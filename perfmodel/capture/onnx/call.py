@@ -200,13 +200,7 @@ MICROSOFT = "com.microsoft"
 
 
 def translates(*ops: str, domains: Sequence[str] = ("",)) -> Callable[[Rule], Rule]:
-    """Enter a translation rule for operators.
-
-    Returns
-    -------
-    callable
-        A decorator that leaves the rule as it is.
-    """
+    """Enter a translation rule for operators."""
 
     def enter(rule: Rule) -> Rule:
         for domain in domains:

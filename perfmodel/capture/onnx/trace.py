@@ -42,12 +42,8 @@ class Frame:
 
     Parameters
     ----------
-    scope : mutable mapping of str to Value
-        Names visible here.
     opsets : mapping of str to int
         Operator-set versions in force.
-    prefix : str
-        Put before the names of nodes.
     arguments : mapping of str to object
         Attribute values passed to the function that is being followed.
     declared : mapping of str to OnnxValueInfo
@@ -69,10 +65,6 @@ class Tracer:
 
     Parameters
     ----------
-    binding : Binding
-        Extents of the dynamic dimensions.
-    builder : GraphBuilder
-        Receives nodes and tensors.
     mode : Mode
         In training, dropout and batch statistics take part.
     oracle : ShapeOracle

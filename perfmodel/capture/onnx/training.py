@@ -48,10 +48,6 @@ def extend_to_training(builder: GraphBuilder, outputs: list[Value], optimizer: s
 
     Parameters
     ----------
-    builder : GraphBuilder
-        Holds the forward pass.
-    outputs : list of Value
-        Results of the graph.
     optimizer : str
         A key of :data:`~perfmodel.capture.onnx.updates.UPDATES`.
 

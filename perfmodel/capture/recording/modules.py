@@ -15,13 +15,7 @@ from torch import nn
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Parts:
-    """What a model is made of, each thing once, in the order of PyTorch.
-
-    Parameters
-    ----------
-    paths : dict of Module to str
-        As ``named_modules`` has them.
-    """
+    """What a model is made of, each thing once, in the order of PyTorch."""
 
     paths: dict[nn.Module, str]
     parameters: list[nn.Parameter]

@@ -36,11 +36,6 @@ _NUMBERS = (int, float, bool, str, type(None))
 def quick_recipes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return what an operator makes of meta tensors, or None where no rule speaks for them.
 
-    Parameters
-    ----------
-    args, kwargs
-        Its arguments.
-
     Returns
     -------
     tuple or None
@@ -57,13 +52,7 @@ def quick_recipes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 
 def keeps_geometry(func: Any, args: tuple[Any, ...]) -> bool:
-    """Tell whether an operator certainly leaves its first operand as it is but for the values.
-
-    Parameters
-    ----------
-    args : tuple
-        Its positional arguments.
-    """
+    """Tell whether an operator certainly leaves its first operand as it is but for the values."""
     if func not in _IN_PLACE:
         return False
     first = args[0]

@@ -61,8 +61,6 @@ class ShapeMemory:
         ----------
         func : torch._ops.OpOverload
             An operator that writes nothing.
-        args, kwargs
-            Its arguments.
         read, places : sequence
             The tensors among them, and the geometry of each.
         attrs : mapping

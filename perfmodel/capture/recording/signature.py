@@ -39,8 +39,6 @@ class Signature:
 
     Parameters
     ----------
-    op : str
-        Canonical name.
     arguments : tuple of Argument
         In schema order, keyword-only ones last.
     is_transparent : bool
@@ -155,13 +153,7 @@ def _numbers(values: list[Any]) -> AttrValue:
 
 @cache
 def signature_of(overload: torch._ops.OpOverload) -> Signature:
-    """Read the schema of an operator overload.
-
-    Parameters
-    ----------
-    overload : torch._ops.OpOverload
-        For example ``torch.ops.aten.addmm.default``.
-    """
+    """Read the schema of an operator overload."""
     schema = overload._schema
     arguments = tuple(_argument(entry) for entry in schema.arguments)
     answers = bool(schema.returns) and not any(argument.is_written for argument in arguments)

@@ -46,8 +46,6 @@ class Cost:
         Floating-point operations; a multiply-add counts 2.
     bytes_read, bytes_written : float
         Compulsory traffic: each operand read once, each result written once.
-    engine : Engine
-        Unit that does the arithmetic.
     """
 
     flops: float
@@ -82,13 +80,6 @@ def register(*ops: str, op_class: OpClass) -> Callable[[Formula], Formula]:
     ----------
     *ops : str
         Operator names; an in-place form (trailing ``_``) is entered with its plain form.
-    op_class : OpClass
-        Class of all of them.
-
-    Returns
-    -------
-    callable
-        A decorator that leaves the formula as it is.
 
     Raises
     ------

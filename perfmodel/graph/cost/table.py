@@ -32,8 +32,6 @@ class CostTable:
         Position in ``tuple(OpClass)``; ``OTHER`` where unpriced.
     phase : ndarray of int8
         Position in ``tuple(Phase)``.
-    priced : ndarray of bool
-        Whether the operator has a formula.
     unpriced : mapping of str to int
         Calls of each operator without a formula.
     """
@@ -68,11 +66,6 @@ class CostTotals:
 
 def cost_of(node: Node, graph: Graph) -> Cost | None:
     """Price one operator call.
-
-    Parameters
-    ----------
-    node : Node
-        A node of ``graph``.
 
     Returns
     -------

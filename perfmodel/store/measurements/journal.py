@@ -18,15 +18,7 @@ from perfmodel.store.durable import write_whole
 
 @dataclass(frozen=True, kw_only=True)
 class JournalEntry:
-    """A measurement with the graph it was taken on.
-
-    Parameters
-    ----------
-    graph_json : str
-        Canonical JSON.
-    path : Path
-        The file it is kept in.
-    """
+    """A measurement with the graph it was taken on."""
 
     measurement: Measurement
     graph_json: str
@@ -35,13 +27,6 @@ class JournalEntry:
 
 def write_entry(folder: Path, measurement: Measurement, graph_json: str) -> Path:
     """Write a measurement durably; when this returns, no crash can lose it.
-
-    Parameters
-    ----------
-    folder : Path
-        The journal of one device.
-    graph_json : str
-        Canonical JSON of its graph.
 
     Returns
     -------

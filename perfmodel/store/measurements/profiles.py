@@ -55,13 +55,7 @@ class ProfileStore:
         self.folder = Path(folder)
 
     def append(self, measurement: Measurement, graph: Graph | str) -> None:
-        """Store a measurement durably; when this returns, no crash can lose it.
-
-        Parameters
-        ----------
-        graph : Graph or str
-            Its graph, or the canonical JSON of it.
-        """
+        """Store a measurement durably; when this returns, no crash can lose it."""
         text = graph if isinstance(graph, str) else to_json(graph).decode()
         device = self._device(measurement.step.accelerator)
         write_entry(device / "journal", measurement, text)

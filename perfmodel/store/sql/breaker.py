@@ -16,12 +16,8 @@ class Breaker:
 
     Parameters
     ----------
-    pause_s : float
-        Seconds.
     trial_s : float
         Time that a trial takes at most, seconds; then another may try.
-    clock : callable
-        Monotonic seconds.
 
     Examples
     --------

@@ -54,13 +54,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Run the migrations up to a revision inside an open transaction.
-
-    Raises
-    ------
-    StoreError
-        The database is newer than this program.
-    """
+    """Run the migrations up to a revision inside an open transaction."""
     # It lists its plugins, which nobody has asked for.
     logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)
     # Deferred: it takes long to import and is needed once in the life of a database.

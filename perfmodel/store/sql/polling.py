@@ -20,8 +20,6 @@ def poll_until(
     ----------
     poll : callable
         Looks once; :class:`~perfmodel.errors.StoreError` where the database is away.
-    every_s : float
-        Seconds between two looks.
     complaint : str
         What cannot be done without the database; it is logged once each time that this is away.
     """

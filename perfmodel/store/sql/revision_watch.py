@@ -11,13 +11,7 @@ from perfmodel.store.sql.revisions import read_revisions
 
 
 class RevisionWatch:
-    """Looks at the counters of changes from time to time and tells who wants to know.
-
-    Parameters
-    ----------
-    poll_s : float
-        How often it looks, seconds.
-    """
+    """Looks at the counters of changes from time to time and tells who wants to know."""
 
     def __init__(self, connections: Connections, *, poll_s: float = 0.5) -> None:
         self._connections = connections
@@ -36,8 +30,6 @@ class RevisionWatch:
 
         Parameters
         ----------
-        name : str
-            Of the counter.
         tell : callable
             If it raises :class:`~perfmodel.errors.StoreError` it is told again.
         """
@@ -50,13 +42,7 @@ class RevisionWatch:
             self._thread.start()
 
     def poll(self) -> None:
-        """Look now, and tell who is to be told.
-
-        Raises
-        ------
-        StoreError
-            The database cannot be read.
-        """
+        """Look now, and tell who is to be told."""
         with self._lock:
             with self._connections.reading() as connection:
                 found = read_revisions(connection)

@@ -14,13 +14,6 @@ def raise_revision(connection: Connection, name: str) -> int:
     Until the transaction ends no other can count one of that name, so that revisions are in the
     order in which changes become visible.
 
-    Parameters
-    ----------
-    connection : Connection
-        With an open transaction that writes.
-    name : str
-        What is changed.
-
     Returns
     -------
     int

@@ -40,24 +40,7 @@ class SharedStore:
         cursor: str | None,
         limit: int,
     ) -> Page[Item]:
-        """Return a page of what a query finds, the highest number first.
-
-        Parameters
-        ----------
-        number : Column
-            Numbers the rows in the order in which they came.
-        read : callable
-            Turns a row into an item.
-        cursor : str or None
-            ``next_cursor`` of the page before.
-        limit : int
-            Items of a page at most, >= 1.
-
-        Raises
-        ------
-        InvalidInputError
-            Not a cursor.
-        """
+        """Return what a query finds after the page of a cursor, the highest number first."""
         query = query.order_by(number.desc()).limit(limit + 1)
         before = read_cursor(cursor)
         if before is not None:

@@ -46,8 +46,6 @@ class Watchdog:
         ----------
         connection : Socketed
             Must not be closed by anybody else meanwhile.
-        limit_s : float
-            Seconds.
         """
         with self._changed:
             self._numbers += 1

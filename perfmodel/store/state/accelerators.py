@@ -58,8 +58,6 @@ class AcceleratorStore(SharedStore):
 
         Parameters
         ----------
-        content : str
-            Its facts as JSON.
         check : callable
             Gets what would stand; what it raises stops the change.
 
@@ -94,18 +92,7 @@ class AcceleratorStore(SharedStore):
         return gone.rowcount > 0
 
     def put_alias(self, alias: str, name: str, check: Check) -> bool:
-        """Let an alias mean a device; whatever it meant before.
-
-        Parameters
-        ----------
-        check : callable
-            As for :meth:`put`.
-
-        Returns
-        -------
-        bool
-            Whether it is new.
-        """
+        """Let an alias mean a device; whatever it meant before."""
         with self._connections.writing() as connection:
             raise_revision(connection, REVISION)
             before = _read(connection)

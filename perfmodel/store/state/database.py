@@ -150,15 +150,7 @@ class Database:
         return self._insert(_capture_row(key, graph_hash, tokens_per_sample))
 
     def put_captured(self, key: str, step: StoredGraph, version: str) -> None:
-        """Keep a captured graph with its facts, in one transaction where all of it is new.
-
-        Parameters
-        ----------
-        key : str
-            Of the job.
-        version : str
-            Of the code that worked the facts out.
-        """
+        """Keep a captured graph with its facts, in one transaction where all of it is new."""
         rows = [
             _graph_row(step.graph_hash, step.deflated),
             _capture_row(key, step.graph_hash, step.tokens_per_sample),

@@ -38,8 +38,6 @@ class RegisteredGraph:
     ----------
     facts : GraphFacts or None
         None where it was registered before facts were kept.
-    created_at : str
-        UTC, ISO 8601.
     """
 
     graph_hash: str
@@ -54,20 +52,7 @@ class GraphList(SharedStore):
     """Lists registered graphs; the graphs themselves are kept by ``Database``."""
 
     def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[RegisteredGraph]:
-        """Return some registered graphs, newest first.
-
-        Parameters
-        ----------
-        cursor : str or None
-            ``next_cursor`` of the page before.
-        limit : int
-            Graphs of a page at most, >= 1.
-
-        Raises
-        ------
-        InvalidInputError
-            Not a cursor.
-        """
+        """Return some registered graphs, newest first."""
         query, number = select(REGISTRATIONS), REGISTRATIONS.c.id
         return self._page(query, number, _registered, cursor=cursor, limit=limit)
 

@@ -63,20 +63,7 @@ class JobStore(SharedStore):
         return None if row is None else _stored(row)
 
     def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[StoredJob]:
-        """Return some jobs, newest first.
-
-        Parameters
-        ----------
-        cursor : str or None
-            ``next_cursor`` of the page before.
-        limit : int
-            Jobs of a page at most, >= 1.
-
-        Raises
-        ------
-        InvalidInputError
-            Not a cursor.
-        """
+        """Return some jobs, newest first."""
         return self._page(select(JOBS), JOBS.c.id, _stored, cursor=cursor, limit=limit)
 
 

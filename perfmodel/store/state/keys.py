@@ -23,10 +23,6 @@ class StoredKey:
     ----------
     digest : str
         Hash of the key itself, which is kept nowhere.
-    created_at : str
-        UTC, ISO 8601.
-    revoked_at : str or None
-        UTC, ISO 8601.
     """
 
     key_id: str

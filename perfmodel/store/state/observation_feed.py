@@ -64,13 +64,7 @@ class ObservationFeed(Generic[Seen]):
         return self._changes
 
     def watch(self) -> None:
-        """Begin to look for what other processes add.
-
-        Raises
-        ------
-        StoreError
-            The database cannot be read.
-        """
+        """Begin to look for what other processes add."""
         self._start()
 
     def known(self, family: str) -> tuple[Seen, ...] | None:

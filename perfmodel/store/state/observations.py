@@ -118,24 +118,7 @@ class ObservationStore(SharedStore):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[StoredObservation]:
-        """Return some observations, newest first.
-
-        Parameters
-        ----------
-        family : str or None
-            Of this family of jobs; None means of all.
-        state : ObservationState or None
-            Of this state; None means of all.
-        cursor : str or None
-            ``next_cursor`` of the page before.
-        limit : int
-            Observations of a page at most, >= 1.
-
-        Raises
-        ------
-        InvalidInputError
-            Not a cursor.
-        """
+        """Return some observations, newest first."""
         query = select(OBSERVATIONS)
         if family is not None:
             query = query.where(OBSERVATIONS.c.family == family)

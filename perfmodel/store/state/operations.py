@@ -61,18 +61,10 @@ class Operation:
     ----------
     name : str
         By which it is asked for.
-    kind : str
-        What it does.
-    caller : str
-        Who asked.
-    attempts : int
-        How often it was begun.
     status : int or None
         HTTP status of its answer.
     problem : str or None
         What stopped it, as JSON.
-    created_at, updated_at : str
-        UTC, ISO 8601.
     """
 
     name: str
@@ -124,8 +116,6 @@ class OperationStore(SharedStore):
             All that a worker needs; forgotten when the operation has ended.
         owner : str
             The process that takes it in.
-        most_open : int
-            Operations that may be open at the same time.
 
         Returns
         -------
@@ -238,13 +228,7 @@ class OperationStore(SharedStore):
         return self._end(claim, state=OperationState.FAILED, status=status, problem=problem)
 
     def give_up(self, problem: str, *, status: int, most_attempts: int = 5) -> int:
-        """Fail what lost its worker as often as it was begun, or may be begun no more.
-
-        Returns
-        -------
-        int
-            How many those were.
-        """
+        """Fail what lost its worker as often as it was begun, or may be begun no more."""
         table = OPERATIONS.c
         with self._connections.writing() as connection:
             lost = connection.execute(
@@ -286,24 +270,7 @@ class OperationStore(SharedStore):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Operation]:
-        """Return some operations, newest first.
-
-        Parameters
-        ----------
-        state : OperationState or None
-            In this state; None means in any.
-        kind : str or None
-            Of this kind; None means of any.
-        cursor : str or None
-            ``next_cursor`` of the page before.
-        limit : int
-            Operations of a page at most, >= 1.
-
-        Raises
-        ------
-        InvalidInputError
-            Not a cursor.
-        """
+        """Return some operations, newest first."""
         query = select(*_FACTS)
         if state is not None:
             query = query.where(OPERATIONS.c.state == state.value)

@@ -21,10 +21,6 @@ class Price:
 
     Parameters
     ----------
-    accelerator : str
-        Its name in the catalogue.
-    per_hour : float
-        For one of them.
     currency : str
         ISO 4217.
     """

@@ -23,8 +23,6 @@ class Batch:
 
     Parameters
     ----------
-    size : int
-        Samples, >= 1.
     sequence_length : int or None
         Tokens per sample; None means the workload's default.
     """
@@ -37,15 +35,8 @@ class Batch:
 
         Parameters
         ----------
-        default : int
-            Positions.
         most : int or None
             Positions that the model has embeddings for.
-
-        Raises
-        ------
-        InvalidInputError
-            A sequence longer than that.
         """
         if self.sequence_length is None:
             return default
@@ -65,8 +56,6 @@ class Parts:
     ----------
     args : tuple
         Positional inputs, batch first.
-    kwargs : mapping of str to object
-        Keyword inputs.
     loss : callable
         From the output of ``module`` to a scalar.
     """
@@ -155,16 +144,8 @@ def build_reference(
     ----------
     name : str
         Without the ``zoo/`` prefix.
-    model_kwargs : mapping
-        Keyword arguments of the workload's function.
-    batch_size : int
-        Samples, >= 1.
     sequence_length : int or None
         Tokens per sample; None means the workload's default.
-    device : str
-        ``"meta"`` or ``"cpu"``.
-    seed : int
-        Seed of weights and inputs on the CPU.
 
     Raises
     ------

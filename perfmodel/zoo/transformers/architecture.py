@@ -50,11 +50,6 @@ _MISSPELT_RATIO = 0.88
 def load_config(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     """Read a transformers config.
 
-    Parameters
-    ----------
-    source : mapping, str or Path
-        The config itself, or the path of its JSON file.
-
     Raises
     ------
     InvalidInputError

@@ -31,8 +31,6 @@ def build_huggingface(
 
     Parameters
     ----------
-    config : mapping, str or Path
-        The config, or the path of its JSON file.
     batch_size : int
         Sequences (or images, or image-text pairs) in the batch, >= 1.
     sequence_length : int or None
@@ -41,10 +39,6 @@ def build_huggingface(
     mode : Mode
         Training adds labels, from which the model computes its own loss; a head without a
         known label gets the mean square of its outputs.
-    device : str
-        ``"meta"`` or ``"cpu"``.
-    seed : int
-        Seed of weights and inputs on the CPU.
 
     Returns
     -------

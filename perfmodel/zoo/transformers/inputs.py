@@ -32,8 +32,6 @@ class ModelInputs:
 
     Parameters
     ----------
-    loss : callable
-        From the output of the model to a scalar.
     tokens_per_sample : int or None
         Text positions of one sample, encoder and decoder together.
     """
@@ -50,14 +48,10 @@ def make_inputs(
 
     Parameters
     ----------
-    batch_size : int
-        Samples, >= 1.
     sequence_length : int or None
         Text positions of each sample, in the encoder and in the decoder; None means the shorter
         of 512 (64 for a model that walks position by position) and what the position embeddings
         hold.
-    training : bool
-        Whether labels are wanted.
 
     Raises
     ------

@@ -16,8 +16,6 @@ def sort_nodes(nodes: list[OnnxNode], available: Set[str], graph: str) -> tuple[
     ----------
     available : set of str
         Names that exist before the first node runs (inputs, initializers).
-    graph : str
-        Name of the graph, for messages.
 
     Raises
     ------

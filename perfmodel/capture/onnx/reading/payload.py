@@ -26,8 +26,6 @@ def check_payload(fields: Fields, name: str, shape: tuple[int, ...], dtype: str)
     ----------
     fields : dict
         The fields of a ``TensorProto``.
-    name : str
-        For the message.
 
     Returns
     -------

@@ -24,26 +24,14 @@ _TRUNCATED = (
 
 
 class FieldBudget:
-    """Count of protobuf fields that may still be read.
-
-    Parameters
-    ----------
-    limit : int
-        Fields allowed in all.
-    """
+    """Count of protobuf fields that may still be read."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.left = limit
 
     def spend(self, count: int) -> None:
-        """Take ``count`` fields away.
-
-        Raises
-        ------
-        UnsupportedOnnxError
-            Nothing is left.
-        """
+        """Take ``count`` fields away."""
         self.left -= count
         if self.left < 0:
             raise UnsupportedOnnxError(
