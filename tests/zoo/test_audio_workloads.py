@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from graph_totals import totals
 
 from perfmodel.capture.program import Program, make_program
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.cost import totals
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from graph_totals import totals
 
-from perfmodel.graph.cost.table import totals
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo import capture_job

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from graph_totals import totals
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
-from perfmodel.graph.cost import totals
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
