@@ -14,7 +14,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.store.sql.revision_watch import RevisionWatch
+from perfmodel.store.sql.revisions import RevisionWatch
 from perfmodel.store.state.accelerators import AcceleratorStore
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import JobStore, StoredJob

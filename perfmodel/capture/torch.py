@@ -16,8 +16,7 @@ from torch.nn.modules.module import (
 from perfmodel.capture.program import Program, make_program, tensors_in
 from perfmodel.capture.recording.autocast import AutocastPolicy
 from perfmodel.capture.recording.interposition import interposed
-from perfmodel.capture.recording.meta_copy import meta_copy, on_meta
-from perfmodel.capture.recording.modules import Parts
+from perfmodel.capture.recording.meta_copy import Parts, meta_copy, on_meta
 from perfmodel.capture.recording.recorder import PlaceholderValues, Recorder
 from perfmodel.errors import CaptureError, PerfModelError
 from perfmodel.graph.ir import Graph

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.graph.job_reference import job_family
 from perfmodel.requests import parse_job
-from perfmodel.store.sql.pages import MOST_ITEMS, Page
+from perfmodel.store.sql.shared_store import MOST_ITEMS, Page
 from perfmodel.store.state.observations import ObservationState, StoredObservation
 from service.answers import json_response
 from service.desk import read_json

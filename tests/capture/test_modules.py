@@ -7,7 +7,7 @@ import gc
 import torch
 from torch import nn
 
-from perfmodel.capture.recording.modules import Parts
+from perfmodel.capture.recording.meta_copy import Parts
 from perfmodel.capture.recording.recorder import Recorder
 from perfmodel.capture.torch import capture_module
 from perfmodel.types import Mode

@@ -7,7 +7,7 @@ import pytest
 from bounded_time import bounded_s
 
 from perfmodel.errors import StoreError
-from perfmodel.store.sql.revision_watch import RevisionWatch
+from perfmodel.store.sql.revisions import RevisionWatch
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.prices import Price, PriceStore, RememberedPrices
 

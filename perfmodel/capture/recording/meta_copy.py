@@ -1,10 +1,15 @@
-"""Copies of programs on the meta device, so that a user's module is neither changed nor run."""
+"""What a model is made of, and copies of programs on the meta device.
+
+Modules are walked through once: PyTorch walks anew for each question, one generator inside the
+other for every level, and a large model has a few thousand modules. A user's module is neither
+changed nor run, but copied.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +17,39 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from perfmodel.capture.program import Program, tensors_in
-from perfmodel.capture.recording.modules import Parts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """What a model is made of, each thing once, in the order of PyTorch."""
+
+    paths: dict[nn.Module, str]
+    parameters: list[nn.Parameter]
+    buffers: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Parts:
+        """Walk through a model."""
+        paths = dict(_walk(model))
+        parameters = {id(p): p for m in paths for p in m._parameters.values() if p is not None}
+        buffers = {id(b): b for m in paths for b in m._buffers.values() if b is not None}
+        return cls(
+            paths=paths, parameters=list(parameters.values()), buffers=list(buffers.values())
+        )
+
+
+def _walk(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    seen: set[nn.Module] = set()
+    waiting = [(model, "")]
+    while waiting:
+        module, path = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        yield module, path
+        below = f"{path}." if path else ""
+        children = [(c, below + name) for name, c in module._modules.items() if c is not None]
+        waiting.extend(reversed(children))
 
 
 def on_meta(program: Program) -> Program:

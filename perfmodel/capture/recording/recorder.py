@@ -16,11 +16,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfmodel.capture.recording.geometry import Geometry
 from perfmodel.capture.recording.quick_shapes import keeps_geometry
 from perfmodel.capture.recording.shapes import LAYOUT_RULES, SHAPE_RULES, shape_memory
 from perfmodel.capture.recording.signature import Signature, signature_of
-from perfmodel.capture.recording.tracking import TensorTable
+from perfmodel.capture.recording.tracking import Geometry, TensorTable
 from perfmodel.errors import CaptureError
 from perfmodel.graph.ir import AttrValue, Graph, Node, make_node
 from perfmodel.types import Phase, Role

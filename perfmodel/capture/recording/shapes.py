@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from perfmodel.capture.layouts import is_channels_last
-from perfmodel.capture.recording.geometry import Geometries, Geometry
 from perfmodel.capture.recording.quick_shapes import quick_recipes
+from perfmodel.capture.recording.tracking import Geometries, Geometry
 from perfmodel.graph.ir import AttrValue
 
 _META = torch.device("meta")

@@ -1,18 +1,70 @@
 """Tensor identity: which graph tensor does a torch tensor stand for right now.
 
 Autograd hands back saved tensors as new Python objects over the same memory, so identity is
-*storage and geometry*, never ``id()``. Storages are kept alive for the whole capture, so that
-their addresses are not given out twice; the tensors themselves are not, since autograd steals
-a gradient only when nobody else holds it.
+*storage and geometry*, never ``id()``. Shape, strides and type are each kept once, so that they
+compare by identity. Storages are kept alive for the whole capture, so that their addresses are not
+given out twice; the tensors themselves are not, since autograd steals a gradient only when nobody
+else holds it.
 """
 
 from __future__ import annotations
 
 import torch
 
-from perfmodel.capture.recording.geometry import Geometry
 from perfmodel.graph.ir import Tensor, make_tensor
 from perfmodel.types import Role
+
+
+class Geometry:
+    """Shape, strides and type of a tensor.
+
+    Two of one :class:`Geometries` are equal only if they are the same object, so that looking one
+    up takes no walk through its extents.
+
+    Attributes
+    ----------
+    extents : tuple of int
+        The shape, as graphs hold it.
+    type_name : str
+        As graphs name the type: ``float32``.
+    """
+
+    __slots__ = ("dtype", "extents", "shape", "stride", "type_name")
+
+    def __init__(self, shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.shape = shape
+        self.stride = stride
+        self.dtype = dtype
+        self.extents = tuple(shape)
+        self.type_name = str(dtype).removeprefix("torch.")
+
+    def fresh(self) -> torch.Tensor:
+        """Return a new tensor without data."""
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
+
+
+class Geometries:
+    """Finds the geometry of tensors; any number of threads may ask."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[torch.Size, tuple[int, ...], torch.dtype], Geometry] = {}
+
+    def __len__(self) -> int:
+        """Count the geometries that are kept."""
+        return len(self._known)
+
+    def of(self, tensor: torch.Tensor) -> Geometry:
+        """Return the geometry of a tensor."""
+        return self.at(tensor.shape, tensor.stride(), tensor.dtype)
+
+    def at(self, shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Geometry:
+        """Return the geometry with some shape, strides and type."""
+        key = (shape, stride, dtype)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known.setdefault(key, Geometry(shape, stride, dtype))
+        return found
+
 
 #: What tells the views of one storage apart: their geometry, and their offset where there is one.
 _View = Geometry | tuple[int, Geometry]

@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from perfmodel.store.sql.pages import Page
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import Page, SharedStore
 from perfmodel.store.sql.tables import REGISTRATIONS
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Row, select
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.pages import Page
-from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
 from perfmodel.store.sql.tables import JOBS
 
 

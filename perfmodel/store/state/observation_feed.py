@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from perfmodel.errors import StoreError
-from perfmodel.store.sql.polling import poll_until
+from perfmodel.store.sql.revisions import poll_until
 from perfmodel.store.state.observations import ObservationStore, StoredObservation
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select
 
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.pages import Page
 from perfmodel.store.sql.revisions import raise_revision, read_revision
-from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS
 from perfmodel.store.state.jobs import StoredJob, insert_jobs
 

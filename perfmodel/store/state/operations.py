@@ -31,8 +31,7 @@ from sqlalchemy import (
 )
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.pages import Page
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import Page, SharedStore
 from perfmodel.store.sql.tables import OPERATIONS
 
 #: Julian day at which POSIX time begins.
