@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Column, Connection, Row, Select, Table
@@ -74,9 +74,6 @@ def read_cursor(cursor: str | None) -> int | None:
         ) from error
 
 
-Item = TypeVar("Item")
-
-
 class SharedStore:
     """Reads and writes some tables; may be shared by threads and processes.
 
@@ -93,6 +90,12 @@ class SharedStore:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+
+    def _find(self, query: Select[Any], read: Callable[[Row[Any]], Item]) -> Item | None:
+        """Return the one thing that a query finds, or None."""
+        with self._connections.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else read(row)
 
     def _page(
         self,
@@ -116,6 +119,19 @@ class SharedStore:
             if len(rows) > limit
             else None,
         )
+
+
+def record_from(kind: type[Item], row: Row[Any]) -> Item:
+    """Return a record from the columns that bear the names of its fields."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(row, name) for name in names})
+
+
+def put_row(connection: Connection, table: Table, key: str, values: Mapping[str, Any]) -> None:
+    """Keep a row, in the place of the one of the same key."""
+    others = {name: value for name, value in values.items() if name != key}
+    statement = insert_into(connection, table).values(**values)
+    connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=others))
 
 
 def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:

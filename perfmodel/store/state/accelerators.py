@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, select
 
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.revisions import raise_revision
-from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.shared_store import SharedStore, put_row
 from perfmodel.store.sql.tables import ACCELERATORS, ALIASES, PRICES
 from perfmodel.store.state.prices import REVISION as PRICES_REVISION
 
@@ -72,12 +72,8 @@ class AcceleratorStore(SharedStore):
             check(
                 OwnAccelerators(devices={**before.devices, name: content}, aliases=before.aliases)
             )
-            values = {"content": content, "updated_at": now()}
-            connection.execute(
-                insert_into(connection, ACCELERATORS)
-                .values(name=name, **values)
-                .on_conflict_do_update(index_elements=["name"], set_=values)
-            )
+            values = {"name": name, "content": content, "updated_at": now()}
+            put_row(connection, ACCELERATORS, "name", values)
         return name not in before.devices
 
     def remove(self, name: str) -> bool:
@@ -97,12 +93,8 @@ class AcceleratorStore(SharedStore):
             raise_revision(connection, REVISION)
             before = _read(connection)
             check(OwnAccelerators(devices=before.devices, aliases={**before.aliases, alias: name}))
-            values = {"accelerator": name, "updated_at": now()}
-            connection.execute(
-                insert_into(connection, ALIASES)
-                .values(alias=alias, **values)
-                .on_conflict_do_update(index_elements=["alias"], set_=values)
-            )
+            values = {"alias": alias, "accelerator": name, "updated_at": now()}
+            put_row(connection, ALIASES, "alias", values)
         return alias not in before.aliases
 
     def remove_alias(self, alias: str, name: str) -> bool:

@@ -145,10 +145,6 @@ class Database:
         with self.connections.reading() as connection:
             return list(connection.execute(query.limit(limit)).scalars())
 
-    def put_capture(self, key: str, graph_hash: str, tokens_per_sample: int | None) -> bool:
-        """Keep which graph a job has; False where that was known before."""
-        return self._insert(_capture_row(key, graph_hash, tokens_per_sample))
-
     def put_captured(self, key: str, step: StoredGraph, version: str) -> None:
         """Keep a captured graph with its facts, in one transaction where all of it is new."""
         rows = [
@@ -191,13 +187,6 @@ class Database:
                 _replace_facts(connection, graph_hash, version, content)
         except ExistsError:
             return  # another process was quicker, with the same
-
-    def capture(self, key: str) -> tuple[str, int | None] | None:
-        """Return graph hash and tokens per sample of a captured job, or None."""
-        query = select(CAPTURES.c.hash, CAPTURES.c.tokens_per_sample).where(CAPTURES.c.key == key)
-        with self.connections.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else (row.hash, row.tokens_per_sample)
 
     def close(self) -> None:
         """Give back every connection."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from perfmodel.store.sql.shared_store import Page, SharedStore
+from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
 from perfmodel.store.sql.tables import REGISTRATIONS
 
 
@@ -57,11 +57,8 @@ class GraphList(SharedStore):
 
     def find(self, graph_hash: str) -> RegisteredGraph | None:
         """Return a registered graph, or None."""
-        with self._connections.reading() as connection:
-            row = connection.execute(
-                select(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
-            ).one_or_none()
-        return None if row is None else _registered(row)
+        query = select(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
+        return self._find(query, _registered)
 
     def keep_facts(self, graph_hash: str, facts: GraphFacts) -> None:
         """Keep what there is to say of a registered graph."""
@@ -69,29 +66,16 @@ class GraphList(SharedStore):
             connection.execute(
                 update(REGISTRATIONS)
                 .where(REGISTRATIONS.c.hash == graph_hash)
-                .values(
-                    node_count=facts.node_count,
-                    parameter_count=facts.parameter_count,
-                    flops=facts.flops,
-                    source=facts.source,
-                )
+                .values(**asdict(facts))
             )
 
 
 def _registered(row: Row[Any]) -> RegisteredGraph:
-    facts = None
-    if row.source is not None:
-        facts = GraphFacts(
-            node_count=row.node_count,
-            parameter_count=row.parameter_count,
-            flops=row.flops,
-            source=row.source,
-        )
     return RegisteredGraph(
         graph_hash=row.hash,
         mode=row.mode,
         batch_size=row.batch_size,
         tokens_per_sample=row.tokens_per_sample,
-        facts=facts,
+        facts=None if row.source is None else record_from(GraphFacts, row),
         created_at=row.created_at,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, select
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into, record_from
 from perfmodel.store.sql.tables import JOBS
 
 
@@ -57,9 +58,7 @@ class JobStore(SharedStore):
 
     def find(self, ref: str) -> StoredJob | None:
         """Return a job by its name, or None."""
-        with self._connections.reading() as connection:
-            row = connection.execute(select(JOBS).where(JOBS.c.ref == ref)).one_or_none()
-        return None if row is None else _stored(row)
+        return self._find(select(JOBS).where(JOBS.c.ref == ref), _stored)
 
     def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[StoredJob]:
         """Return some jobs, newest first."""
@@ -68,10 +67,7 @@ class JobStore(SharedStore):
 
 def insert_jobs(connection: Connection, jobs: Iterable[StoredJob]) -> set[str]:
     """Keep the jobs that are not there yet; return their names."""
-    rows = [
-        {"ref": job.ref, "family": job.family, "content": job.content, "created_at": now()}
-        for job in jobs
-    ]
+    rows = [{**asdict(job), "created_at": now()} for job in jobs]
     if not rows:
         return set()
     inserted = insert_into(connection, JOBS).on_conflict_do_nothing(index_elements=["ref"])
@@ -79,5 +75,4 @@ def insert_jobs(connection: Connection, jobs: Iterable[StoredJob]) -> set[str]:
     return set(connection.execute(statement, rows).scalars())
 
 
-def _stored(row: Row[tuple[object, ...]]) -> StoredJob:
-    return StoredJob(ref=row.ref, family=row.family, content=row.content, created_at=row.created_at)
+_stored = partial(record_from, StoredJob)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy import insert, select, update
 
 from perfmodel.store.sql.revisions import raise_revision
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import SharedStore, record_from
 from perfmodel.store.sql.tables import AUDIT, KEYS
 
 #: Name of the counter that each change of the keys raises.
@@ -42,16 +42,8 @@ class KeyStore(SharedStore):
         with self._connections.reading() as connection:
             rows = connection.execute(select(KEYS).order_by(KEYS.c.id)).all()
         return tuple(
-            StoredKey(
-                key_id=row.key_id,
-                name=row.name,
-                digest=row.digest,
-                scopes=tuple(row.scopes.split()),
-                rate_per_s=row.rate_per_s,
-                created_at=row.created_at,
-                revoked_at=row.revoked_at,
-            )
-            for row in rows
+            replace(key, scopes=tuple(row.scopes.split()))
+            for key, row in ((record_from(StoredKey, row), row) for row in rows)
         )
 
     def add(self, key: StoredKey) -> None:
@@ -59,15 +51,7 @@ class KeyStore(SharedStore):
         with self._connections.writing() as connection:
             raise_revision(connection, REVISION)
             connection.execute(
-                insert(KEYS).values(
-                    key_id=key.key_id,
-                    name=key.name,
-                    digest=key.digest,
-                    scopes=" ".join(key.scopes),
-                    rate_per_s=key.rate_per_s,
-                    created_at=key.created_at,
-                    revoked_at=key.revoked_at,
-                )
+                insert(KEYS).values(**{**asdict(key), "scopes": " ".join(key.scopes)})
             )
 
     def revoke(self, key_id: str, revoked_at: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import zlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.shared_store import Page, SharedStore
+from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
 from perfmodel.store.sql.tables import OPERATIONS
 
 #: Julian day at which POSIX time begins.
@@ -249,10 +249,7 @@ class OperationStore(SharedStore):
 
     def find(self, name: str) -> Operation | None:
         """Return an operation, or None."""
-        query = select(*_FACTS).where(OPERATIONS.c.name == name)
-        with self._connections.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else _operation(row)
+        return self._find(select(*_FACTS).where(OPERATIONS.c.name == name), _operation)
 
     def result(self, name: str) -> bytes | None:
         """Return what came of an operation, or None as long as nothing did."""
@@ -306,13 +303,7 @@ class OperationStore(SharedStore):
         return changed.rowcount > 0
 
 
-_FACTS = tuple(
-    OPERATIONS.c[name]
-    for name in (
-        "id", "name", "kind", "state", "caller", "attempts", "status", "problem", "created_at",
-        "updated_at",
-    )
-)  # fmt: skip
+_FACTS = tuple(OPERATIONS.c[name] for name in ("id", *(f.name for f in fields(Operation))))
 
 
 def _held(claim: Claim) -> ColumnElement[bool]:
@@ -346,14 +337,4 @@ def _count(connection: Connection, where: ColumnElement[bool]) -> int:
 
 
 def _operation(row: Row[Any]) -> Operation:
-    return Operation(
-        name=row.name,
-        kind=row.kind,
-        state=OperationState(row.state),
-        caller=row.caller,
-        attempts=row.attempts,
-        status=row.status,
-        problem=row.problem,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
+    return replace(record_from(Operation, row), state=OperationState(row.state))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import delete, select
 
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.revisions import raise_revision, read_revision
-from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.revisions import raise_revision
+from perfmodel.store.sql.shared_store import SharedStore, put_row, record_from
 from perfmodel.store.sql.tables import PRICES
 
 #: Name of the counter that each change raises.
@@ -35,15 +35,9 @@ class PriceStore(SharedStore):
 
     def put(self, price: Price) -> None:
         """Set a price; the one before it is forgotten."""
-        values = {"per_hour": price.per_hour, "currency": price.currency, "updated_at": now()}
         with self._connections.writing() as connection:
             raise_revision(connection, REVISION)
-            statement = insert_into(connection, PRICES).values(
-                accelerator=price.accelerator, **values
-            )
-            connection.execute(
-                statement.on_conflict_do_update(index_elements=["accelerator"], set_=values)
-            )
+            put_row(connection, PRICES, "accelerator", {**asdict(price), "updated_at": now()})
 
     def remove(self, accelerator: str) -> bool:
         """Forget a price; False where there is none."""
@@ -56,16 +50,9 @@ class PriceStore(SharedStore):
         """Return every price by the name of its accelerator, in the order of the names."""
         with self._connections.reading() as connection:
             rows = connection.execute(select(PRICES)).all()
-        prices = [
-            Price(accelerator=row.accelerator, per_hour=row.per_hour, currency=row.currency)
-            for row in rows
-        ]
-        return {price.accelerator: price for price in sorted(prices, key=lambda p: p.accelerator)}
-
-    def revision(self) -> int:
-        """Return how often prices were changed; a copy in memory is old when this has grown."""
-        with self._connections.reading() as connection:
-            return read_revision(connection, REVISION)
+        prices = {row.accelerator: record_from(Price, row) for row in rows}
+        # Databases order texts each in its own way.
+        return dict(sorted(prices.items()))
 
 
 class RememberedPrices(PriceStore):

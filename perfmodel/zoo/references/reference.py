@@ -100,7 +100,7 @@ _WORKLOADS = {
     "gpt2": ("gpt2", "language.language_models:gpt2"),
     "gpt3": ("gpt2", "language.language_models:gpt3"),
     "lstm-lm": ("lstm", "language.recurrent:lstm_lm"),
-    "megatron-gpt": ("gpt2", "language.gpt:megatron_gpt"),
+    "megatron-gpt": ("gpt2", "language.language_models:megatron_gpt"),
     "mlp": ("mlp", "perceptron:mlp"),
     "mpt": ("mpt", "language.language_models:mpt"),
     "ncf": ("ncf", "recommendation:ncf"),

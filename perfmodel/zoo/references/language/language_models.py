@@ -1,4 +1,4 @@
-r"""Causal language models by size: MPT, GPT-2, GPT-3 and OPT.
+r"""Causal language models: MPT, GPT-2, GPT-3 and OPT by size, and GPT as Megatron sizes it.
 
 All have :math:`12 l h^2 + 13 l h + (V + s) h + 2 h` parameters: layers of 12 h^2 weights and
 13 h biases and norms, tables of V tokens and s positions, a last norm. They differ in sizes, in
@@ -15,7 +15,9 @@ published with their weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -47,12 +49,12 @@ class Shape:
     ----------
     is_joined : bool
         Whether one product makes queries, keys and values.
-    has_relu : bool
-        ReLU in the feed-forward network, else GELU.
+    activation : callable
+        Makes that of the feed-forward network.
     dropout : float
         On embeddings, attention weights and branches, in [0, 1).
-    offset : int
-        Positions of the table that no token takes.
+    offset : int or None
+        Positions of the table that no token takes; None adds nothing to a position.
     """
 
     layers: int
@@ -61,9 +63,9 @@ class Shape:
     vocabulary: int
     positions: int
     is_joined: bool = True
-    has_relu: bool = False
+    activation: Callable[[], nn.Module] = nn.GELU
     dropout: float = 0.0
-    offset: int = 0
+    offset: int | None = 0
 
 
 class JoinedAttention(nn.Module):
@@ -105,8 +107,7 @@ class Layer(nn.Module):
             else Attention(width, heads, dropout=dropout, is_causal=True)
         )
         self.feed_forward_norm = nn.LayerNorm(width)
-        activation = nn.ReLU() if shape.has_relu else nn.GELU()
-        self.feed_forward = FeedForward(width, 4 * width, activation)
+        self.feed_forward = FeedForward(width, 4 * width, shape.activation())
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -123,7 +124,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         nn.init.normal_(self.tokens.weight, std=0.02)  # also the output layer: small scores
-        self.positions = nn.Embedding(shape.positions + shape.offset, shape.width)
+        self.positions = nn.Embedding(shape.positions + (shape.offset or 0), shape.width)
         self.offset = shape.offset
         self.dropout = nn.Dropout(shape.dropout)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
@@ -131,11 +132,17 @@ class LanguageModel(nn.Module):
 
     def forward(self, token_ids: Tensor) -> Tensor:
         """Score the next token at every position: (B, S) int64 to (B, S, V)."""
-        places = self.positions(position_numbers(token_ids) + self.offset)
-        x = self.dropout(self.tokens(token_ids) + places)
+        x = self.dropout(self._embedded(token_ids))
         for layer in self.layers:
             x = layer(x)
         return functional.linear(self.norm(x), self.tokens.weight)
+
+    def _embedded(self, token_ids: Tensor) -> Tensor:
+        if self.offset is None:
+            tokens: Tensor = self.tokens(token_ids)
+            return tokens + self.positions(position_numbers(token_ids))
+        places: Tensor = self.positions(position_numbers(token_ids) + self.offset)
+        return self.tokens(token_ids) + places
 
 
 def mpt(
@@ -200,11 +207,38 @@ def opt(
         vocabulary=vocab_size,
         positions=2048,
         is_joined=False,
-        has_relu=True,
+        activation=nn.ReLU,
         dropout=0.1,
         offset=OPT_OFFSET,
     )
     return _parts(batch, shape, batch.tokens(2048, most=2048))
+
+
+def megatron_gpt(
+    batch: Batch,
+    num_layers: int = 24,
+    hidden_size: int = 1024,
+    num_heads: int = 16,
+    vocab_size: int = 51200,
+    max_positions: int = 1024,
+) -> Parts:
+    r"""Build a GPT of :math:`12 l h^2 + 13 l h + (V + s) h + 2 h` parameters.
+
+    The default, l = 24 and h = 1024, is the 355 million of GPT-2 medium with its vocabulary
+    rounded up for tensor parallelism.
+    """
+    shape = Shape(
+        layers=num_layers,
+        width=hidden_size,
+        heads=num_heads,
+        vocabulary=vocab_size,
+        positions=max_positions,
+        is_joined=False,
+        activation=partial(nn.GELU, approximate="tanh"),
+        dropout=0.1,
+        offset=None,
+    )
+    return _parts(batch, shape, batch.tokens(max_positions, most=max_positions))
 
 
 def _sizes(known: Sizes, size: str, num_layers: int | None) -> tuple[int, int, int]:

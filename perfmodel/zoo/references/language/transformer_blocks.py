@@ -101,24 +101,6 @@ class PostNormLayer(nn.Module):
         return result
 
 
-class PreNormLayer(nn.Module):
-    r"""Layer of GPT-2 form: :math:`x \\leftarrow x + f(\\mathrm{LN}(x))`, causal."""
-
-    def __init__(self, width: int, heads: int, *, dropout: float) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout=dropout, is_causal=True)
-        self.feed_forward_norm = nn.LayerNorm(width)
-        self.feed_forward = FeedForward(width, 4 * width, nn.GELU(approximate="tanh"))
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Transform ``inputs`` (B, S, W)."""
-        x = inputs + self.dropout(self.attention(self.attention_norm(inputs)))
-        result: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        return result
-
-
 def position_numbers(token_ids: Tensor) -> Tensor:
     """Return 0, 1, ..., S - 1 for token ids of shape (B, S)."""
     return torch.arange(token_ids.shape[1], device=token_ids.device)
