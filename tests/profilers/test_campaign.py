@@ -116,7 +116,7 @@ def say(event):
 
 if __name__ == "__main__":
     folder = Path({folder!r})
-    jobs = [Job(model="zoo/mlp", batch_size=size) for size in range(1, 7)]
+    jobs = [Job(model="zoo/mlp", batch_size=size) for size in range(1, 5)]
     run_campaign(
         jobs, store=ProfileStore(folder / "profiles"), device=DEVICE,
         settings=settings_in(folder), on_event=say,
@@ -138,25 +138,25 @@ def test_a_killed_campaign_loses_and_repeats_nothing(tmp_path: Path) -> None:
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         )
 
-    campaign = begin(most=3)
+    campaign = begin(most=2)
     assert campaign.stdout is not None
     finished = 0
-    while finished < 2:
+    while finished < 1:
         finished += campaign.stdout.readline().strip() == EventKind.FINISHED
-    time.sleep(0.05)  # somewhere in the third measurement
+    time.sleep(0.05)  # somewhere in the second measurement
     campaign.send_signal(signal.SIGKILL)
     campaign.wait(60)
     campaign.stdout.close()
     kept = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json.gz")}
-    assert len(kept) in (2, 3)
+    assert len(kept) in (1, 2)
 
     rest = begin(most=-1)
     output, _ = rest.communicate(timeout=500)
     assert rest.returncode == 0
     assert output.split().count("skipped") == len(kept)
-    assert output.split().count("finished") == 6 - len(kept)
+    assert output.split().count("finished") == 4 - len(kept)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert sorted(step.batch_size for step in store.steps()) == [1, 2, 3, 4, 5, 6]
+    assert sorted(step.batch_size for step in store.steps()) == [1, 2, 3, 4]
 
 
 def test_two_campaigns_take_turns(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "waveglow",
-        {"num_channels": 8, "num_layers": 2, "num_flows": 6, "segment_length": 1600},
+        {"num_channels": 8, "num_layers": 2, "num_flows": 6, "segment_length": 800},
     ),
 ]
 
@@ -128,16 +128,19 @@ def _program(name: str, kwargs: dict[str, Any]) -> Program:
 def test_small_models_learn(name: str, kwargs: dict[str, Any]) -> None:
     program = _program(name, kwargs)
     torch.manual_seed(0)
-    losses = [float(program.step()) for _ in range(8)]
+    losses = [float(program.step()) for _ in range(5)]
     assert losses[-1] < losses[0]
+    _assert_every_parameter_is_trained(program)
 
 
-@pytest.mark.parametrize(("name", "kwargs"), SMALL)
-def test_every_parameter_is_trained(name: str, kwargs: dict[str, Any]) -> None:
-    program = _program(name, kwargs)
+def test_every_parameter_of_tacotron2_is_trained() -> None:
+    program = _program(*SMALL[1])
     program.step()
-    missing = [key for key, p in program.module.named_parameters() if p.grad is None]
-    assert not missing
+    _assert_every_parameter_is_trained(program)
+
+
+def _assert_every_parameter_is_trained(program: Program) -> None:
+    assert not [key for key, p in program.module.named_parameters() if p.grad is None]
 
 
 @pytest.mark.parametrize(("name", "kwargs"), SMALL)

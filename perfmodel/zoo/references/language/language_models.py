@@ -138,11 +138,13 @@ class LanguageModel(nn.Module):
         return functional.linear(self.norm(x), self.tokens.weight)
 
     def _embedded(self, token_ids: Tensor) -> Tensor:
+        embedded: Tensor
         if self.offset is None:
-            tokens: Tensor = self.tokens(token_ids)
-            return tokens + self.positions(position_numbers(token_ids))
-        places: Tensor = self.positions(position_numbers(token_ids) + self.offset)
-        return self.tokens(token_ids) + places
+            embedded = self.tokens(token_ids) + self.positions(position_numbers(token_ids))
+        else:
+            places = self.positions(position_numbers(token_ids) + self.offset)
+            embedded = self.tokens(token_ids) + places
+        return embedded
 
 
 def mpt(
