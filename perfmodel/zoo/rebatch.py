@@ -72,12 +72,6 @@ class BatchFamily:
         self._stencil: Stencil | None = None
         self._is_probed = False
 
-    @property
-    def is_affine(self) -> bool:
-        """Whether batch sizes from 2 up need no capture of their own."""
-        self._probe()
-        return self._stencil is not None
-
     def at(self, batch_size: int) -> Graph:
         """Return the graph at a batch size, equal to a true capture there.
 

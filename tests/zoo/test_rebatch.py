@@ -67,13 +67,11 @@ def _toy(extent: int, attr: int) -> Graph:
 
 def test_a_number_off_the_line_means_a_real_capture() -> None:
     family = BatchFamily(Job(), capture=lambda job: _toy(job.batch_size**2, 0))
-    assert not family.is_affine
     assert family.at(7).tensors[0].shape == (49,)
 
 
 def test_an_extent_that_shrinks_means_a_real_capture() -> None:
     family = BatchFamily(Job(), capture=lambda job: _toy(max(0, 100 - job.batch_size), 0))
-    assert not family.is_affine
     assert family.at(200).tensors[0].shape == (0,)
 
 
@@ -89,7 +87,6 @@ def test_a_structure_that_depends_on_the_batch_means_a_real_capture() -> None:
         return graph if job.batch_size < 8 else Graph(nodes=(), tensors=graph.tensors)
 
     family = BatchFamily(Job(), capture=capture)
-    assert not family.is_affine
     assert len(family.at(9).nodes) == 0
 
 
