@@ -113,8 +113,8 @@ def stored(url: str) -> int:
     """Return how many observations are in the database."""
     from sqlalchemy import func, select
 
-    from perfmodel.store.connections import Connections
-    from perfmodel.store.tables import OBSERVATIONS
+    from perfmodel.store.sql.connections import Connections
+    from perfmodel.store.sql.tables import OBSERVATIONS
 
     with Connections(url).reading() as connection:
         return int(connection.execute(select(func.count()).select_from(OBSERVATIONS)).scalar_one())

@@ -53,8 +53,6 @@ class InvalidInputError(PerfModelError):
 
     Parameters
     ----------
-    message : str
-        What was wrong, what was got, what to do.
     pointer : str
         JSON pointer (RFC 6901) to the offending part of the request, or ``""``.
     allowed : sequence of str
@@ -72,14 +70,8 @@ class UnknownNameError(InvalidInputError):
 
     Parameters
     ----------
-    name : str
-        What was asked for.
     known : iterable of str
         Every name that the register holds; the nearest ones go into the message.
-    pointer : str
-        JSON pointer to the name in the request.
-    hint : str
-        One more sentence on what to do.
     """
 
     kind = "name"
@@ -137,19 +129,7 @@ class UnknownFieldError(UnknownNameError):
 
 
 class UnknownWordError(UnknownNameError):
-    """A word outside the closed vocabulary of a field.
-
-    Parameters
-    ----------
-    word : str
-        What was given.
-    field : str
-        The field that it was given for.
-    known : sequence of str
-        Every word that the field may say.
-    pointer : str
-        JSON pointer to the field in the request.
-    """
+    """A word outside the closed vocabulary of a field."""
 
     def __init__(self, word: str, *, field: str, known: Sequence[str], pointer: str = "") -> None:
         self.kind = field
@@ -220,12 +200,8 @@ def nearest_names(name: str, known: Sequence[str], *, limit: int = 3) -> list[st
 
     Parameters
     ----------
-    name : str
-        What was asked for.
     known : sequence of str
         Names to compare with; compared without regard to case.
-    limit : int
-        How many at most.
 
     Returns
     -------

@@ -29,8 +29,6 @@ class Provenance:
         UTC, ISO 8601.
     source : str
         ``"perfmodel <version>"`` for own profiles; the public set's name for imported ones.
-    licence : str
-        Licence of the measurement.
     threads : int or None
         CPU threads the step could use.
     """
@@ -54,16 +52,10 @@ class StepRecord:
         :attr:`Workload.content_hash` of what ran.
     graph_hash : str
         :attr:`Graph.content_hash` of its graph.
-    model : str
-        Model reference (``"timm/resnet50"``).
     family : str
         Architecture family, the unit of leave-family-out splits.
     job : mapping
         The job as a plain dict, enough to build it again.
-    accelerator : str
-        Name of the accelerator.
-    mode, batch_size, precision, memory_format, compiler
-        As in :class:`Workload`.
     step_time_s : float
         Median over ``samples_s``.
     samples_s : tuple of float

@@ -20,7 +20,7 @@ from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.short_form import write_short_form
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
-from perfmodel.store.observations import ObservationState, StoredObservation
+from perfmodel.store.state.observations import ObservationState, StoredObservation
 from service.desk import Desk
 from service.job_references import JobFinder, resolve_job_reference
 from service.metrics.observed import MIXED

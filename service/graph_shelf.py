@@ -9,9 +9,9 @@ import orjson
 from perfmodel.graph.canonical import from_json
 from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
-from perfmodel.store.database import Database
-from perfmodel.store.graph_list import GraphFacts, GraphList, RegisteredGraph
-from perfmodel.store.pages import Page
+from perfmodel.store.sql.shared_store import Page
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.graph_list import GraphFacts, GraphList, RegisteredGraph
 
 
 class GraphShelf:

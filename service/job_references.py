@@ -11,7 +11,7 @@ import orjson
 from perfmodel.errors import NotInTimeError, UnknownJobError
 from perfmodel.graph.json_values import refuse_unknown
 from perfmodel.lru import LruCache
-from perfmodel.store.jobs import JobStore
+from perfmodel.store.state.jobs import JobStore
 
 _REFERENCE = re.compile(r"[0-9a-f]{32}")
 

@@ -15,8 +15,8 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.store.observation_feed import ObservationFeed
-from perfmodel.store.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.observation_feed import ObservationFeed
+from perfmodel.store.state.observations import ObservationStore, StoredObservation
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 from perfmodel.estimator import Estimator
-from perfmodel.store.observations import ObservationState, Outcome, StoredObservation
+from perfmodel.store.state.observations import ObservationState, Outcome, StoredObservation
 from service.desk import Desk
 from service.errors import problem_of
 from service.metrics.observed import count_observation

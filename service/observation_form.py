@@ -17,7 +17,7 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import format_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job, parse_observations
-from perfmodel.store.jobs import StoredJob
+from perfmodel.store.state.jobs import StoredJob
 from service.job_references import JobFinder, resolve_job_reference
 from service.state import stored_job
 

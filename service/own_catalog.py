@@ -14,7 +14,7 @@ from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, TakenNameError
 from perfmodel.placement.topology.links import check_link_name
-from perfmodel.store.accelerators import REVISION, OwnAccelerators
+from perfmodel.store.state.accelerators import REVISION, OwnAccelerators
 from service.state import State
 from service.versions.shelf import ModelShelf
 

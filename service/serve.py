@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.capture import CaptureChild
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from service import logs
 from service.access.binding import check_binding
 from service.access.install import is_shared, keys_file, keys_of

@@ -14,16 +14,16 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.store.accelerators import AcceleratorStore
-from perfmodel.store.database import Database
-from perfmodel.store.jobs import JobStore, StoredJob
-from perfmodel.store.observation_feed import ObservationFeed
-from perfmodel.store.observation_writer import ObservationWriter
-from perfmodel.store.observations import ObservationStore, StoredObservation
-from perfmodel.store.operations import OperationStore
-from perfmodel.store.prices import REVISION as PRICES
-from perfmodel.store.prices import RememberedPrices
-from perfmodel.store.revision_watch import RevisionWatch
+from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.state.accelerators import AcceleratorStore
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.jobs import JobStore, StoredJob
+from perfmodel.store.state.observation_feed import ObservationFeed
+from perfmodel.store.state.observation_writer import ObservationWriter
+from perfmodel.store.state.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.operations import OperationStore
+from perfmodel.store.state.prices import REVISION as PRICES
+from perfmodel.store.state.prices import RememberedPrices
 from service.job_references import JobReferences
 from service.newest_observations import NewestObservations
 

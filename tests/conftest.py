@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from postgresql import PostgresqlServer, running_postgresql
 
-from perfmodel.store.connections import Connections
-from perfmodel.store.migrate import migrate
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.migrate import migrate
 
 # Two threads at most, set before any numeric library loads: tests share a small machine, and
 # results must not depend on how many cores it has.

@@ -16,7 +16,7 @@ from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
 from service.app import create_app

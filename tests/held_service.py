@@ -21,7 +21,7 @@ from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from perfmodel.types import Basis
 from service.app import create_app
 from service.desk import Desk

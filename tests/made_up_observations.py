@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfmodel.store.jobs import StoredJob
-from perfmodel.store.observations import ObservationState, StoredObservation
+from perfmodel.store.state.jobs import StoredJob
+from perfmodel.store.state.observations import ObservationState, StoredObservation
 
 
 def stored_job(name: str = "a", *, batch_size: int = 8) -> StoredJob:

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from sqlalchemy.engine import make_url
 
-from perfmodel.store.connections import Connections
-from perfmodel.store.migrate import migrate
-from perfmodel.store.tables import METADATA
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.migrate import migrate
+from perfmodel.store.sql.tables import METADATA
 
 #: Longer than a server takes for anything here, however busy the machine is.
 _PATIENCE_S = 120.0

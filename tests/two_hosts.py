@@ -13,7 +13,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from service.app import create_app
 from service.settings import Settings
 

@@ -13,12 +13,11 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from perfmodel.capture.autocast import AutocastPolicy
-from perfmodel.capture.interposition import interposed
-from perfmodel.capture.meta_copy import meta_copy, on_meta
-from perfmodel.capture.modules import Parts
 from perfmodel.capture.program import Program, make_program, tensors_in
-from perfmodel.capture.recorder import PlaceholderValues, Recorder
+from perfmodel.capture.recording.autocast import AutocastPolicy
+from perfmodel.capture.recording.interposition import interposed
+from perfmodel.capture.recording.meta_copy import Parts, meta_copy, on_meta
+from perfmodel.capture.recording.recorder import PlaceholderValues, Recorder
 from perfmodel.errors import CaptureError, PerfModelError
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Mode, Phase, Role
@@ -32,8 +31,6 @@ def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Gra
 
     Parameters
     ----------
-    program : Program
-        The step; see :func:`perfmodel.capture.program.make_program`.
     source : mapping of str to str
         Where it comes from; kept in :attr:`Graph.source` with the version of torch.
 
@@ -74,15 +71,8 @@ def capture_module(
     ----------
     args, kwargs
         Example inputs of one micro-batch, real or meta.
-    source : mapping of str to str
-        Kept in :attr:`Graph.source`.
     **make_program_kwargs
         As of :func:`perfmodel.capture.program.make_program`; ``mode`` is required.
-
-    Raises
-    ------
-    CaptureError
-        As of :func:`capture`.
 
     Examples
     --------

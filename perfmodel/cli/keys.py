@@ -150,7 +150,7 @@ def _stores(
     from perfmodel.errors import MissingExtraError
 
     try:
-        from perfmodel.store.database import Database
+        from perfmodel.store.state.database import Database
         from service.access.audit import AuditLog
         from service.access.install import audit_file, audit_of, is_shared, keys_file
         from service.access.key_file import KeyFile

@@ -104,8 +104,6 @@ class AliasIndex:
 
     Parameters
     ----------
-    canonical : iterable of str
-        The catalogue's own names.
     aliases : mapping of str to str
         Written name to canonical name.
 
@@ -147,11 +145,5 @@ class AliasIndex:
 
 
 def read_aliases(text: str) -> dict[str, str]:
-    """Read the alias file: tables of written name to canonical name, merged.
-
-    Parameters
-    ----------
-    text : str
-        TOML; the tables' names are for the reader.
-    """
+    """Read the alias file: tables of written name to canonical name, merged."""
     return {alias: name for table in tomllib.loads(text).values() for alias, name in table.items()}

@@ -34,8 +34,6 @@ class Catalog:
 
     Parameters
     ----------
-    devices : mapping of str to AcceleratorSpec
-        By canonical name.
     aliases : mapping of str to str
         Written name to canonical name.
     local : LocalSource or None
@@ -73,31 +71,11 @@ class Catalog:
     def from_toml(
         cls, devices: str, aliases: str = "", *, local: LocalSource | None = None
     ) -> Catalog:
-        """Read a catalogue from the text of its two files.
-
-        Parameters
-        ----------
-        devices : str
-            TOML in the format of ``catalog.toml``.
-        aliases : str
-            TOML in the format of ``aliases.toml``.
-        local : LocalSource or None
-            As for the constructor.
-
-        Raises
-        ------
-        InvalidInputError
-            For a field, number or alias that makes no sense, with the place.
-        """
+        """Read a catalogue from the text of its two files."""
         return cls(read_devices(devices), read_aliases(aliases), local=local)
 
     def get(self, name: str) -> AcceleratorSpec:
         """Return the accelerator of a name, in any spelling that users know it by.
-
-        Parameters
-        ----------
-        name : str
-            Canonical name, alias, ``"local"`` or ``"cpu"``.
 
         Raises
         ------
@@ -107,13 +85,7 @@ class Catalog:
         return self._find(name) or self._refuse(name)
 
     def canonical_name(self, name: str) -> str:
-        """Return the canonical name; as :meth:`get`, but never measures the local machine.
-
-        Raises
-        ------
-        UnknownAcceleratorError
-            As :meth:`get`.
-        """
+        """Return the canonical name; as :meth:`get`, but never measures the local machine."""
         if name not in self._devices and self._local is not None and self._means_local(name):
             return self._local.name
         return self.get(name).name
@@ -128,11 +100,6 @@ class Catalog:
 
     def with_device(self, spec: AcceleratorSpec) -> Catalog:
         """Return a catalogue that also holds a device, or holds it in place of its namesake.
-
-        Parameters
-        ----------
-        spec : AcceleratorSpec
-            For example the measured description of a CPU that records were taken on.
 
         Raises
         ------
@@ -253,15 +220,7 @@ class Catalog:
 
 
 def _check_new(name: str, shipped: Catalog) -> None:
-    """Refuse a name that a catalogue knows already, in whatever spelling.
-
-    Raises
-    ------
-    TakenNameError
-        With what it means.
-    InvalidInputError
-        It is the name of a MIG slice.
-    """
+    """Refuse a name that a catalogue knows already, in whatever spelling."""
     if mig_profile(name) is not None:
         raise InvalidInputError(
             f"{name!r} reads as a MIG slice; a whole accelerator needs another name."
@@ -292,11 +251,6 @@ def read_devices(text: str) -> dict[str, AcceleratorSpec]:
     text : str
         TOML: ``[sources]`` names the sources once; each ``[devices."NAME"]`` holds the fields of
         :class:`AcceleratorSpec` but its name, with sources cited as ``"a"`` or ``"a+b"``.
-
-    Returns
-    -------
-    dict of str to AcceleratorSpec
-        In the order of the file.
 
     Raises
     ------

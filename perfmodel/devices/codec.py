@@ -30,11 +30,6 @@ _FIELDS = tuple(field.name for field in fields(AcceleratorSpec))
 def spec_to_dict(spec: AcceleratorSpec) -> dict[str, Any]:
     """Return a spec as plain JSON types; what is unknown (None) or empty is left out.
 
-    Parameters
-    ----------
-    spec : AcceleratorSpec
-        Any spec.
-
     Returns
     -------
     dict of str to object

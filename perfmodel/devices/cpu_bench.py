@@ -69,13 +69,7 @@ class CpuRates:
 
 
 def measure_cpu(effort: Effort) -> CpuRates:
-    """Measure matrix products and streams with torch, or with numpy where torch is absent.
-
-    Parameters
-    ----------
-    effort : Effort
-        Sizes and time budgets.
-    """
+    """Measure matrix products and streams with torch, or with numpy where torch is absent."""
     try:
         import torch
     except ImportError:
@@ -88,8 +82,6 @@ def best_time_s(run: Callable[[], object], *, budget_s: float) -> float:
 
     Parameters
     ----------
-    run : callable
-        What to time.
     budget_s : float
         Stop after this time, but not before three repeats; a warm-up that alone takes longer
         counts as the only repeat.

@@ -22,10 +22,6 @@ class Ability:
 
     Parameters
     ----------
-    what : str
-        For example ``"PyTorch models on the CPU"``.
-    possible : bool
-        Whether it can be done now.
     reason : str
         What makes it possible, or what is missing and how to get it.
     """
@@ -41,18 +37,8 @@ class MachineReport:
 
     Parameters
     ----------
-    cpu : CpuFacts
-        The CPU that this process may use.
     local : AcceleratorSpec or None
         Its measured description, or None if it was not measured yet.
-    gpus : tuple of DetectedGpu
-        GPUs that a driver answers for.
-    extras : tuple of Extra
-        Optional libraries, present and missing.
-    abilities : tuple of Ability
-        What can be profiled.
-    platform, python : str
-        Operating system and interpreter.
     problems : tuple of str
         What was found but did not answer, a sentence each.
     """
@@ -99,8 +85,6 @@ def describe_machine(
     ----------
     catalog : Catalog or None
         Gives GPUs their canonical names; None: the shipped one.
-    local : LocalCpu or None
-        Describes the CPU; None: the default, with the user's cache.
     measure : bool
         Measure the CPU now if that was not done before (some seconds).
     """
@@ -127,15 +111,8 @@ def abilities(gpus: Sequence[DetectedGpu], *, torch: str | None) -> tuple[Abilit
 
     Parameters
     ----------
-    gpus : sequence of DetectedGpu
-        The GPUs of the machine.
     torch : str or None
         Version of the installed torch, whose local part names its build (``"+cpu"``).
-
-    Returns
-    -------
-    tuple of Ability
-        PyTorch on the CPU, ONNX files on the CPU, and PyTorch on each kind of GPU present.
     """
     need_train = "torch is missing: pip install 'perfmodel[train]'"
     runtime = installed_version("onnxruntime")

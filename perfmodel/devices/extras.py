@@ -27,10 +27,6 @@ class Extra:
 
     Parameters
     ----------
-    name : str
-        For example ``"train"``.
-    purpose : str
-        What it makes possible.
     installed : tuple of (str, str)
         (library, version) of what it brings and is there.
     missing : tuple of str

@@ -39,18 +39,10 @@ class DetectedGpu:
     ----------
     name : str
         As its vendor's tool prints it.
-    backend : {"cuda", "rocm"}
-        What drives it.
     accelerator : str or None
         Canonical name, or None if the catalogue does not know it.
-    memory_bytes : int or None
-        As the driver states it.
-    driver : str or None
-        Version of the driver.
     partitioned : bool
         True while MIG is on: then it is not one whole accelerator.
-    found_by : str
-        The tool that told.
     """
 
     name: str
@@ -72,8 +64,6 @@ def detect_gpus(
 
     Parameters
     ----------
-    catalog : Catalog
-        Gives the canonical names.
     run : callable or None
         Runs a tool; None: a child process with a time limit.
     ask_torch : bool or None
@@ -113,8 +103,6 @@ def parse_nvidia_smi(text: str, catalog: Catalog) -> list[DetectedGpu]:
     ----------
     text : str
         One line a GPU, memory in MiB.
-    catalog : Catalog
-        Gives the canonical names.
 
     Raises
     ------
@@ -149,8 +137,6 @@ def parse_rocm_smi(text: str, catalog: Catalog) -> list[DetectedGpu]:
     ----------
     text : str
         An object with one member a card; the names of its fields differ between versions.
-    catalog : Catalog
-        Gives the canonical names.
 
     Raises
     ------

@@ -48,8 +48,6 @@ class LocalCpu:
         Folder of the cached description; None: :func:`cache_folder`, asked at each call.
     effort : Effort or None
         How long and how large to measure; None: sizes that exceed the caches.
-    measure : callable
-        Takes the effort and returns the rates.
     """
 
     def __init__(
@@ -75,11 +73,6 @@ class LocalCpu:
 
     def describe(self, *, refresh: bool = False) -> AcceleratorSpec:
         """Return the measured description.
-
-        Parameters
-        ----------
-        refresh : bool
-            Measure again even if a description is cached.
 
         Returns
         -------
@@ -111,13 +104,6 @@ def spec_of(facts: CpuFacts, rates: CpuRates) -> AcceleratorSpec:
 
     A dtype that computes slower than fp32 is left out of ``peak_flops`` and named in the notes:
     work of that type can always be widened, so that the fp32 rate bounds it.
-
-    Parameters
-    ----------
-    facts : CpuFacts
-        Model, cores, caches, memory.
-    rates : CpuRates
-        Rates and bandwidth.
     """
     reached = rates.gemm_flops_per_s
     widened = {

@@ -57,12 +57,8 @@ class AcceleratorSpec:
     ----------
     name : str
         Canonical name, for example ``"A100-SXM4-80GB"``.
-    kind : {"gpu", "cpu", "tpu", "npu"}
-        What sort of device it is.
     vendor, architecture, form_factor : str
         For example ``"NVIDIA"``, ``"Ampere GA100"``, ``"SXM4"``.
-    year : int or None
-        Year of availability.
     peak_flops : mapping of str to float
         Dense peak in FLOP/s per key of :data:`RATES` (int8: operations/s). ``fp16`` and ``bf16``
         are *with fp32 accumulation*, as PyTorch computes.
@@ -115,13 +111,6 @@ class AcceleratorSpec:
         Matrix work runs at the rate of its precision; where the accelerator states none, at that of
         the next type that can hold it. Vector work runs at the plain fp32 rate whatever its storage
         type.
-
-        Parameters
-        ----------
-        precision : Precision
-            Arithmetic of the matrix work.
-        engine : Engine
-            Which unit does it.
 
         Returns
         -------

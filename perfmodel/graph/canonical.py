@@ -1,7 +1,4 @@
-"""Canonical JSON of a graph, and the hash of what it computes.
-
-The JSON keeps order and names, so that people can read a graph back; the hash forgets them.
-"""
+"""Canonical JSON of a graph; it keeps order and names, which the content hash forgets."""
 
 from __future__ import annotations
 
@@ -10,14 +7,12 @@ import math
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import blake2b
 from typing import Any
 
 import orjson
 
 from perfmodel.errors import InvalidGraphError
 from perfmodel.graph.ir import AttrValue, Graph, Node
-from perfmodel.graph.merkle import merkle_digest
 from perfmodel.graph.rows import (
     MAX_ELEMENTS,
     MAX_OP_LENGTH,
@@ -153,11 +148,6 @@ def is_readable(graph: Graph, canonical: bytes) -> bool:
 
     For graphs that were captured, whose attributes are what a graph can hold. It looks at the
     bounds alone and may refuse a graph that lies just within them.
-
-    Parameters
-    ----------
-    canonical : bytes
-        From :func:`to_json`.
     """
     shapes = [graph.tensors[index].shape for index in graph.kinds.first_tensors]
     return (
@@ -169,20 +159,6 @@ def is_readable(graph: Graph, canonical: bytes) -> bool:
         and all(0 <= tensor.storage <= MAX_ELEMENTS for tensor in graph.tensors)
         and all(0 < len(node.op) <= MAX_OP_LENGTH for node in graph.nodes)
     )
-
-
-def content_hash(graph: Graph) -> str:
-    """Hash what a graph computes.
-
-    Names, source, numbering of tensors and storages, and the order of independent nodes do not
-    matter; operators, attributes, phases, shapes, dtypes, roles and edges do.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-    """
-    return blake2b(merkle_digest(graph), digest_size=16, person=b"graph-1").hexdigest()
 
 
 def _node_row(node: Node) -> list[Any]:

@@ -1,145 +1,45 @@
-"""The Graph: operators and tensors of one step, and their canonical form.
+"""The Graph: operators and tensors of one step.
 
 A :class:`Graph` is a value. Nodes stand in program order and refer to tensors by position.
 An operator that works in place, and a view, produce a *new* tensor that shares its
 ``storage`` with the old one, so that edges stay a DAG and memory is counted once.
+
+What most answers need of a graph is kept beside it. Its nodes and tensors, which take longer to
+read than to answer by, may be left unread until somebody looks at them: :func:`unread_graph`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import InvalidGraphError
 from perfmodel.graph.kinds import Kinds, kinds_of
-from perfmodel.graph.unread import looked_into
-from perfmodel.types import Phase, Role
+from perfmodel.graph.merkle import content_hash
+from perfmodel.graph.node import DTYPE_BYTES, AttrValue, Node, Tensor, make_node, make_tensor
+from perfmodel.types import Role
 
-#: Bytes of one element of each dtype a tensor may have (PyTorch names).
-DTYPE_BYTES: Mapping[str, float] = MappingProxyType(
-    {
-        "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
-        "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
-        "complex64": 8, "complex128": 16, "complex32": 4,
-        "int64": 8, "int32": 4, "int16": 2, "int8": 1,
-        "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
-        "int4": 0.5, "uint4": 0.5,
-    }
-)  # fmt: skip
+__all__ = [
+    "DTYPE_BYTES",
+    "AttrValue",
+    "Graph",
+    "Node",
+    "Tensor",
+    "is_unread",
+    "make_node",
+    "make_tensor",
+    "unread_graph",
+]
 
-#: What an attribute value may be: JSON scalars and (nested) tuples of them.
-AttrValue = bool | int | float | str | None | tuple["AttrValue", ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tensor:
-    """One tensor of a step.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Extents, each >= 0; ``()`` for a scalar.
-    dtype : str
-        A key of :data:`DTYPE_BYTES`.
-    role : Role
-        What the tensor is to the step.
-    storage : int
-        Tensors with an equal number share one allocation (views, in-place results).
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    role: Role
-    storage: int
-
-    @property
-    def element_count(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the elements, dense."""
-        return math.ceil(self.element_count * DTYPE_BYTES[self.dtype])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
-    """One operator call.
-
-    Parameters
-    ----------
-    op : str
-        Operator name in ATen's vocabulary without namespace and overload: ``"convolution"``,
-        ``"addmm"``, ``"relu_"``. ONNX operators are translated into it. Custom operators keep
-        their namespace: ``"mylib::fused_thing"``.
-    phase : Phase
-        Forward, backward or optimizer.
-    inputs : tuple of int
-        Positions in :attr:`Graph.tensors`, in argument order.
-    outputs : tuple of int
-        Positions in :attr:`Graph.tensors`, each produced by this node alone.
-    attrs : mapping of str to AttrValue
-        Non-tensor arguments by the name that the operator's schema gives them
-        (``stride``, ``padding``, ``groups``, ``dim``, ...).
-    name : str
-        Where it comes from (module path); for people, not part of the hash.
-    """
-
-    op: str
-    phase: Phase
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    attrs: Mapping[str, AttrValue] = field(default_factory=lambda: MappingProxyType({}))
-    name: str = ""
-
-
-# A frozen dataclass asks for each field whether it may be set, twice as long as setting it takes.
-# Captures and files bring thousands of tensors and nodes, which these two make.
-_set_shape = Tensor.__dict__["shape"].__set__
-_set_dtype = Tensor.__dict__["dtype"].__set__
-_set_role = Tensor.__dict__["role"].__set__
-_set_storage = Tensor.__dict__["storage"].__set__
-_set_op = Node.__dict__["op"].__set__
-_set_phase = Node.__dict__["phase"].__set__
-_set_inputs = Node.__dict__["inputs"].__set__
-_set_outputs = Node.__dict__["outputs"].__set__
-_set_attrs = Node.__dict__["attrs"].__set__
-_set_name = Node.__dict__["name"].__set__
-_new = object.__new__
-
-
-def make_tensor(shape: tuple[int, ...], dtype: str, role: Role, storage: int) -> Tensor:
-    """Return a :class:`Tensor`, in half the time of its constructor."""
-    tensor = _new(Tensor)
-    _set_shape(tensor, shape)
-    _set_dtype(tensor, dtype)
-    _set_role(tensor, role)
-    _set_storage(tensor, storage)
-    return tensor
-
-
-def make_node(
-    op: str,
-    phase: Phase,
-    inputs: tuple[int, ...],
-    outputs: tuple[int, ...],
-    attrs: Mapping[str, AttrValue],
-    name: str,
-) -> Node:
-    """Return a :class:`Node`, in half the time of its constructor."""
-    node = _new(Node)
-    _set_op(node, op)
-    _set_phase(node, phase)
-    _set_inputs(node, inputs)
-    _set_outputs(node, outputs)
-    _set_attrs(node, attrs)
-    _set_name(node, name)
-    return node
+#: Under which name the way to read an unread graph lies in it.
+_READ = "_read"
+_FIELDS = ("nodes", "tensors", "source")
+#: One at a time: threads that ask for the same graph are to see the same nodes.
+_READING = Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +50,6 @@ class Graph:
     ----------
     nodes : tuple of Node
         In program order: a node comes after the producers of its inputs.
-    tensors : tuple of Tensor
-        Referred to by position.
     source : mapping of str to str
         Where the graph comes from (``model``, ``torch``, ...); for people, not in the hash.
 
@@ -173,19 +71,17 @@ class Graph:
 
         def __getattr__(self, name: str) -> Any:
             """Read a graph that was left unread so far."""
-            return looked_into(self, name)
+            return _looked_into(self, name)
 
     @cached_property
     def content_hash(self) -> str:
         """Hash of what the graph computes; names and order of independent nodes do not matter."""
-        from perfmodel.graph.canonical import content_hash
-
-        return content_hash(self)
+        return content_hash(self.nodes, self.tensors, self.kinds, self.producer)
 
     @cached_property
     def kinds(self) -> Kinds:
         """Which of its tensors and nodes are alike."""
-        return kinds_of(self)
+        return kinds_of(self.nodes, self.tensors)
 
     @cached_property
     def producer(self) -> tuple[int, ...]:
@@ -206,11 +102,6 @@ class Graph:
 
     def storage_bytes(self, role: Role) -> int:
         """Bytes of all distinct storages whose first tensor has a role.
-
-        Parameters
-        ----------
-        role : Role
-            For example :attr:`Role.PARAMETER`.
 
         Returns
         -------
@@ -243,6 +134,44 @@ class Graph:
             if tensor.role is Role.PARAMETER:
                 seen.setdefault(tensor.storage, tensor.element_count)
         return sum(seen.values())
+
+
+def unread_graph(content_hash: str, read: Callable[[], Graph]) -> Graph:
+    """Return a graph whose hash is known, and that is read when it is first looked into.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the graph; what it raises, whoever looks raises.
+
+    Examples
+    --------
+    >>> graph = unread_graph("ab", lambda: Graph(nodes=(), tensors=()))
+    >>> graph.content_hash, is_unread(graph), graph.nodes, is_unread(graph)
+    ('ab', True, (), False)
+    """
+    graph = object.__new__(Graph)
+    vars(graph).update({"content_hash": content_hash, _READ: read})
+    return graph
+
+
+def is_unread(graph: Graph) -> bool:
+    """Return whether a graph was not looked into yet."""
+    return _READ in vars(graph)
+
+
+def _looked_into(graph: Graph, name: str) -> Any:
+    """Return an attribute that a graph lacks, once it was read."""
+    if name not in _FIELDS:
+        raise AttributeError(f"a graph has no attribute {name!r}")
+    kept = vars(graph)
+    with _READING:
+        read = kept.get(_READ)
+        if read is not None:
+            found = read()
+            kept.update({field: getattr(found, field) for field in _FIELDS})
+            del kept[_READ]
+    return kept[name]
 
 
 def _check(graph: Graph) -> None:

@@ -53,8 +53,6 @@ def parse_job(value: object, *, pointer: str = "/job") -> Job:
 
     Parameters
     ----------
-    value : mapping
-        The job.
     pointer : str
         JSON pointer to the job in the request; errors point below it.
 

@@ -6,13 +6,12 @@ else (a price, a description) is worked out once for all calls of one kind.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import orjson
 
-if TYPE_CHECKING:
-    from perfmodel.graph.ir import Graph, Node
+from perfmodel.graph.node import Node, Tensor
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,20 +36,22 @@ class Kinds:
     first_nodes: list[int]
 
 
-def kinds_of(graph: Graph) -> Kinds:
+def kinds_of(nodes: Sequence[Node], tensors: Sequence[Tensor]) -> Kinds:
     """Return which tensors and nodes of a graph are alike."""
-    tensors, first_tensors = _numbered(
-        [(tensor.shape, tensor.dtype, tensor.role) for tensor in graph.tensors]
+    of_tensor, first_tensors = _numbered(
+        [(tensor.shape, tensor.dtype, tensor.role) for tensor in tensors]
     )
-    kind = tensors.__getitem__
-    nodes, first_nodes = _numbered(
+    kind = of_tensor.__getitem__
+    of_node, first_nodes = _numbered(
         [
             (node.op, node.phase, tuple(map(kind, node.inputs)), tuple(map(kind, node.outputs)),
              _exactly(node))
-            for node in graph.nodes
+            for node in nodes
         ]
     )  # fmt: skip
-    return Kinds(tensors=tensors, first_tensors=first_tensors, nodes=nodes, first_nodes=first_nodes)
+    return Kinds(
+        tensors=of_tensor, first_tensors=first_tensors, nodes=of_node, first_nodes=first_nodes
+    )
 
 
 def _numbered(keys: list[tuple[object, ...]]) -> tuple[list[int], list[int]]:

@@ -1,4 +1,4 @@
-"""Merkle digests of a graph, up and down.
+"""The hash of what a graph computes, through Merkle digests up and down.
 
 The *up* digest of a node covers everything that flows into it, its *down* digest everything
 that it flows into. A graph is the multiset of both, so that neither numbering nor the order of
@@ -8,34 +8,47 @@ names both readers, two equal tensors have two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
-from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.kinds import Kinds
+from perfmodel.graph.node import Node, Tensor
 
 _SIZE = 16
 #: Copying an empty hash takes less than making one.
 _empty_hash: Callable[[], blake2b] = blake2b(digest_size=_SIZE).copy
 
 
-def merkle_digest(graph: Graph) -> bytes:
-    """Digest a graph without regard to names, numbering and order of independent nodes.
+def content_hash(
+    nodes: Sequence[Node], tensors: Sequence[Tensor], kinds: Kinds, producer: Sequence[int]
+) -> str:
+    """Hash what a graph computes.
+
+    Names, source, numbering of tensors and storages, and the order of independent nodes do not
+    matter; operators, attributes, phases, shapes, dtypes, roles and edges do.
+
+    Parameters
+    ----------
+    producer : sequence of int
+        Of each tensor; negative where no node produces it.
 
     Returns
     -------
-    bytes
-        16 bytes.
+    str
+        32 hexadecimal digits.
     """
-    labels = _tensor_labels(graph)
-    up = _up_digests(graph, labels)
-    down, of_tensor = _down_digests(graph, up)
+    of_kind = [_digest(_description(tensors[index])) for index in kinds.first_tensors]
+    labels = [of_kind[kind] for kind in kinds.tensors]
+    up = _up_digests(nodes, tensors, kinds, labels)
+    down, of_tensor = _down_digests(nodes, len(tensors), up)
     leaves = [
         (tensor.storage, labels[index] + of_tensor[index])
-        for index, (tensor, producer) in enumerate(zip(graph.tensors, graph.producer, strict=True))
-        if producer < 0
+        for index, (tensor, maker) in enumerate(zip(tensors, producer, strict=True))
+        if maker < 0
     ]
     parts = [*sorted(down), b"leaves", *sorted([leaf for _, leaf in leaves]), b"shared"]
-    return _digest(b"".join([*parts, *_shared_storages(leaves)]))
+    digest = _digest(b"".join([*parts, *_shared_storages(leaves)]))
+    return blake2b(digest, digest_size=16, person=b"graph-1").hexdigest()
 
 
 def _digest(data: bytes) -> bytes:
@@ -63,22 +76,17 @@ def _digest_of_all(digests: list[bytes]) -> bytes:
     return _digest(digests[0] if len(digests) == 1 else b"".join(sorted(digests)))
 
 
-def _tensor_labels(graph: Graph) -> list[bytes]:
-    kinds = graph.kinds
-    of_kind = [_digest(_description(graph.tensors[index])) for index in kinds.first_tensors]
-    return [of_kind[kind] for kind in kinds.tensors]
-
-
 def _description(tensor: Tensor) -> bytes:
     return f"{tensor.shape}|{tensor.dtype}|{tensor.role.value}".encode()
 
 
-def _up_digests(graph: Graph, labels: list[bytes]) -> list[bytes]:
+def _up_digests(
+    nodes: Sequence[Node], tensors: Sequence[Tensor], kinds: Kinds, labels: list[bytes]
+) -> list[bytes]:
     flowing = list(labels)
-    tensors, kinds = graph.tensors, graph.kinds
-    operators = [_operator(graph.nodes[position]) for position in kinds.first_nodes]
+    operators = [_operator(nodes[position]) for position in kinds.first_nodes]
     up = []
-    for node, kind in zip(graph.nodes, kinds.nodes, strict=True):
+    for node, kind in zip(nodes, kinds.nodes, strict=True):
         parts = [operators[kind], *[flowing[index] for index in node.inputs]]
         parts.append(_results(node, tensors, labels))
         digest = _digest(b"|".join(parts))
@@ -95,7 +103,7 @@ def _operator(node: Node) -> bytes:
     )
 
 
-def _results(node: Node, tensors: tuple[Tensor, ...], labels: list[bytes]) -> bytes:
+def _results(node: Node, tensors: Sequence[Tensor], labels: list[bytes]) -> bytes:
     """Describe each output, and which input it shares its memory with."""
     inputs, outputs = node.inputs, node.outputs
     if len(outputs) == 1 and len(inputs) < 3:
@@ -113,12 +121,14 @@ def _results(node: Node, tensors: tuple[Tensor, ...], labels: list[bytes]) -> by
     )
 
 
-def _down_digests(graph: Graph, up: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    readers: list[list[bytes]] = [[] for _ in graph.tensors]
-    of_tensor = [b""] * len(graph.tensors)
-    down = [b""] * len(graph.nodes)
-    for position in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[position]
+def _down_digests(
+    nodes: Sequence[Node], tensor_count: int, up: list[bytes]
+) -> tuple[list[bytes], list[bytes]]:
+    readers: list[list[bytes]] = [[] for _ in range(tensor_count)]
+    of_tensor = [b""] * tensor_count
+    down = [b""] * len(nodes)
+    for position in range(len(nodes) - 1, -1, -1):
+        node = nodes[position]
         parts = [up[position]]
         for index in node.outputs:
             of_tensor[index] = _digest_of_all(readers[index])

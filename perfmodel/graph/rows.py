@@ -13,7 +13,7 @@ from sys import intern
 from typing import Any
 
 from perfmodel.errors import InvalidGraphError
-from perfmodel.graph.ir import AttrValue, Node, Tensor, make_node, make_tensor
+from perfmodel.graph.node import AttrValue, Node, Tensor, make_node, make_tensor
 from perfmodel.types import Phase, Role
 
 MAX_RANK = 64
@@ -27,13 +27,7 @@ _ROLES: Mapping[str, Role] = {role.value: role for role in Role}
 
 
 def read_nodes(rows: list[Any]) -> tuple[Node, ...]:
-    """Read ``[op, phase, inputs, outputs, attrs, name]`` of every node.
-
-    Raises
-    ------
-    InvalidGraphError
-        Where a row is not as it should be.
-    """
+    """Read ``[op, phase, inputs, outputs, attrs, name]`` of every node."""
     columns = _columns(rows, (str, str, list, list, dict, str))
     if columns is not None:
         ops, phases, inputs, outputs, attrs, names = columns
@@ -61,13 +55,7 @@ def read_nodes(rows: list[Any]) -> tuple[Node, ...]:
 
 
 def read_tensors(rows: list[Any]) -> tuple[Tensor, ...]:
-    """Read ``[shape, dtype, role, storage]`` of every tensor.
-
-    Raises
-    ------
-    InvalidGraphError
-        Where a row is not as it should be.
-    """
+    """Read ``[shape, dtype, role, storage]`` of every tensor."""
     columns = _columns(rows, (list, str, str, int))
     if columns is not None:
         shapes, dtypes, roles, storages = columns
@@ -86,13 +74,7 @@ def read_tensors(rows: list[Any]) -> tuple[Tensor, ...]:
 
 
 def expect(holds: bool, pointer: str, wanted: str) -> None:
-    """Refuse a graph that does not hold what it should.
-
-    Raises
-    ------
-    InvalidGraphError
-        With a pointer to the place.
-    """
+    """Refuse a graph that does not hold what it should."""
     if not holds:
         raise wrong(pointer, wanted)
 

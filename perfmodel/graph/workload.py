@@ -22,10 +22,6 @@ class Workload:
     ----------
     graph : Graph
         The step, captured at ``batch_size`` and ``precision``.
-    accelerator : AcceleratorSpec
-        Where it runs.
-    mode : Mode
-        Training step or inference pass.
     batch_size : int
         Samples per step, >= 1.
     software : mapping of str to str

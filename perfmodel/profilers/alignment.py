@@ -30,15 +30,7 @@ _Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """An operator call as far as alignment looks at it.
-
-    Parameters
-    ----------
-    op : str
-        As in :attr:`Node.op`.
-    shapes : tuple of tuple of int
-        Shapes of the tensor arguments.
-    """
+    """An operator call as far as alignment looks at it."""
 
     op: str
     shapes: tuple[tuple[int, ...], ...]
@@ -91,18 +83,6 @@ def absorb_parts(
     Attention with dropout has no kernel of its own on a CPU: matrix products, softmax and
     dropout run in its place; so it is with the backward pass of a recurrent layer. All calls
     that stayed alone between the neighbours of a lone node of this kind are taken for its parts.
-
-    Parameters
-    ----------
-    pairs : sequence of (int, int)
-        As from :func:`align`.
-    ran, expected : sequence of Call
-        As given to :func:`align`.
-
-    Returns
-    -------
-    list of (int, int)
-        Further pairs; several calls may share a node.
     """
     further: list[tuple[int, int]] = []
     for (i0, i1), (j0, j1) in _gaps(pairs, len(ran), len(expected)):

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.profilers.measure import MeasureSettings
+from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import job_key, job_to_dict
 from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
 from perfmodel.records import Measurement
@@ -50,11 +50,8 @@ class CampaignEvent:
     ----------
     position, total : int
         The job is number ``position`` (from 1) of ``total``.
-    elapsed_s : float
-        Since the campaign began.
     remaining_s : float or None
         Estimate from the mean of the jobs measured so far; None before the first.
-    outcome : Success, Failure or None
     """
 
     kind: EventKind
@@ -107,18 +104,10 @@ def run_campaign(
     jobs : sequence of Job
         Equal jobs are measured once.
     store : ResultStore
-        For example :class:`perfmodel.store.profiles.ProfileStore`; call its ``compact`` at the
-        end.
-    device : AcceleratorSpec
-        This machine.
-    settings : MeasureSettings
-        Threads, repeats, time limit of one job.
-    on_event : callable, optional
-        Called for each :class:`CampaignEvent`.
+        For example a :class:`~perfmodel.store.measurements.profiles.ProfileStore`; call its
+        ``compact`` at the end.
     retry_failed : bool
         Measure jobs again that failed in an earlier run.
-    measure : callable
-        Takes (job, device, settings); a fresh process by default.
     """
     begin_s = time.monotonic()
     open_jobs, skipped = _split(jobs, store, device, settings, retry_failed)

@@ -25,11 +25,6 @@ def read_jobs(path: Path) -> list[Job]:
     ``optimizer``, ``compiler``, ``memory_format``, ``sequence_length``); ``hf_config`` may name
     a table under ``[hf_configs]``; ``[defaults]`` fills what a workload leaves out.
 
-    Returns
-    -------
-    list of Job
-        In the order of the file.
-
     Raises
     ------
     InvalidInputError

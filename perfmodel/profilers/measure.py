@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
@@ -14,8 +12,10 @@ from perfmodel.errors import MeasurementError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
-from perfmodel.profilers.operators import JoinedOperators
-from perfmodel.profilers.timing import Timing, TimingPolicy
+from perfmodel.profilers.memory import PeakMemory
+from perfmodel.profilers.operators import join_operators, profile_operators
+from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.timing import time_steps
 from perfmodel.profilers.wire import job_to_dict
 from perfmodel.records import Measurement, Provenance, StepRecord
 from perfmodel.types import Compiler
@@ -23,69 +23,10 @@ from perfmodel.types import Compiler
 _LIBRARIES = ("torch", "timm", "transformers", "onnx", "onnxruntime", "numpy")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasureSettings:
-    """How measurements are taken.
-
-    Parameters
-    ----------
-    threads : int
-        CPU threads of the step, >= 1.
-    profiled_steps : int
-        Steps under the operator profiler, >= 1.
-    timeout_s : float
-        Longest time of one measurement, start of its process included.
-    lock_path : Path or None
-        Lock file of the machine; None for the one that all campaigns share.
-    licence : str
-        Licence of the records.
-    """
-
-    threads: int
-    policy: TimingPolicy = field(default_factory=TimingPolicy)
-    profiled_steps: int = 3
-    timeout_s: float = 120.0
-    lock_path: Path | None = None
-    licence: str = "Apache-2.0"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProfiledRun:
-    """What a run of one step returned, before it is written down.
-
-    Parameters
-    ----------
-    graph : Graph
-        Of the step that ran.
-    operators : JoinedOperators
-        Operator times, joined to ``graph``.
-    """
-
-    graph: Graph
-    timing: Timing
-    peak_memory_bytes: float | None
-    operators: JoinedOperators
-    family: str
-    model: str
-    notes: str = ""
-
-
 def measure_job(
     job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
 ) -> tuple[Measurement, Graph]:
     """Run a job in this process and return its measurement with its graph.
-
-    Parameters
-    ----------
-    job : Job
-        Runs eagerly or in ONNX Runtime.
-    accelerator : AcceleratorSpec
-        This machine.
-
-    Returns
-    -------
-    graph : Graph
-        Of the step that ran.
 
     Raises
     ------
@@ -95,8 +36,6 @@ def measure_job(
         A job that cannot be built, captured or run.
     """
     if job.compiler is Compiler.EAGER:
-        from perfmodel.profilers.iteration import run_eager
-
         run = run_eager(job, settings)
     elif job.compiler is Compiler.ONNXRUNTIME:
         from perfmodel.profilers.onnxruntime import run_onnxruntime
@@ -107,6 +46,36 @@ def measure_job(
             f"No profiler runs {job.compiler} on a CPU; use eager or onnxruntime."
         )
     return _measurement(job, run, accelerator, settings), run.graph
+
+
+def run_eager(job: Job, settings: MeasureSettings) -> ProfiledRun:
+    """Build a job on the CPU, time its step, then profile the operators of a few more.
+
+    The graph is captured last: what a capture leaves behind in this process can disturb neither
+    the times nor the base line of the memory.
+    """
+    import torch
+
+    from perfmodel.zoo.resolve import build_bundle, capture_job, program_of
+
+    torch.set_num_threads(settings.threads)
+    memory = PeakMemory()
+    bundle = build_bundle(job, device="cpu")
+    program = program_of(bundle, job)
+    memory.reset()
+    timing = time_steps(program.step, settings.policy)
+    peak_memory_bytes = memory.peak_bytes()
+    events = profile_operators(program.step, steps=settings.profiled_steps)
+    graph = capture_job(job)
+    return ProfiledRun(
+        graph=graph,
+        timing=timing,
+        peak_memory_bytes=peak_memory_bytes,
+        operators=join_operators(graph, events),
+        family=bundle.family,
+        model=bundle.name,
+        notes=f"memory={memory.method}",
+    )
 
 
 def _measurement(

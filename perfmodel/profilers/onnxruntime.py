@@ -20,9 +20,9 @@ from perfmodel.capture.onnx import capture_onnx, onnx_node_name
 from perfmodel.errors import MeasurementError, MissingExtraError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.profilers.measure import MeasureSettings, ProfiledRun
-from perfmodel.profilers.operators import JoinedOperators, median_s
-from perfmodel.profilers.peak_memory import PeakMemory
+from perfmodel.profilers.memory import PeakMemory
+from perfmodel.profilers.operators import JoinedOperators, joined_over_steps
+from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.timing import time_steps
 from perfmodel.types import Mode, Precision
 
@@ -71,11 +71,6 @@ class OnnxNames:
 def run_onnxruntime(job: Job, settings: MeasureSettings) -> ProfiledRun:
     """Export the model of a job, and measure the file as :func:`run_onnx_file` does.
 
-    Parameters
-    ----------
-    job : Job
-        fp32 inference.
-
     Raises
     ------
     MeasurementError
@@ -105,15 +100,6 @@ def run_onnx_file(
 
     Both sessions have the same options. Nodes that ORT fused count for the node whose name the
     fused one bears.
-
-    Parameters
-    ----------
-    file : bytes
-        The ONNX file.
-    feeds : mapping of str to ndarray
-        Its inputs.
-    family, model : str
-        Go into the record.
     """
     _release_memory()
     memory = PeakMemory()
@@ -162,34 +148,27 @@ def join_kernels(
     ----------
     graph : Graph
         Captured from the same file.
-    names : OnnxNames
-        Of the file.
     """
     position = _main_nodes(graph)
-    times_s: dict[int, list[float]] = {}
-    unjoined_s: dict[str, list[float]] = {}
-    for kernels in runs:
-        node_s: dict[int, float] = {}
-        lost_s: dict[str, float] = {}
-        for kernel in kernels:
-            node = position.get(original_node(kernel, names) or "")
-            if node is None:
-                lost_s[kernel.op_type] = lost_s.get(kernel.op_type, 0.0) + kernel.time_s
-            else:
-                node_s[node] = node_s.get(node, 0.0) + kernel.time_s
-        for key, value_s in node_s.items():
-            times_s.setdefault(key, []).append(value_s)
-        for op, value_s in lost_s.items():
-            unjoined_s.setdefault(op, []).append(value_s)
-    totals_s = [sum(kernel.time_s for kernel in kernels) for kernels in runs]
-    joined_s = sum(sum(values) for values in times_s.values())
-    return JoinedOperators(
-        graph=graph,
-        times_s={key: median_s(values) for key, values in times_s.items()},
-        joined_share=joined_s / sum(totals_s) if sum(totals_s) else 0.0,
-        total_s=median_s(totals_s),
-        unjoined_s={op: median_s(values) for op, values in unjoined_s.items()},
+    return joined_over_steps(
+        graph,
+        (_joined_run(kernels, position, names) for kernels in runs),
+        totals_s=[sum(kernel.time_s for kernel in kernels) for kernels in runs],
     )
+
+
+def _joined_run(
+    kernels: Iterable[KernelTime], position: Mapping[str, int], names: OnnxNames
+) -> tuple[dict[int, float], dict[str, float]]:
+    node_s: dict[int, float] = {}
+    lost_s: dict[str, float] = {}
+    for kernel in kernels:
+        node = position.get(original_node(kernel, names) or "")
+        if node is None:
+            lost_s[kernel.op_type] = lost_s.get(kernel.op_type, 0.0) + kernel.time_s
+        else:
+            node_s[node] = node_s.get(node, 0.0) + kernel.time_s
+    return node_s, lost_s
 
 
 def original_node(kernel: KernelTime, names: OnnxNames) -> str | None:

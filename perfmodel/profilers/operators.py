@@ -29,8 +29,6 @@ class OperatorEvent:
 
     Parameters
     ----------
-    op : str
-        Name as in :attr:`Node.op`.
     shapes : tuple of tuple of int
         Shapes of the tensor arguments, in order, lists of tensors flattened.
     time_s : float
@@ -65,13 +63,7 @@ class JoinedOperators:
     unjoined_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def for_workload(self, workload_hash: str) -> tuple[OperatorRecord, ...]:
-        """Return the records of the joined nodes, by position.
-
-        Parameters
-        ----------
-        workload_hash : str
-            The workload that ran.
-        """
+        """Return the records of the joined nodes, by position."""
         return tuple(
             OperatorRecord(
                 workload_hash=workload_hash,
@@ -116,35 +108,46 @@ def profile_operators(
 
 
 def join_operators(graph: Graph, series: Sequence[Sequence[OperatorEvent]]) -> JoinedOperators:
-    """Join profiled calls to nodes, and take each node's median over the steps.
-
-    Parameters
-    ----------
-    graph : Graph
-        Of the step that was profiled.
-    series : sequence of sequence of OperatorEvent
-        As from :func:`profile_operators`, at least one.
-    """
+    """Join profiled calls to nodes, and take each node's median over the steps."""
     nodes = [
         Call(op=node.op, shapes=tuple(t.shape for t in graph.inputs_of(node)))
         for node in graph.nodes
     ]
+    steps = [_joined_step(events, nodes) for events in series]
+    return joined_over_steps(
+        graph, steps, totals_s=[sum(event.time_s for event in events) for events in series]
+    )
+
+
+def joined_over_steps(
+    graph: Graph,
+    steps: Iterable[tuple[Mapping[int, float], Mapping[str, float]]],
+    *,
+    totals_s: Sequence[float],
+) -> JoinedOperators:
+    """Return each node's median over some steps.
+
+    Parameters
+    ----------
+    steps : iterable of tuple
+        Seconds of one step by node, and those of no node by operator.
+    totals_s : sequence of float
+        Seconds of all operators of each step.
+    """
     times_s: dict[int, list[float]] = {}
     unjoined_s: dict[str, list[float]] = {}
-    for events in series:
-        node_s, lost_s = _joined_step(events, nodes)
+    for node_s, lost_s in steps:
         for position, value_s in node_s.items():
             times_s.setdefault(position, []).append(value_s)
         for op, value_s in lost_s.items():
             unjoined_s.setdefault(op, []).append(value_s)
-    all_s = sum(event.time_s for events in series for event in events)
     joined_s = sum(sum(values) for values in times_s.values())
     return JoinedOperators(
         graph=graph,
-        times_s={position: median_s(values) for position, values in times_s.items()},
-        joined_share=joined_s / all_s if all_s else 0.0,
-        total_s=statistics.median(sum(e.time_s for e in events) for events in series),
-        unjoined_s={op: median_s(values) for op, values in unjoined_s.items()},
+        times_s={position: _median_s(values) for position, values in times_s.items()},
+        joined_share=joined_s / sum(totals_s) if sum(totals_s) else 0.0,
+        total_s=_median_s(totals_s),
+        unjoined_s={op: _median_s(values) for op, values in unjoined_s.items()},
     )
 
 
@@ -166,7 +169,7 @@ def _joined_step(
     return node_s, lost_s
 
 
-def median_s(values: Sequence[float]) -> float:
+def _median_s(values: Sequence[float]) -> float:
     """Return the median of some seconds, in whole nanoseconds."""
     # The profiler counts whole nanoseconds, and so does the store.
     return round(statistics.median(values) * 1e9) / 1e9

@@ -95,10 +95,6 @@ def job_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) ->
     ----------
     job : mapping
         As from :func:`job_to_dict`.
-    accelerator : str
-        Name of the accelerator.
-    threads : int or None
-        CPU threads.
 
     Returns
     -------

@@ -8,17 +8,21 @@ child starts at once and carries nothing over from the one before. Whatever happ
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -26,9 +30,10 @@ import orjson
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
+from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
-from perfmodel.profilers.machine_lock import machine_lock
-from perfmodel.profilers.measure import MeasureSettings, measure_job
+from perfmodel.profilers.measure import measure_job
+from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import (
     job_from_dict,
     job_to_dict,
@@ -42,13 +47,7 @@ _TAIL_CHARACTERS = 800
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Success:
-    """A finished measurement.
-
-    Parameters
-    ----------
-    graph_json : str
-        Canonical JSON of its graph.
-    """
+    """A finished measurement."""
 
     measurement: Measurement
     graph_json: str
@@ -75,8 +74,6 @@ def measure_in_fresh_process(
 
     Parameters
     ----------
-    accelerator : AcceleratorSpec
-        This machine.
     settings : MeasureSettings
         ``timeout_s`` counts from the moment the machine is ours.
     """
@@ -96,6 +93,22 @@ def measure_in_fresh_process(
         finally:
             process.kill()
             process.join()
+
+
+@contextmanager
+def machine_lock(path: Path | None = None) -> Iterator[None]:
+    """Hold the machine alone; waits for whoever holds it.
+
+    The kernel lets the lock go when the process ends, however it ends.
+
+    Parameters
+    ----------
+    path : Path, optional
+        Lock file; by default the one that all campaigns of the machine share.
+    """
+    with (path or Path(tempfile.gettempdir()) / "perfmodel-cpu.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _outcome(receiver: Connection, process: Any, timeout_s: float) -> Success | Failure:
@@ -140,8 +153,6 @@ def _child(
 def _result(
     job: Mapping[str, Any], accelerator: Mapping[str, Any], settings: MeasureSettings
 ) -> dict[str, str]:
-    from perfmodel.graph.canonical import to_json
-
     try:
         measurement, graph = measure_job(job_from_dict(job), spec_from_dict(accelerator), settings)
     except PerfModelError as error:

@@ -35,8 +35,6 @@ class Artifact:
 
     Parameters
     ----------
-    manifest : mapping
-        What training wrote about it.
     damaged : mapping of str to str
         Files whose content is not what was written, by their path in the folder, with the
         reason; empty for a sound artefact.
@@ -79,15 +77,8 @@ def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[s
     ----------
     folder : Path
         ``models/<name>/<version>``; must not exist.
-    files : mapping of str to bytes
-        Contents by path inside the folder.
     manifest : mapping
         JSON-able facts: data digest, columns, scores, versions, devices, licence.
-
-    Returns
-    -------
-    Path
-        The folder.
 
     Raises
     ------
@@ -122,11 +113,6 @@ def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[s
 
 def read_artifact(folder: Path) -> Artifact:
     """Read the manifest of a version and compare every file with it.
-
-    Parameters
-    ----------
-    folder : Path
-        ``models/<name>/<version>``.
 
     Returns
     -------
@@ -177,15 +163,8 @@ def names(models: Path) -> list[str]:
 def latest(models: Path, name: str) -> Artifact:
     """Return the newest sound version of a model; failing that, the newest readable one.
 
-    Parameters
-    ----------
-    models : Path
-        The folder that holds ``<name>/<version>``.
-
     Raises
     ------
-    UnknownPredictorError
-        There is no model of that name.
     DamagedArtifactError
         The manifest of every version is damaged.
     """

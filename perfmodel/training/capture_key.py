@@ -18,14 +18,14 @@ import perfmodel.zoo
 from perfmodel.features.sketch import SKETCH_VERSION
 from perfmodel.graph.job import Job
 from perfmodel.types import Compiler, MemoryFormat, Precision
-from perfmodel.zoo.reference import REGISTER
+from perfmodel.zoo.references.reference import REGISTER
 
 #: Precisions with the structure of another one: the same operators on items of the same size.
 _SAME_STRUCTURE: Mapping[Precision, Precision] = MappingProxyType(
     {Precision.AMP_BF16: Precision.AMP_FP16, Precision.TF32: Precision.FP32}
 )
 
-_ZOO_IMPORT = re.compile(r"perfmodel\.zoo\.(\w+)")
+_ZOO_IMPORT = re.compile(r"perfmodel\.zoo\.([\w.]+)")
 
 _FIELDS = (
     "model", "model_kwargs", "hf_config", "mode", "batch_size", "accumulation_steps",
@@ -102,10 +102,11 @@ def _zoo_digest(name: str) -> str:
         return "absent"
     folder = Path(perfmodel.zoo.__path__[0])
     digest = hashlib.sha256(workload.location.encode() + workload.family.encode())
-    todo, seen = [workload.location.partition(":")[0]], {"reference", "bundle"}
+    todo = [f"references.{workload.location.partition(':')[0]}"]
+    seen = {"references.reference", "bundle"}
     while todo:
         module = todo.pop()
-        file = folder / f"{module}.py"
+        file = folder / f"{module.replace('.', '/')}.py"
         if module not in seen and file.exists():
             seen.add(module)
             code = file.read_bytes()

@@ -36,8 +36,6 @@ class ModelBundle:
         Models that are made of the same code; what "a family that was never seen" means.
     name : str
         As the user wrote it: ``"timm/resnet50"``.
-    samples : int
-        Samples of the batch.
     tokens_per_sample : int or None
         Sequence positions of one sample, encoder and decoder together; None for images.
     """
@@ -63,13 +61,6 @@ def building_on(device: str, *, seed: int = 0) -> Iterator[None]:
 
     On ``meta`` nothing is allocated and weight initialisation is skipped. On ``cpu`` the global
     random state is put back afterwards.
-
-    Parameters
-    ----------
-    device : str
-        ``"meta"`` or ``"cpu"``.
-    seed : int
-        Seed of weights and inputs on the CPU.
 
     Raises
     ------

@@ -113,13 +113,7 @@ class OwnLoss:
 
 
 def output_tensors(output: Any) -> list[torch.Tensor]:
-    """Return the floating-point tensors of an output, in order.
-
-    Parameters
-    ----------
-    output : object
-        A tensor, or sequences and mappings of them.
-    """
+    """Return the floating-point tensors of an output, in order."""
     if isinstance(output, torch.Tensor):
         return [output] if output.is_floating_point() else []
     if isinstance(output, dict):

@@ -63,8 +63,6 @@ class BatchFamily:
     ----------
     job : Job
         Its own batch size does not matter.
-    capture : callable
-        From a job to its graph.
     """
 
     def __init__(self, job: Job, *, capture: Callable[[Job], Graph] = capture_job) -> None:
@@ -74,19 +72,8 @@ class BatchFamily:
         self._stencil: Stencil | None = None
         self._is_probed = False
 
-    @property
-    def is_affine(self) -> bool:
-        """Whether batch sizes from 2 up need no capture of their own."""
-        self._probe()
-        return self._stencil is not None
-
     def at(self, batch_size: int) -> Graph:
         """Return the graph at a batch size, equal to a true capture there.
-
-        Parameters
-        ----------
-        batch_size : int
-            Samples, >= 1.
 
         Raises
         ------
@@ -145,13 +132,7 @@ class Stencil:
     attrs: Mapping[int, Mapping[str, Template]]
 
     def at(self, batch_size: int) -> Graph:
-        """Evaluate every line.
-
-        Parameters
-        ----------
-        batch_size : int
-            Samples, >= 1.
-        """
+        """Evaluate every line."""
         tensors = list(self.graph.tensors)
         for position, shape in self.shapes.items():
             old = tensors[position]

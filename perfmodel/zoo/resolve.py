@@ -42,7 +42,7 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
     """
     check_job(job)
     if job.hf_config is not None:
-        from perfmodel.zoo.huggingface import build_huggingface
+        from perfmodel.zoo.transformers.huggingface import build_huggingface
 
         return build_huggingface(
             job.hf_config,
@@ -59,7 +59,7 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
         return build_timm(
             name, job.model_kwargs, batch_size=job.batch_size, device=device, seed=seed
         )
-    from perfmodel.zoo.reference import build_reference
+    from perfmodel.zoo.references.reference import build_reference
 
     return build_reference(
         name,
@@ -72,27 +72,7 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
 
 
 def build_program(job: Job, *, device: str = "meta", seed: int = 0) -> Program:
-    """Build the runnable step of a job: model, loss, backward and optimizer as it asks for.
-
-    Parameters
-    ----------
-    job : Job
-        As in :func:`build_bundle`.
-    device : str
-        ``"meta"`` to capture it, ``"cpu"`` to run it.
-    seed : int
-        Seed of weights and inputs on the CPU.
-
-    Returns
-    -------
-    Program
-        ``step()`` performs one step.
-
-    Raises
-    ------
-    InvalidInputError
-        As :func:`build_bundle`, or settings that the model does not allow.
-    """
+    """Build the runnable step of a job: model, loss, backward and optimizer as it asks for."""
     return program_of(build_bundle(job, device=device, seed=seed), job)
 
 
@@ -101,8 +81,6 @@ def program_of(bundle: ModelBundle, job: Job) -> Program:
 
     Parameters
     ----------
-    bundle : ModelBundle
-        Built for ``job``.
     job : Job
         Gives mode, optimizer, precision, layout and accumulation.
     """
@@ -133,11 +111,6 @@ def capture_job(job: Job) -> Graph:
 
     The same job gives the same content hash, with any order of its keyword arguments.
 
-    Parameters
-    ----------
-    job : Job
-        As in :func:`build_bundle`.
-
     Returns
     -------
     Graph
@@ -145,8 +118,6 @@ def capture_job(job: Job) -> Graph:
 
     Raises
     ------
-    InvalidInputError
-        As :func:`build_bundle`.
     CaptureError
         The step cannot be captured, with the reason.
     """
@@ -242,7 +213,7 @@ def known_models(prefix: str = "") -> list[str]:
     """
     names: list[str] = []
     if _may_match(prefix, "zoo/"):
-        from perfmodel.zoo.reference import reference_names
+        from perfmodel.zoo.references.reference import reference_names
 
         names += [f"zoo/{name}" for name in reference_names()]
     if _may_match(prefix, "timm/"):

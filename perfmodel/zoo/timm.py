@@ -46,11 +46,6 @@ def timm_family(name: str) -> str:
     name : str
         As in :func:`timm_names`; a pretrained tag is ignored.
 
-    Raises
-    ------
-    UnknownModelError
-        No such model.
-
     Examples
     --------
     >>> timm_family("resnext50_32x4d"), timm_family("vit_base_patch16_224.augreg_in21k")
@@ -83,12 +78,6 @@ def build_timm(
         Arguments of the model: ``img_size`` (an int or height and width), ``num_classes``,
         ``in_chans``, ``drop_path_rate``, ...; and ``reparameterize``: branches that training needs
         are merged into single convolutions, as for deployment (RepVGG, MobileOne, ...).
-    batch_size : int
-        Images in the batch, >= 1.
-    device : str
-        ``"meta"`` or ``"cpu"``.
-    seed : int
-        Seed of weights and inputs on the CPU.
 
     Raises
     ------

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import StoreError
-from perfmodel.store.connections import Connections
-from perfmodel.store.keys import AuditStore
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.state.keys import AuditStore
 
 logger = logging.getLogger(__name__)
 

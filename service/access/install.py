@@ -7,8 +7,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from sqlalchemy.engine import make_url
 
-from perfmodel.store.connections import Connections
-from perfmodel.store.revision_watch import RevisionWatch
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.revisions import RevisionWatch
 from service.access.audit import AuditLog, AuditTable
 from service.access.key_file import KeyFile
 from service.access.key_table import KeyRing, KeyTable

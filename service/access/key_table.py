@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.store.connections import Connections, shown_url
-from perfmodel.store.keys import REVISION, StoredKey
-from perfmodel.store.keys import KeyStore as KeyRows
-from perfmodel.store.revision_watch import RevisionWatch
+from perfmodel.store.sql.connections import Connections, shown_url
+from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.state.keys import REVISION, StoredKey
+from perfmodel.store.state.keys import KeyStore as KeyRows
 from service.access.keys import ApiKey, KeyStore, UnknownKeyError, parse_scopes
 
 logger = logging.getLogger(__name__)

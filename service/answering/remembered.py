@@ -7,7 +7,7 @@ from typing import Protocol
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.store.prices import PriceStore
+from perfmodel.store.state.prices import PriceStore
 from service.job_references import JobFinder, JobReferences, ReferencesInMemory
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from perfmodel.store.operations import Operation, OperationState
+from perfmodel.store.state.operations import Operation, OperationState
 from service.errors import problem_response
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
-from perfmodel.store.operations import Operation, OperationState
+from perfmodel.store.state.operations import Operation, OperationState
 from service.access.middleware import path_in_app
 from service.answers import json_response
 from service.errors import RETRY_AFTER_S, problem_of, problem_response

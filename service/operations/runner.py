@@ -19,7 +19,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from perfmodel.errors import StoreError
-from perfmodel.store.operations import Claim, Operation, OperationStore
+from perfmodel.store.state.operations import Claim, Operation, OperationStore
 from service.errors import OverloadedError, defect_problem, problem
 from service.logs import request_id_of_context
 from service.metrics.registry import Metrics

@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Query, Request, Response
 
-from perfmodel.store.pages import MOST_ITEMS
+from perfmodel.store.sql.shared_store import MOST_ITEMS
 from service.accuracy_desk import AccuracyDesk
 from service.answers import json_response
 from service.documentation import problems

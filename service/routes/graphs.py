@@ -15,7 +15,7 @@ from perfmodel.graph.canonical import from_json
 from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
 from perfmodel.requests import MAX_COUNT
-from perfmodel.store.pages import MOST_ITEMS
+from perfmodel.store.sql.shared_store import MOST_ITEMS
 from perfmodel.types import Mode, Precision
 from service.answers import json_response
 from service.desk import Desk

@@ -10,8 +10,8 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
 from perfmodel.requests import parse_job
-from perfmodel.store.jobs import StoredJob
-from perfmodel.store.pages import MOST_ITEMS
+from perfmodel.store.sql.shared_store import MOST_ITEMS
+from perfmodel.store.state.jobs import StoredJob
 from service.answers import json_response
 from service.desk import Desk, read_json
 from service.documentation import problems

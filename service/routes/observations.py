@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.graph.job_reference import job_family
 from perfmodel.requests import parse_job
-from perfmodel.store.observations import ObservationState, StoredObservation
-from perfmodel.store.pages import MOST_ITEMS, Page
+from perfmodel.store.sql.shared_store import MOST_ITEMS, Page
+from perfmodel.store.state.observations import ObservationState, StoredObservation
 from service.answers import json_response
 from service.desk import read_json
 from service.documentation import problems

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from perfmodel.store.operations import Operation, OperationState
-from perfmodel.store.pages import MOST_ITEMS
+from perfmodel.store.sql.shared_store import MOST_ITEMS
+from perfmodel.store.state.operations import Operation, OperationState
 from service.access.keys import KeyStore
 from service.access.scopes import Scope
 from service.answers import json_response

@@ -10,7 +10,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown
-from perfmodel.store.prices import Price
+from perfmodel.store.state.prices import Price
 from service.answers import json_response
 from service.desk import read_json
 from service.documentation import problems

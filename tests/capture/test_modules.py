@@ -7,8 +7,8 @@ import gc
 import torch
 from torch import nn
 
-from perfmodel.capture.modules import Parts
-from perfmodel.capture.recorder import Recorder
+from perfmodel.capture.recording.meta_copy import Parts
+from perfmodel.capture.recording.recorder import Recorder
 from perfmodel.capture.torch import capture_module
 from perfmodel.types import Mode
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from graph_totals import totals
 from onnx_files import exported
 
 from perfmodel.graph.cost.base import OpClass
-from perfmodel.graph.cost.table import totals
 from perfmodel.types import Mode, Phase, Precision
 
 torch = pytest.importorskip("torch")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from graph_totals import totals
 from onnx import TensorProto, helper
 from onnx_files import numbers, one_node, onnx_file, tensor_info, weight
 
 from perfmodel.capture.onnx import capture_onnx
 from perfmodel.capture.onnx.rules.reduction import _PLAIN
 from perfmodel.errors import InvalidInputError, UnsupportedOnnxError
-from perfmodel.graph.cost.table import totals
 from perfmodel.types import Mode, Phase, Role
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from graph_totals import totals
 from onnx import TensorProto, helper
 from onnx_files import numbers, one_node, onnx_file, tensor_info, weight
 
 from perfmodel.capture.onnx import capture_onnx, onnx_node_name
 from perfmodel.errors import UnsupportedOnnxError
-from perfmodel.graph.cost.table import totals
 from perfmodel.types import Precision, Role
 
 

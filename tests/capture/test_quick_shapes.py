@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from perfmodel.capture.quick_shapes import keeps_geometry, quick_recipes
-from perfmodel.capture.shapes import LAYOUT_RULES
+from perfmodel.capture.recording.quick_shapes import keeps_geometry, quick_recipes
+from perfmodel.capture.recording.shapes import LAYOUT_RULES
 
 ATEN = torch.ops.aten
 HALF, FULL = torch.float16, torch.float32

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from graph_totals import totals
 from torch import Tensor, nn
 from torch.nn import functional
 
 from perfmodel.capture.program import make_program
 from perfmodel.capture.torch import capture, capture_module
 from perfmodel.errors import CaptureError
-from perfmodel.graph.cost import totals
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph, Node
 from perfmodel.types import Mode, Phase, Precision, Role

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from perfmodel.capture.optimizers import OPTIMIZERS, Lamb
 from perfmodel.capture.program import Program, default_loss, make_program
-from perfmodel.capture.signature import signature_of
+from perfmodel.capture.recording.signature import signature_of
 from perfmodel.capture.torch import capture, capture_module
 from perfmodel.errors import InvalidInputError
 from perfmodel.types import MemoryFormat, Mode, Phase, Precision, Role

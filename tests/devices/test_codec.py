@@ -56,9 +56,9 @@ def test_round_trip_through_json(spec):
     assert spec_from_dict(json.loads(json.dumps(spec_to_dict(spec)))) == spec
 
 
-@pytest.mark.parametrize("spec", list(Catalog.default()), ids=lambda spec: spec.name)
-def test_round_trip_of_the_catalogue(spec):
-    assert spec_from_dict(spec_to_dict(spec)) == spec
+def test_round_trip_of_the_catalogue():
+    for spec in list(Catalog.default()):
+        assert spec_from_dict(spec_to_dict(spec)) == spec
 
 
 def test_the_plain_form_shares_nothing_with_the_spec():

@@ -9,7 +9,7 @@ import pytest
 from bounded_time import bounded_s
 
 from perfmodel.devices import cpu_bench
-from perfmodel.devices.cpu_bench import CpuRates, Effort, best_time_s, measure_cpu
+from perfmodel.devices.cpu_bench import CpuRates, Effort, best_time_s
 from perfmodel.devices.cpu_facts import CpuFacts
 from perfmodel.devices.local import LocalCpu, cache_folder, spec_of
 
@@ -27,14 +27,25 @@ FACTS = CpuFacts(
 )
 
 
+RATES = CpuRates(
+    gemm_flops_per_s={"fp32": 2e11, "bf16": 4e11, "fp16": 3e9, "fp64": 1e11},
+    bandwidth_bytes_per_s=4e10,
+    engine="toy",
+)
+
+
 class CountedMeasure:
-    """A real measurement at small sizes that counts how often it was asked."""
+    """Counts how often it was asked; what it says is no matter to what is kept of it."""
 
     calls = 0
 
     def __call__(self, effort):
         self.calls += 1
-        return measure_cpu(effort)
+        return RATES
+
+
+def local_in(folder, effort=QUICK, measure=None):
+    return LocalCpu(cache=folder, effort=effort, measure=measure or CountedMeasure())
 
 
 def test_this_machine_is_measured_and_described(tmp_path):
@@ -56,36 +67,36 @@ def test_this_machine_is_measured_and_described(tmp_path):
 
 def test_the_description_is_cached_and_refreshed_on_demand(tmp_path):
     measure = CountedMeasure()
-    local = LocalCpu(cache=tmp_path, effort=QUICK, measure=measure)
+    local = local_in(tmp_path, measure=measure)
     assert local.cached() is None
     first = local.describe()
     assert local.describe() == first == local.cached()
-    assert LocalCpu(cache=tmp_path, effort=QUICK, measure=measure).describe() == first
+    assert local_in(tmp_path, measure=measure).describe() == first
     assert measure.calls == 1
     local.describe(refresh=True)
     assert measure.calls == 2
 
 
 def test_another_effort_is_another_measurement(tmp_path):
-    LocalCpu(cache=tmp_path, effort=QUICK).describe()
+    local_in(tmp_path).describe()
     other = Effort(gemm_size=128, gemm_budget_s=0.01, stream_bytes=2**22, stream_budget_s=0.01)
-    assert LocalCpu(cache=tmp_path, effort=other).cached() is None
+    assert local_in(tmp_path, effort=other).cached() is None
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": 1}', "null"])
-def test_a_damaged_cache_is_measured_again(tmp_path, damage):
+def test_a_damaged_cache_is_measured_again(tmp_path):
     measure = CountedMeasure()
-    local = LocalCpu(cache=tmp_path, effort=QUICK, measure=measure)
+    local = local_in(tmp_path, measure=measure)
     local.describe()
     (stored,) = tmp_path.glob("devices/*.json")
-    stored.write_text(damage)
-    assert local.describe().kind == "cpu"
-    assert measure.calls == 2
-    assert json.loads(stored.read_text())["spec"]["kind"] == "cpu"
+    for calls, damage in enumerate(("", "{", "[]", '{"key": 1}', "null"), start=2):
+        stored.write_text(damage)
+        assert local.describe().kind == "cpu"
+        assert measure.calls == calls
+        assert json.loads(stored.read_text())["spec"]["kind"] == "cpu"
 
 
 def test_a_cached_nonsense_number_is_not_believed(tmp_path):
-    local = LocalCpu(cache=tmp_path, effort=QUICK)
+    local = local_in(tmp_path)
     local.describe()
     (stored,) = tmp_path.glob("devices/*.json")
     content = json.loads(stored.read_text())
@@ -97,11 +108,11 @@ def test_a_cached_nonsense_number_is_not_believed(tmp_path):
 def test_a_cache_that_cannot_be_written_costs_no_answer(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    assert LocalCpu(cache=blocked, effort=QUICK).describe().kind == "cpu"
+    assert local_in(blocked).describe().kind == "cpu"
 
 
 def test_no_draft_is_left_behind(tmp_path):
-    LocalCpu(cache=tmp_path, effort=QUICK).describe()
+    local_in(tmp_path).describe()
     assert [path.suffix for path in (tmp_path / "devices").iterdir()] == [".json"]
 
 
@@ -114,12 +125,7 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 
 
 def test_a_type_slower_than_fp32_is_left_out_and_named():
-    rates = CpuRates(
-        gemm_flops_per_s={"fp32": 2e11, "bf16": 4e11, "fp16": 3e9, "fp64": 1e11},
-        bandwidth_bytes_per_s=4e10,
-        engine="toy",
-    )
-    spec = spec_of(FACTS, rates)
+    spec = spec_of(FACTS, RATES)
     # fp64 stays although slower: it cannot be computed in fp32.
     assert dict(spec.peak_flops) == {"fp32": 2e11, "bf16": 4e11, "fp64": 1e11}
     assert "fp16 3e9" in spec.notes or "fp16 3.0e9" in spec.notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.graph.kinds import kinds_of
 from perfmodel.types import Phase, Role
 
 
@@ -29,7 +28,7 @@ def test_alike_are_calls_of_one_operator_on_equal_shapes() -> None:
             node((3,), (7,), attrs={"dim": (1.0, 2.0)}),
         ),
     )
-    kinds = kinds_of(graph)
+    kinds = graph.kinds
     assert kinds.tensors == [0, 0, 0, 0, 1, 0, 0, 0]
     assert kinds.first_tensors == [0, 4]
     assert kinds.nodes == [0, 0, 1, 2, 3, 4, 5]
@@ -42,4 +41,4 @@ def test_what_json_has_no_word_for_is_told_apart() -> None:
         tensors=tuple(map(tensor, range(6))),
         nodes=tuple(node((0,), (i + 1,), attrs={"x": v}) for i, v in enumerate(values)),
     )
-    assert kinds_of(graph).nodes == [0, 1, 2, 3, 4]
+    assert graph.kinds.nodes == [0, 1, 2, 3, 4]

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.graph.canonical import from_json, to_json
-from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.graph.unread import is_unread, unread_graph
+from perfmodel.graph.ir import Graph, Node, Tensor, is_unread, unread_graph
 from perfmodel.types import Phase, Role
 
 

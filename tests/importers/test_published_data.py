@@ -13,7 +13,7 @@ from perfmodel.importers.base import Imported
 from perfmodel.importers.record_tables import KINDS, accelerator_of, records_of
 from perfmodel.importers.registry import import_format
 from perfmodel.types import Precision
-from perfmodel.zoo.reference import reference_names
+from perfmodel.zoo.references.reference import reference_names
 
 FOLDER = os.environ.get("PERFMODEL_DATA")
 WHOLE_STEPS = ("timm", "lambda", "deep-learning-examples", "mlperf")

@@ -8,7 +8,7 @@ from perfmodel.errors import StoreError
 from perfmodel.importers.sia import read_sia
 from perfmodel.placement.topology.topology import Node
 from perfmodel.types import Precision
-from perfmodel.zoo.reference import build_reference
+from perfmodel.zoo.references.reference import build_reference
 
 
 def _table(folder: Path, model: str, cluster: str, *rows: str, order: str = "first") -> Path:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from perfmodel.profilers.peak_memory import PeakMemory
+from perfmodel.profilers.memory import PeakMemory
 
 
 def test_the_peak_holds_what_was_allocated_and_freed_again() -> None:

@@ -7,7 +7,7 @@ from torch import nn
 from perfmodel.capture.program import make_program
 from perfmodel.capture.torch import capture
 from perfmodel.placement.memory.memory import peak_tensor_bytes
-from perfmodel.profilers.tensor_memory import peak_tensor_bytes_of
+from perfmodel.profilers.memory import peak_tensor_bytes_of
 from perfmodel.types import Mode
 
 

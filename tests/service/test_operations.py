@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from guarded_service import CREATED, guarded_service
 
 from perfmodel.errors import StoreError
-from perfmodel.store.operations import OperationStore
+from perfmodel.store.state.operations import OperationStore
 from service.access.keys import new_key
 from service.operations.replay import KeptRequest
 from service.routes.graphs import GRAPH_EXAMPLE

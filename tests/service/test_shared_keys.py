@@ -18,8 +18,8 @@ from two_hosts import two_hosts
 
 from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
-from perfmodel.store.connections import Connections
-from perfmodel.store.keys import AuditStore
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.state.keys import AuditStore
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
 from service.serve import serve

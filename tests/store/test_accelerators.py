@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfmodel.store.accelerators import AcceleratorStore, OwnAccelerators
-from perfmodel.store.database import Database
-from perfmodel.store.prices import Price, PriceStore
+from perfmodel.store.state.accelerators import AcceleratorStore, OwnAccelerators
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.prices import Price, PriceStore
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from postgresql import PostgresqlServer
 from sqlalchemy import text
 
 from perfmodel.errors import StoreError
-from perfmodel.store.connections import Connections, shown_url
-from perfmodel.store.database import Database
-from perfmodel.store.observations import ObservationStore, Outcome
+from perfmodel.store.sql.connections import Connections, shown_url
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.observations import ObservationStore, Outcome
 
 
 def test_a_block_that_fails_leaves_nothing(migrated_url: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.store.database import Database, Registration, StoredGraph, deflated, inflated
+from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
 
 
 @pytest.fixture
@@ -42,13 +42,6 @@ def test_the_first_registration_stands(database: Database) -> None:
     assert database.registered() == ["ab"]
 
 
-def test_a_capture_is_found_by_its_key(database: Database) -> None:
-    assert database.capture("key") is None
-    assert database.put_capture("key", "ab", None)
-    assert not database.put_capture("key", "cd", 5)
-    assert database.capture("key") == ("ab", None)
-
-
 def _stored(graph_hash: str, facts: bytes | None = None) -> StoredGraph:
     content = deflated(b"content of " + graph_hash.encode())
     return StoredGraph(graph_hash=graph_hash, deflated=content, tokens_per_sample=128, facts=facts)
@@ -64,6 +57,13 @@ def test_a_capture_is_kept_with_its_graph_and_facts(database: Database) -> None:
     assert database.captured("key", "two") == _stored("ab")
     database.put_facts("ab", "two", b"others")
     assert database.captured("key", "two") == _stored("ab", b"others")
+    assert database.captured("key", "one") == _stored("ab")
+
+
+def test_the_first_capture_of_a_job_stands(database: Database) -> None:
+    assert database.captured("key", "one") is None
+    database.put_captured("key", _stored("ab"), "one")
+    database.put_captured("key", _stored("cd"), "one")
     assert database.captured("key", "one") == _stored("ab")
 
 

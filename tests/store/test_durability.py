@@ -16,9 +16,9 @@ from bounded_time import bounded_s
 from made_up_observations import stored_observation
 from postgresql import wait_until_alone
 
-from perfmodel.store.database import Database
-from perfmodel.store.observation_feed import ObservationFeed
-from perfmodel.store.observations import ObservationStore
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.observation_feed import ObservationFeed
+from perfmodel.store.state.observations import ObservationStore
 
 TESTS = Path(__file__).resolve().parents[1]
 

@@ -13,10 +13,10 @@ from postgresql import PostgresqlServer
 from sqlalchemy import text
 
 from perfmodel.errors import StoreError
-from perfmodel.store.breaker import Breaker
-from perfmodel.store.connections import Connections
-from perfmodel.store.database import Database
-from perfmodel.store.watchdog import Watchdog
+from perfmodel.store.sql.breaker import Breaker
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.watchdog import Watchdog
+from perfmodel.store.state.database import Database
 
 
 def _refused_after_s(database: Database, words: str) -> float:

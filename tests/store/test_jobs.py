@@ -7,8 +7,8 @@ import pytest
 from made_up_observations import stored_job
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.store.database import Database
-from perfmodel.store.jobs import JobStore
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.jobs import JobStore
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from perfmodel.errors import StoreError
-from perfmodel.store import migrate as migration
-from perfmodel.store.connections import Connections
-from perfmodel.store.database import Database
-from perfmodel.store.graph_list import GraphList
-from perfmodel.store.migrate import HEAD, migrate, revision_of, upgrade
-from perfmodel.store.tables import METADATA
+from perfmodel.store.sql import migrate as migration
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.migrate import HEAD, migrate, revision_of, upgrade
+from perfmodel.store.sql.tables import METADATA
+from perfmodel.store.state.database import Database, StoredGraph, deflated
+from perfmodel.store.state.graph_list import GraphList
 
 SCRIPTS = Path(migration.__file__).parent / "migrations"
 
@@ -48,7 +48,8 @@ def test_a_database_from_before_migrations_keeps_its_graphs(tmp_path: Path) -> N
     old.close()
     database = Database(f"sqlite:///{path}")
     assert database.graph("ab") == b"content"
-    assert database.put_capture("key", "ab", None)
+    database.put_captured("key", StoredGraph(graph_hash="ab", deflated=deflated(b"content")), "one")
+    assert database.captured("key", "one") is not None
 
 
 def test_each_migration_goes_on_from_the_one_before(database_url: str) -> None:

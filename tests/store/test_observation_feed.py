@@ -8,9 +8,9 @@ import pytest
 from made_up_observations import stored_job, stored_observation
 
 from perfmodel.errors import StoreError
-from perfmodel.store.database import Database
-from perfmodel.store.observation_feed import ObservationFeed
-from perfmodel.store.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.observation_feed import ObservationFeed
+from perfmodel.store.state.observations import ObservationStore, StoredObservation
 
 
 def keys(stored: Sequence[StoredObservation]) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from made_up_observations import stored_job, stored_observation
 
-from perfmodel.store.database import Database
-from perfmodel.store.jobs import JobStore
-from perfmodel.store.observations import ObservationState, ObservationStore, Outcome
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.jobs import JobStore
+from perfmodel.store.state.observations import ObservationState, ObservationStore, Outcome
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfmodel.store.database import Database
-from perfmodel.store.operations import Operation, OperationState, OperationStore
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.operations import Operation, OperationState, OperationStore
 
 FOREVER_S = 3600.0
 

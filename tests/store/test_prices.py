@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfmodel.store.database import Database
-from perfmodel.store.prices import Price, PriceStore
+from perfmodel.store.sql.revisions import read_revisions
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.prices import REVISION, Price, PriceStore
 
 
 @pytest.fixture
@@ -33,10 +34,16 @@ def test_a_price_is_removed_once(prices: PriceStore) -> None:
     assert prices.all() == {}
 
 
-def test_each_change_raises_the_revision(prices: PriceStore) -> None:
-    seen = [prices.revision()]
-    prices.put(Price(accelerator="T4", per_hour=0.35))
-    seen.append(prices.revision())
-    prices.remove("T4")
-    seen.append(prices.revision())
+def test_each_change_raises_the_revision(migrated_url: str) -> None:
+    database = Database(migrated_url)
+    prices, seen = PriceStore(database.connections), []
+    for change in (
+        lambda: None,
+        lambda: prices.put(Price(accelerator="T4", per_hour=0.35)),
+        lambda: prices.remove("T4"),
+    ):
+        change()
+        with database.connections.reading() as connection:
+            seen.append(read_revisions(connection).get(REVISION, 0))
+    database.close()
     assert seen == [0, 1, 2]

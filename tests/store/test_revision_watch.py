@@ -7,9 +7,9 @@ import pytest
 from bounded_time import bounded_s
 
 from perfmodel.errors import StoreError
-from perfmodel.store.database import Database
-from perfmodel.store.prices import Price, PriceStore, RememberedPrices
-from perfmodel.store.revision_watch import RevisionWatch
+from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.prices import Price, PriceStore, RememberedPrices
 
 PRICE = Price(accelerator="T4", per_hour=0.35)
 

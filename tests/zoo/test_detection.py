@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from graph_totals import totals
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.cost.table import totals
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo import capture_job
-from perfmodel.zoo.reference import build_reference
-from perfmodel.zoo.ssd import ANCHORS, MultiBoxLoss
-from perfmodel.zoo.yolo import YoloLoss
+from perfmodel.zoo.references.reference import build_reference
+from perfmodel.zoo.references.vision.ssd import ANCHORS, MultiBoxLoss
+from perfmodel.zoo.references.vision.yolo import YoloLoss
 
 NAMES = ("ssd300-resnet50", "yolov3")
 

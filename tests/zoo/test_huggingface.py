@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from graph_totals import totals
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
-from perfmodel.graph.cost import totals
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
-from perfmodel.zoo.hf_architecture import load_config
-from perfmodel.zoo.huggingface import build_huggingface
 from perfmodel.zoo.losses import FeatureLoss, OwnLoss
 from perfmodel.zoo.resolve import capture_job
+from perfmodel.zoo.transformers.architecture import load_config
+from perfmodel.zoo.transformers.huggingface import build_huggingface
 
 NARROW = {
     "hidden_size": 32,

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from graph_totals import totals
 
 from perfmodel.capture.program import make_program
-from perfmodel.graph.cost.table import totals
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo import capture_job
-from perfmodel.zoo.reference import build_reference
+from perfmodel.zoo.references.reference import build_reference
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from graph_totals import totals
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.cost import totals
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
-from perfmodel.zoo.reference import build_reference
+from perfmodel.zoo.references.reference import build_reference
 from perfmodel.zoo.resolve import capture_job
 
 
@@ -127,7 +127,7 @@ def test_switch_tokens_meet_one_expert() -> None:
 
 
 def test_switch_drops_tokens_beyond_the_capacity() -> None:
-    from perfmodel.zoo.switch import Experts, Sizes
+    from perfmodel.zoo.references.language.switch import Experts, Sizes
 
     sizes = Sizes(layers=2, width=4, heads=1, inner=8, experts=2, vocabulary=9, dropout=0.0)
     experts = Experts(sizes)
@@ -139,7 +139,7 @@ def test_switch_drops_tokens_beyond_the_capacity() -> None:
 
 
 def test_transformer_xl_scores_by_distance() -> None:
-    from perfmodel.zoo.transformer_xl import _shifted
+    from perfmodel.zoo.references.language.transformer_xl import _shifted
 
     # 2 queries, 3 keys; a column is a distance: 2, 1, 0. Key j lies 1 + i - j before query i.
     by_distance = torch.tensor([[[[12.0, 11.0, 10.0], [22.0, 21.0, 20.0]]]])

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.capture.onnx.autocast import cast_target, retyped
 from perfmodel.capture.onnx.dtypes import is_float, widest_float
-from perfmodel.capture.onnx.limits import OnnxLimits
+from perfmodel.capture.onnx.reading.limits import OnnxLimits
 from perfmodel.errors import UnsupportedOnnxError
 from perfmodel.graph.ir import DTYPE_BYTES, AttrValue, Graph, Node, Tensor
 from perfmodel.types import Phase, Precision, Role
@@ -26,11 +26,6 @@ def onnx_node_name(name: str) -> str:
     One ONNX node may become several nodes (a view, the product, a view). The one that does
     the work bears the ONNX name, the others bear it followed by ``#`` and a mark; nodes of
     the backward pass and of the optimizer follow the same rule.
-
-    Parameters
-    ----------
-    name : str
-        :attr:`Node.name`.
 
     Examples
     --------
@@ -85,8 +80,6 @@ class GraphBuilder:
 
     Parameters
     ----------
-    limits : OnnxLimits
-        Bounds on tensors and nodes.
     precision : Precision or None
         Re-types floats; None leaves the file's types.
     """

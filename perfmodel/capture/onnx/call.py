@@ -10,8 +10,8 @@ from types import MappingProxyType
 import numpy as np
 
 from perfmodel.capture.onnx.builder import NAME_MARK, GraphBuilder, Spec, Value
-from perfmodel.capture.onnx.limits import OnnxLimits
-from perfmodel.capture.onnx.model import AttributeReference, OnnxNode
+from perfmodel.capture.onnx.reading.limits import OnnxLimits
+from perfmodel.capture.onnx.reading.model import AttributeReference, OnnxNode
 from perfmodel.errors import UnsupportedOnnxError
 from perfmodel.graph.ir import AttrValue
 from perfmodel.types import Mode
@@ -200,13 +200,7 @@ MICROSOFT = "com.microsoft"
 
 
 def translates(*ops: str, domains: Sequence[str] = ("",)) -> Callable[[Rule], Rule]:
-    """Enter a translation rule for operators.
-
-    Returns
-    -------
-    callable
-        A decorator that leaves the rule as it is.
-    """
+    """Enter a translation rule for operators."""
 
     def enter(rule: Rule) -> Rule:
         for domain in domains:

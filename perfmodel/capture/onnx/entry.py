@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perfmodel.capture.onnx.autocast import check_precision
-from perfmodel.capture.onnx.bind import Binding
 from perfmodel.capture.onnx.builder import GraphBuilder
-from perfmodel.capture.onnx.decode import decode_model
-from perfmodel.capture.onnx.limits import OnnxLimits
-from perfmodel.capture.onnx.model import OnnxModel
+from perfmodel.capture.onnx.reading.bind import Binding
+from perfmodel.capture.onnx.reading.decode import decode_model
+from perfmodel.capture.onnx.reading.limits import OnnxLimits
+from perfmodel.capture.onnx.reading.model import OnnxModel
 from perfmodel.capture.onnx.trace import Tracer
 from perfmodel.capture.onnx.training import check_optimizer, extend_to_training
 from perfmodel.capture.onnx.unknown import ShapeOracle

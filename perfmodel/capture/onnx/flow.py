@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfmodel.capture.onnx.builder import Value
 from perfmodel.capture.onnx.call import Call
-from perfmodel.capture.onnx.model import OnnxGraph
+from perfmodel.capture.onnx.reading.model import OnnxGraph
 
-if TYPE_CHECKING:
-    from perfmodel.capture.onnx.trace import Frame, Tracer
+#: Follows a subgraph with arguments for its inputs, under a prefix for its names.
+Follow = Callable[[OnnxGraph, list[Value], str], list[Value]]
+Flow = Callable[[Call, Follow], Sequence[Value | None]]
 
-Flow = Callable[[Call, "Tracer", "Frame"], Sequence[Value | None]]
 
-
-def _if(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
+def _if(call: Call, follow: Follow) -> Sequence[Value | None]:
     condition = call.input(0).known
     if condition is None or condition.size != 1:
         raise call.error(
@@ -28,10 +26,10 @@ def _if(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
     body = _body(call, branch)
     if body.inputs:
         raise call.error(f"has a {branch} with inputs, which is not valid")
-    return tracer.subgraph(body, frame, [], call.name)
+    return follow(body, [], call.name)
 
 
-def _loop(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
+def _loop(call: Call, follow: Follow) -> Sequence[Value | None]:
     body = _body(call, "body")
     trips, condition = call.optional(0), call.optional(1)
     if trips is None or trips.known is None or trips.size != 1:
@@ -52,7 +50,7 @@ def _loop(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
         step = known_value(np.array(iteration, np.int64))
         flag = known_value(np.array(True))
         prefix = f"{call.name}/{iteration}"
-        results = tracer.subgraph(body, frame, [step, flag, *states], prefix)
+        results = follow(body, [step, flag, *states], prefix)
         flags = results[0].known
         if flags is None or flags.size != 1:
             raise call.error("stops on a condition that depends on data")
@@ -63,7 +61,7 @@ def _loop(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
     return [*states, *(_stack(call, stack, 0) for stack in stacks)]
 
 
-def _scan(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
+def _scan(call: Call, follow: Follow) -> Sequence[Value | None]:
     if call.opset < 9:
         raise call.error(f"is of opset {call.opset}; export with opset 9 or newer")
     body = _body(call, "body")
@@ -82,7 +80,7 @@ def _scan(call: Call, tracer: Tracer, frame: Frame) -> Sequence[Value | None]:
     stacks: list[list[Value]] = [[] for _ in body.outputs[split:]]
     for iteration in range(lengths.pop()):
         rows = [_row(call, v, a, iteration) for v, a in zip(scanned, axes, strict=True)]
-        results = tracer.subgraph(body, frame, [*states, *rows], f"{call.name}/{iteration}")
+        results = follow(body, [*states, *rows], f"{call.name}/{iteration}")
         states = results[:split]
         for stack, value in zip(stacks, results[split:], strict=True):
             stack.append(value)

@@ -16,7 +16,7 @@ import numpy as np
 from perfmodel.capture.onnx.builder import Value
 from perfmodel.capture.onnx.call import Call
 from perfmodel.capture.onnx.dtypes import DTYPE_OF_ONNX, NUMPY_OF_DTYPE
-from perfmodel.capture.onnx.model import OnnxTensor
+from perfmodel.capture.onnx.reading.model import OnnxTensor
 from perfmodel.types import Role
 
 #: A rule gets the call and its arguments' elements.

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from perfmodel.capture.onnx import rules
-from perfmodel.capture.onnx.bind import Binding
 from perfmodel.capture.onnx.builder import GraphBuilder, Value
 from perfmodel.capture.onnx.call import RULES, Call, resolve_attrs
 from perfmodel.capture.onnx.dtypes import is_float
 from perfmodel.capture.onnx.flow import FLOW
 from perfmodel.capture.onnx.fold import fold
-from perfmodel.capture.onnx.model import (
+from perfmodel.capture.onnx.reading.bind import Binding
+from perfmodel.capture.onnx.reading.model import (
     OnnxFunction,
     OnnxGraph,
     OnnxModel,
@@ -41,12 +42,8 @@ class Frame:
 
     Parameters
     ----------
-    scope : mutable mapping of str to Value
-        Names visible here.
     opsets : mapping of str to int
         Operator-set versions in force.
-    prefix : str
-        Put before the names of nodes.
     arguments : mapping of str to object
         Attribute values passed to the function that is being followed.
     declared : mapping of str to OnnxValueInfo
@@ -68,10 +65,6 @@ class Tracer:
 
     Parameters
     ----------
-    binding : Binding
-        Extents of the dynamic dimensions.
-    builder : GraphBuilder
-        Receives nodes and tensors.
     mode : Mode
         In training, dropout and batch statistics take part.
     oracle : ShapeOracle
@@ -119,8 +112,8 @@ class Tracer:
             self.lookup(v.name, frame, f"an output of graph {graph.name!r}") for v in graph.outputs
         ]
 
-    def subgraph(
-        self, graph: OnnxGraph, frame: Frame, arguments: list[Value], prefix: str
+    def _subgraph(
+        self, frame: Frame, graph: OnnxGraph, arguments: list[Value], prefix: str
     ) -> list[Value]:
         """Follow the body of a control-flow operator."""
         self._check_depth(frame.depth + 1, prefix)
@@ -200,7 +193,7 @@ class Tracer:
         key = call.node.domain, call.node.op
         flow = FLOW.get(key)
         if flow is not None:
-            return list(flow(call, self, frame))
+            return list(flow(call, partial(self._subgraph, frame)))
         folded = fold(call)
         if folded is not None:
             return list(folded)

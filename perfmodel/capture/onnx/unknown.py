@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from perfmodel.capture.onnx.bind import Binding
 from perfmodel.capture.onnx.builder import Value
 from perfmodel.capture.onnx.call import Call
 from perfmodel.capture.onnx.dtypes import DTYPE_OF_ONNX, ONNX_OF_DTYPE
-from perfmodel.capture.onnx.model import OnnxValueInfo
+from perfmodel.capture.onnx.reading.bind import Binding
+from perfmodel.capture.onnx.reading.model import OnnxValueInfo
 from perfmodel.errors import MissingExtraError
 from perfmodel.graph.ir import AttrValue
 

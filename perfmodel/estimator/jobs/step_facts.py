@@ -19,8 +19,7 @@ from perfmodel.features.node_work import NodeWork, keep_node_work, node_work
 from perfmodel.features.sketch import StepSketch, keep_sketch, step_sketch
 from perfmodel.graph.canonical import is_readable
 from perfmodel.graph.cost import cost_table
-from perfmodel.graph.ir import Graph
-from perfmodel.graph.unread import unread_graph
+from perfmodel.graph.ir import Graph, unread_graph
 from perfmodel.placement.data_parallel.profile_graph import step_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile

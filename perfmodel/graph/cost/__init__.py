@@ -5,9 +5,7 @@ from __future__ import annotations
 from perfmodel.graph.cost import (
     attention,
     convolution,
-    creation,
     elementwise,
-    factorization,
     indexing,
     matmul,
     movement,
@@ -16,33 +14,13 @@ from perfmodel.graph.cost import (
     pooling,
     recurrent,
     reduction,
-    resampling,
-    sequence_loss,
-    spectral,
-    view,
 )
-from perfmodel.graph.cost.table import (
-    CostTable,
-    CostTotals,
-    cost_of,
-    cost_table,
-    totals,
-    unpriced,
-)
+from perfmodel.graph.cost.table import CostTable, cost_of, cost_table
 
 #: Modules whose import fills the register, one per kind of operator.
 FORMULA_MODULES = (
-    attention, convolution, creation, elementwise, factorization, indexing, matmul, movement,
-    normalization, optimizer, pooling, recurrent, reduction, resampling, sequence_loss,
-    spectral, view,
+    attention, convolution, elementwise, indexing, matmul, movement, normalization, optimizer,
+    pooling, recurrent, reduction,
 )  # fmt: skip
 
-__all__ = [
-    "FORMULA_MODULES",
-    "CostTable",
-    "CostTotals",
-    "cost_of",
-    "cost_table",
-    "totals",
-    "unpriced",
-]
+__all__ = ["FORMULA_MODULES", "CostTable", "cost_of", "cost_table"]

@@ -19,14 +19,10 @@ NeurIPS 2022, algorithms 1 and 4.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-from perfmodel.graph.cost.base import Cost, OpClass, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.cost.base import Attrs, Cost, OpClass, Tensors, register, streamed
+from perfmodel.graph.node import Tensor
 from perfmodel.types import Engine
-
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
 
 
 @register("scaled_dot_product_attention", op_class=OpClass.ATTENTION)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.node import AttrValue, Tensor
 from perfmodel.types import Engine
 
 
@@ -46,8 +46,6 @@ class Cost:
         Floating-point operations; a multiply-add counts 2.
     bytes_read, bytes_written : float
         Compulsory traffic: each operand read once, each result written once.
-    engine : Engine
-        Unit that does the arithmetic.
     """
 
     flops: float
@@ -55,13 +53,11 @@ class Cost:
     bytes_written: float
     engine: Engine = Engine.VECTOR
 
-    @property
-    def bytes_moved(self) -> float:
-        """Bytes read plus bytes written."""
-        return self.bytes_read + self.bytes_written
 
-
-Formula = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Mapping[str, AttrValue]], Cost]
+Tensors = tuple[Tensor, ...]
+Attrs = Mapping[str, AttrValue]
+#: From the operands, the results and the attributes of a call to its cost.
+Formula = Callable[[Tensors, Tensors, Attrs], Cost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +78,6 @@ def register(*ops: str, op_class: OpClass) -> Callable[[Formula], Formula]:
     ----------
     *ops : str
         Operator names; an in-place form (trailing ``_``) is entered with its plain form.
-    op_class : OpClass
-        Class of all of them.
-
-    Returns
-    -------
-    callable
-        A decorator that leaves the formula as it is.
 
     Raises
     ------
@@ -107,26 +96,49 @@ def register(*ops: str, op_class: OpClass) -> Callable[[Formula], Formula]:
     return enter
 
 
-def bytes_of(tensors: tuple[Tensor, ...]) -> int:
+def register_weights(
+    weights: Mapping[str, int],
+    *,
+    op_class: OpClass,
+    elements: Callable[[Tensors, Tensors], int],
+) -> None:
+    """Enter operators that do so many operations an element, each operand streamed once.
+
+    Parameters
+    ----------
+    elements : callable
+        Counts the elements that matter among operands and results.
+    """
+
+    def weighing(weight: int) -> Formula:
+        return lambda ins, outs, attrs: streamed(weight * elements(ins, outs), ins, outs)
+
+    for op, weight in weights.items():
+        register(op, op_class=op_class)(weighing(weight))
+
+
+def weights_of(groups: Mapping[int, str]) -> Mapping[str, int]:
+    """Return the operations an element of each operator, given the operators of each number."""
+    return {op: weight for weight, ops in groups.items() for op in ops.split()}
+
+
+def bytes_of(tensors: Tensors) -> int:
     """Return the dense bytes of some tensors together."""
     return sum(t.size_bytes for t in tensors)
 
 
-def elements_of(tensors: tuple[Tensor, ...]) -> int:
+def elements_of(tensors: Tensors) -> int:
     """Return the elements of some tensors together."""
     return sum(t.element_count for t in tensors)
 
 
-def largest_of(tensors: tuple[Tensor, ...]) -> int:
+def largest_of(tensors: Tensors) -> int:
     """Return the elements of the largest of some tensors; 0 where there is none."""
     return max((t.element_count for t in tensors), default=0)
 
 
 def streamed(
-    flops: float,
-    inputs: tuple[Tensor, ...],
-    outputs: tuple[Tensor, ...],
-    engine: Engine = Engine.VECTOR,
+    flops: float, inputs: Tensors, outputs: Tensors, engine: Engine = Engine.VECTOR
 ) -> Cost:
     """Price an operator that reads every input once and writes every output once."""
     return Cost(float(flops), float(bytes_of(inputs)), float(bytes_of(outputs)), engine)

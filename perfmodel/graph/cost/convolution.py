@@ -14,14 +14,9 @@ Left out: savings of Winograd and FFT algorithms; padding counts as work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from perfmodel.graph.cost.base import Cost, OpClass, elements_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.cost.base import Attrs, Cost, OpClass, Tensors, elements_of, register, streamed
+from perfmodel.graph.node import Tensor
 from perfmodel.types import Engine
-
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
 
 
 @register("convolution", "convolution_overrideable", "_convolution", op_class=OpClass.CONVOLUTION)

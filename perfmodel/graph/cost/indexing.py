@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-from perfmodel.graph.cost.base import Cost, OpClass, bytes_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
-
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
+from perfmodel.graph.cost.base import Attrs, Cost, OpClass, Tensors, bytes_of, register, streamed
 
 
 @register("embedding", "index", "index_select", "gather", "take", "masked_select", "_unsafe_index",

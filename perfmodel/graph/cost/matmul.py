@@ -1,15 +1,17 @@
-r"""Matrix products: :math:`C_{mn} = \sum_k A_{mk} B_{kn}` costs :math:`2mnk` FLOP."""
+r"""Matrix products, factorisations and Fourier transforms.
+
+A product :math:`C_{mn} = \sum_k A_{mk} B_{kn}` costs :math:`2mnk` FLOP, the LU form of a square
+matrix :math:`\frac{2}{3} n^3`, a transform of N complex points :math:`5 N \log_2 N`, half of that
+for real ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 
-from perfmodel.graph.cost.base import Cost, OpClass, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.cost.base import Attrs, Cost, OpClass, Tensors, register, streamed
+from perfmodel.graph.node import Tensor
 from perfmodel.types import Engine
-
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
 
 
 @register("mm", "bmm", "mv", "dot", "vdot", "matmul", "_int_mm", "_grouped_mm",
@@ -73,3 +75,43 @@ def trilinear(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
     rows = inputs[0].element_count // max(1, inputs[0].shape[-1])
     flops = 3 * rows * inputs[1].element_count
     return streamed(flops, inputs, outputs, Engine.MATRIX)
+
+
+@register("_linalg_slogdet", "_linalg_det", "linalg_lu_factor_ex", op_class=OpClass.OTHER)
+def factorize(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price an LU factorisation; what is read off its diagonal is small beside it."""
+    matrix = inputs[0]
+    return streamed(2 * matrix.element_count * matrix.shape[-1] / 3, inputs, outputs)
+
+
+@register("linalg_lu_solve", op_class=OpClass.OTHER)
+def solve(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price two triangular solutions of n^2 operations each for every right-hand side."""
+    return streamed(2 * outputs[0].element_count * inputs[0].shape[-1], inputs, outputs)
+
+
+def _butterflies(tensor: Tensor, attrs: Attrs) -> float:
+    axes = attrs.get("dim", ())
+    extents = [
+        tensor.shape[axis] for axis in (axes if isinstance(axes, tuple) else (axes,))
+        if isinstance(axis, int)
+    ]  # fmt: skip
+    return 5 * tensor.element_count * math.log2(max(2, math.prod(extents)))
+
+
+@register("_fft_c2c", op_class=OpClass.OTHER)
+def complex_transform(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price a transform of complex points."""
+    return streamed(_butterflies(inputs[0], attrs), inputs, outputs)
+
+
+@register("_fft_r2c", op_class=OpClass.OTHER)
+def real_transform(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price a transform of real points."""
+    return streamed(_butterflies(inputs[0], attrs) / 2, inputs, outputs)
+
+
+@register("_fft_c2r", op_class=OpClass.OTHER)
+def inverse_real_transform(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price a transform back to real points."""
+    return streamed(_butterflies(outputs[0], attrs) / 2, inputs, outputs)

@@ -8,13 +8,16 @@ scale and shift. Statistics in two passes over a tensor count its bytes once: co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from perfmodel.graph.cost.base import Cost, OpClass, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
-
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
+from perfmodel.graph.cost.base import (
+    Attrs,
+    Cost,
+    OpClass,
+    Tensors,
+    register,
+    register_weights,
+    streamed,
+    weights_of,
+)
 
 
 @register("native_batch_norm", "batch_norm", op_class=OpClass.NORMALIZATION)
@@ -24,40 +27,26 @@ def batch_norm(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
     return streamed((7 if uses_batch else 2) * inputs[0].element_count, inputs, outputs)
 
 
-@register("native_layer_norm", "native_group_norm", "layer_norm", "group_norm",
-          "instance_norm", op_class=OpClass.NORMALIZATION)  # fmt: skip
-def layer_norm(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price layer or group normalisation: 7 per element."""
-    return streamed(7 * inputs[0].element_count, inputs, outputs)
+_NORMS = weights_of(
+    {
+        3: "batch_norm_stats batch_norm_update_stats",
+        4: "rms_norm _fused_rms_norm",  # square, add, normalise, scale
+        7: "native_layer_norm native_group_norm layer_norm group_norm instance_norm",
+        11: """
+            native_batch_norm_backward native_layer_norm_backward native_group_norm_backward
+            _fused_rms_norm_backward
+        """,
+    }
+)
+#: Maximum, subtract, exponential (8), sum, divide (1 reciprocal a row).
+_SOFTMAX = weights_of({12: "_softmax _log_softmax softmax log_softmax"})
+#: Product, sum, subtract, product.
+_SOFTMAX_GRADIENTS = weights_of({4: "_softmax_backward_data _log_softmax_backward_data"})
 
-
-@register("rms_norm", "_fused_rms_norm", op_class=OpClass.NORMALIZATION)
-def rms_norm(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price root-mean-square normalisation: square, add, normalise, scale."""
-    return streamed(4 * inputs[0].element_count, inputs, outputs)
-
-
-@register("native_batch_norm_backward", "native_layer_norm_backward",
-          "native_group_norm_backward", "_fused_rms_norm_backward",
-          op_class=OpClass.NORMALIZATION)  # fmt: skip
-def norm_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price the gradients of a normalisation: 11 per element."""
-    return streamed(11 * inputs[0].element_count, inputs, outputs)
-
-
-@register("batch_norm_stats", "batch_norm_update_stats", op_class=OpClass.NORMALIZATION)
-def batch_statistics(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price mean and variance alone: 3 per element."""
-    return streamed(3 * inputs[0].element_count, inputs, outputs)
-
-
-@register("_softmax", "_log_softmax", "softmax", "log_softmax", op_class=OpClass.SOFTMAX)
-def softmax(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price softmax: maximum, subtract, exponential (8), sum, divide (1 reciprocal a row)."""
-    return streamed(12 * inputs[0].element_count, inputs, outputs)
-
-
-@register("_softmax_backward_data", "_log_softmax_backward_data", op_class=OpClass.SOFTMAX)
-def softmax_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price the gradient of softmax: product, sum, subtract, product."""
-    return streamed(4 * outputs[0].element_count, inputs, outputs)
+for _weights, _class in ((_NORMS, OpClass.NORMALIZATION), (_SOFTMAX, OpClass.SOFTMAX)):
+    register_weights(_weights, op_class=_class, elements=lambda ins, outs: ins[0].element_count)
+register_weights(
+    _SOFTMAX_GRADIENTS,
+    op_class=OpClass.SOFTMAX,
+    elements=lambda inputs, outputs: outputs[0].element_count,
+)

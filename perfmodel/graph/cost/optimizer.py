@@ -7,15 +7,18 @@ follow from its update rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from perfmodel.graph.cost import elementwise, reduction
-from perfmodel.graph.cost.base import Cost, OpClass, elements_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.cost.base import (
+    Attrs,
+    Cost,
+    OpClass,
+    Tensors,
+    elements_of,
+    register,
+    register_weights,
+    streamed,
+)
 from perfmodel.types import Role
-
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
 
 _FOR_EACH = """
     abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp
@@ -27,45 +30,29 @@ _FOR_EACH = """
 _FUSED = {"_fused_sgd": 4, "_fused_adam": 18, "_fused_adamw": 18, "_fused_adagrad": 12}
 
 
-def _for_each(weight: int) -> Callable[[Tensors, Tensors, Attrs], Cost]:
-    def formula(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-        return streamed(weight * elements_of(outputs), inputs, outputs)
-
-    return formula
-
-
-def _for_each_reduction(weight: int) -> Callable[[Tensors, Tensors, Attrs], Cost]:
-    def formula(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-        return streamed(weight * elements_of(inputs), inputs, outputs)
-
-    return formula
-
-
-def _update(weight: int) -> Callable[[Tensors, Tensors, Attrs], Cost]:
-    def formula(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-        # The operands are lists of equal length, parameters first, gradients second.
-        parameters = _first_list(inputs)
-        return streamed(weight * elements_of(parameters), inputs, outputs)
-
-    return formula
-
-
-def _first_list(tensors: Tensors) -> Tensors:
-    """Return the parameters: the tensors before the first gradient."""
+def _parameters(tensors: Tensors) -> Tensors:
+    """Return the tensors before the first gradient: lists of equal length, parameters first."""
     for position, tensor in enumerate(tensors):
         if tensor.role is Role.GRADIENT:
             return tensors[:position]
     return tensors[:1]
 
 
-for _op in _FOR_EACH.split():
-    _weight = elementwise.FLOPS_PER_ELEMENT[_op]
-    register(f"_foreach_{_op}", op_class=OpClass.OPTIMIZER)(_for_each(_weight))
-for _op in ("norm", "max"):
-    _weight = reduction.FLOPS_PER_ELEMENT[_op]
-    register(f"_foreach_{_op}", op_class=OpClass.OPTIMIZER)(_for_each_reduction(_weight))
-for _op, _weight in _FUSED.items():
-    register(_op, op_class=OpClass.OPTIMIZER)(_update(_weight))
+register_weights(
+    {f"_foreach_{op}": elementwise.FLOPS_PER_ELEMENT[op] for op in _FOR_EACH.split()},
+    op_class=OpClass.OPTIMIZER,
+    elements=lambda inputs, outputs: elements_of(outputs),
+)
+register_weights(
+    {f"_foreach_{op}": reduction.FLOPS_PER_ELEMENT[op] for op in ("norm", "max")},
+    op_class=OpClass.OPTIMIZER,
+    elements=lambda inputs, outputs: elements_of(inputs),
+)
+register_weights(
+    _FUSED,
+    op_class=OpClass.OPTIMIZER,
+    elements=lambda inputs, outputs: elements_of(_parameters(inputs)),
+)
 
 
 @register("_foreach_clone", op_class=OpClass.OPTIMIZER)

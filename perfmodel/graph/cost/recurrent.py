@@ -1,20 +1,32 @@
-r"""Recurrent layers run as one fused operator.
+r"""Recurrent layers run as one fused operator, and the recursions of CTC.
 
-Every step multiplies each weight matrix with one vector, so :math:`F = 2 T B \sum |W|` over
-the matrices of all layers and directions; the backward pass costs twice that, one product for
+Every step of a layer multiplies each weight matrix with one vector, so :math:`F = 2 T B \sum |W|`
+over the matrices of all layers and directions; the backward pass costs twice that, one product for
 the inputs and one for the weights. The gates' elementwise work hides behind the products.
+
+The forward variables of connectionist temporal classification form a lattice of
+:math:`B T (2 L + 1)`, each the log-sum-exp of three predecessors, about 12 operations; the backward
+pass runs the recursion from the other end and adds both into the gradient.
+
+Left out: that the steps of a recursion wait for each other.
+
+References
+----------
+Graves et al., "Connectionist Temporal Classification", 2006.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
-from perfmodel.graph.cost.base import Cost, OpClass, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.cost.base import Attrs, Cost, OpClass, Tensors, register, streamed
 from perfmodel.types import Engine
 
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
+#: Gates of each kind of layer.
+_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+#: Three exponentials and a logarithm among them count as one operation each, as elsewhere.
+_FLOPS_PER_CELL = 12
 
 
 def _matrix_elements(inputs: Tensors, gates: int, attrs: Attrs) -> int:
@@ -30,47 +42,18 @@ def _matrix_elements(inputs: Tensors, gates: int, attrs: Attrs) -> int:
     return total
 
 
-def _price(inputs: Tensors, outputs: Tensors, attrs: Attrs, gates: int, products: int) -> Cost:
+def _layer(inputs: Tensors, outputs: Tensors, attrs: Attrs, *, gates: int, products: int) -> Cost:
     x = inputs[0]
     steps = x.element_count // max(1, x.shape[-1])
     flops = 2 * products * steps * _matrix_elements(inputs, gates, attrs)
     return streamed(flops, inputs, outputs, Engine.MATRIX)
 
 
-@register("lstm", op_class=OpClass.RECURRENT)
-def lstm(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price an LSTM: four gates."""
-    return _price(inputs, outputs, attrs, 4, 1)
-
-
-@register("lstm_backward", op_class=OpClass.RECURRENT)
-def lstm_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price the backward pass of an LSTM."""
-    return _price(inputs, outputs, attrs, 4, 2)
-
-
-@register("gru", op_class=OpClass.RECURRENT)
-def gru(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price a GRU: three gates."""
-    return _price(inputs, outputs, attrs, 3, 1)
-
-
-@register("gru_backward", op_class=OpClass.RECURRENT)
-def gru_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price the backward pass of a GRU."""
-    return _price(inputs, outputs, attrs, 3, 2)
-
-
-@register("rnn_tanh", "rnn_relu", op_class=OpClass.RECURRENT)
-def rnn(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price a plain recurrent layer: one gate."""
-    return _price(inputs, outputs, attrs, 1, 1)
-
-
-@register("rnn_tanh_backward", "rnn_relu_backward", op_class=OpClass.RECURRENT)
-def rnn_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price the backward pass of a plain recurrent layer."""
-    return _price(inputs, outputs, attrs, 1, 2)
+for _op, _gates in _GATES.items():
+    register(_op, op_class=OpClass.RECURRENT)(partial(_layer, gates=_gates, products=1))
+    register(f"{_op}_backward", op_class=OpClass.RECURRENT)(
+        partial(_layer, gates=_gates, products=2)
+    )
 
 
 @register("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell_backward_impl",
@@ -78,3 +61,16 @@ def rnn_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
 def cell(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
     """Price the gates of one step, about 10 FLOP for each pre-activation."""
     return streamed(10 * inputs[0].element_count, inputs, outputs)
+
+
+@register("_ctc_loss", op_class=OpClass.OTHER)
+def loss(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price the forward recursion; the lattice is the second result."""
+    return streamed(_FLOPS_PER_CELL * outputs[1].element_count, inputs, outputs)
+
+
+@register("_ctc_loss_backward", op_class=OpClass.OTHER)
+def loss_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price the backward recursion and the gradient; the lattice is the last operand."""
+    flops = 2 * _FLOPS_PER_CELL * inputs[-1].element_count + outputs[0].element_count
+    return streamed(flops, inputs, outputs)

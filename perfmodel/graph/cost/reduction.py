@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping
 
-from perfmodel.graph.cost.base import Cost, OpClass, largest_of, register, streamed
-from perfmodel.graph.ir import AttrValue, Tensor
+from perfmodel.graph.cost.base import (
+    Attrs,
+    Cost,
+    OpClass,
+    Tensors,
+    largest_of,
+    register,
+    register_weights,
+    streamed,
+    weights_of,
+)
 
-Tensors = tuple[Tensor, ...]
-Attrs = Mapping[str, AttrValue]
-
-_GROUPS: Mapping[int, str] = {
-    1: """
+#: Operations per input element by operator.
+FLOPS_PER_ELEMENT: Mapping[str, int] = weights_of(
+    {
+        1: """
         sum nansum mean prod amax amin aminmax max min argmax argmin any all count_nonzero cumsum
         cumprod cummax cummin _cummax_helper _cummin_helper median nanmedian mode trace
         sum_to_size
     """,
-    2: "norm linalg_vector_norm linalg_matrix_norm frobenius_norm dist _weight_norm_interface",
-    4: """
+        2: "norm linalg_vector_norm linalg_matrix_norm frobenius_norm dist _weight_norm_interface",
+        4: """
         var std var_mean std_mean mse_loss smooth_l1_loss huber_loss cosine_similarity
         _weight_norm_interface_backward renorm soft_margin_loss
     """,
-    10: "logsumexp logcumsumexp",
-    20: """
+        10: "logsumexp logcumsumexp",
+        20: """
         binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits kl_div
     """,
-}
-
-#: Operations per input element by operator.
-FLOPS_PER_ELEMENT: Mapping[str, int] = MappingProxyType(
-    {op: weight for weight, ops in _GROUPS.items() for op in ops.split()}
+    }
 )
 
-
-def _entry(weight: int) -> Callable[[Tensors, Tensors, Attrs], Cost]:
-    def formula(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-        return streamed(weight * largest_of((*inputs, *outputs)), inputs, outputs)
-
-    return formula
-
-
-for _op, _weight in FLOPS_PER_ELEMENT.items():
-    register(_op, op_class=OpClass.REDUCTION)(_entry(_weight))
+register_weights(
+    FLOPS_PER_ELEMENT,
+    op_class=OpClass.REDUCTION,
+    elements=lambda inputs, outputs: largest_of((*inputs, *outputs)),
+)
 
 
 @register("nll_loss_forward", "nll_loss2d_forward", "nll_loss", op_class=OpClass.REDUCTION)

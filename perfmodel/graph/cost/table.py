@@ -32,8 +32,6 @@ class CostTable:
         Position in ``tuple(OpClass)``; ``OTHER`` where unpriced.
     phase : ndarray of int8
         Position in ``tuple(Phase)``.
-    priced : ndarray of bool
-        Whether the operator has a formula.
     unpriced : mapping of str to int
         Calls of each operator without a formula.
     """
@@ -48,31 +46,8 @@ class CostTable:
     unpriced: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CostTotals:
-    """Sums over the priced nodes of a graph.
-
-    Parameters
-    ----------
-    unpriced : mapping of str to int
-        Calls that the sums leave out.
-    """
-
-    flops: float
-    bytes_read: float
-    bytes_written: float
-    flops_by_phase: Mapping[Phase, float]
-    flops_by_class: Mapping[OpClass, float]
-    unpriced: Mapping[str, int]
-
-
 def cost_of(node: Node, graph: Graph) -> Cost | None:
     """Price one operator call.
-
-    Parameters
-    ----------
-    node : Node
-        A node of ``graph``.
 
     Returns
     -------
@@ -96,32 +71,6 @@ def cost_table(graph: Graph) -> CostTable:
     if not isinstance(table, CostTable):
         table = vars(graph)["_cost_table"] = _priced(graph)
     return table
-
-
-def unpriced(graph: Graph) -> dict[str, int]:
-    """Count the calls of each operator that has no formula.
-
-    Returns
-    -------
-    dict of str to int
-        Empty when everything is priced.
-    """
-    return dict(cost_table(graph).unpriced)
-
-
-def totals(graph: Graph) -> CostTotals:
-    """Add up the costs of a graph."""
-    table = cost_table(graph)
-    by_phase = {p: float(table.flops[table.phase == c].sum()) for p, c in _PHASE_CODE.items()}
-    by_class = {k: float(table.flops[table.op_class == c].sum()) for k, c in _CLASS_CODE.items()}
-    return CostTotals(
-        flops=float(table.flops.sum()),
-        bytes_read=float(table.bytes_read.sum()),
-        bytes_written=float(table.bytes_written.sum()),
-        flops_by_phase=MappingProxyType(by_phase),
-        flops_by_class=MappingProxyType(by_class),
-        unpriced=table.unpriced,
-    )
 
 
 def _priced(graph: Graph) -> CostTable:

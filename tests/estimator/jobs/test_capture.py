@@ -11,8 +11,8 @@ from perfmodel.errors import CaptureError, InvalidInputError, UnknownModelError
 from perfmodel.estimator.jobs.capture import CaptureChild, capture_in_process
 from perfmodel.estimator.jobs.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
+from perfmodel.graph.ir import is_unread
 from perfmodel.graph.job import Job
-from perfmodel.graph.unread import is_unread
 from perfmodel.types import Mode
 
 pytest.importorskip("torch")

@@ -20,12 +20,11 @@ from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.features.roofline import node_roofline
 from perfmodel.features.step import Step
 from perfmodel.graph.canonical import from_json, to_json
-from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.ir import Graph, Node, Tensor, is_unread
 from perfmodel.graph.job import Job
-from perfmodel.graph.unread import is_unread
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.memory.memory_profile import memory_profile
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from perfmodel.types import Mode, Phase, Role
 
 JOB = Job(model="zoo/one", mode=Mode.TRAINING, batch_size=8)

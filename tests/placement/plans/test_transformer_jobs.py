@@ -7,7 +7,7 @@ import pytest
 from perfmodel.graph.job import Job
 from perfmodel.placement.plans.transformer_graph import graph_shape
 from perfmodel.placement.plans.transformer_jobs import transformer_shape
-from perfmodel.zoo.reference import build_reference
+from perfmodel.zoo.references.reference import build_reference
 from perfmodel.zoo.resolve import capture_job
 
 SMALL: dict[str, Any] = {
@@ -30,7 +30,7 @@ CONFIGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c["model_type"])
 def test_parameters_of_a_config_are_those_of_the_model(config: dict[str, Any]) -> None:
-    from perfmodel.zoo.huggingface import build_huggingface
+    from perfmodel.zoo.transformers.huggingface import build_huggingface
 
     module = build_huggingface(config, batch_size=1, sequence_length=8).module
     found = transformer_shape(Job(hf_config=config, sequence_length=8))

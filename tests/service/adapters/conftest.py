@@ -16,7 +16,7 @@ from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
-from perfmodel.store.database import Database
+from perfmodel.store.state.database import Database
 from service.app import create_app
 from service.settings import Settings
 

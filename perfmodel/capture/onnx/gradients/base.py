@@ -149,13 +149,7 @@ GRADIENTS: dict[str, Gradient] = {}
 
 
 def differentiates(*ops: str) -> Callable[[Gradient], Gradient]:
-    """Enter a backward rule for forward operators.
-
-    Returns
-    -------
-    callable
-        A decorator that leaves the rule as it is.
-    """
+    """Enter a backward rule for forward operators."""
 
     def enter(rule: Gradient) -> Gradient:
         for op in ops:

@@ -103,19 +103,12 @@ def _erf(step: Backward) -> Value:
     return _times(step, scaled, step.grad)
 
 
-@differentiates("add")
-def _add(step: Backward) -> Sequence[Value | None]:
-    return [step.summed_to(step.grad, v.shape) if w else None for v, w in _operands(step)]
-
-
-@differentiates("sub")
-def _sub(step: Backward) -> Sequence[Value | None]:
-    grads: list[Value | None] = []
-    for position, (value, wanted) in enumerate(_operands(step)):
-        grad = step.summed_to(step.grad, value.shape) if wanted else None
-        if grad is not None and position == 1:
-            grad = step.emit("neg", [grad], grad.shape)
-        grads.append(grad)
+@differentiates("add", "sub")
+def _sum(step: Backward) -> Sequence[Value | None]:
+    operands = zip(step.inputs, step.wanted, strict=True)
+    grads = [step.summed_to(step.grad, v.shape) if wanted else None for v, wanted in operands]
+    if step.node.op == "sub" and len(grads) > 1 and grads[1] is not None:
+        grads[1] = step.emit("neg", [grads[1]], grads[1].shape)
     return grads
 
 
@@ -211,10 +204,6 @@ def _times(step: Backward, left: Value, right: Value) -> Value:
 
 def _scaled(step: Backward, op: str) -> Value:
     return step.emit(op, [step.grad], step.grad.shape, carried=step.node.attrs)
-
-
-def _operands(step: Backward) -> list[tuple[Value, bool]]:
-    return list(zip(step.inputs, step.wanted, strict=True))
 
 
 def _masked_pair(

@@ -2,7 +2,6 @@
 
 from perfmodel.capture.onnx.rules import (
     attention,
-    contrib,
     convolution,
     elementwise,
     indexing,
@@ -13,11 +12,10 @@ from perfmodel.capture.onnx.rules import (
     quantized,
     recurrent,
     reduction,
-    resampling,
     sequence,
 )
 
 __all__ = [
-    "attention", "contrib", "convolution", "elementwise", "indexing", "matmul", "movement",
-    "normalization", "pooling", "quantized", "recurrent", "reduction", "resampling", "sequence",
+    "attention", "convolution", "elementwise", "indexing", "matmul", "movement",
+    "normalization", "pooling", "quantized", "recurrent", "reduction", "sequence",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from perfmodel.capture.onnx.autocast import retyped
 from perfmodel.capture.onnx.builder import Value
 from perfmodel.capture.onnx.call import Call, translates
 from perfmodel.capture.onnx.dtypes import DTYPE_OF_ONNX, is_float
-from perfmodel.capture.onnx.model import OnnxTensor
+from perfmodel.capture.onnx.reading.model import OnnxTensor
 from perfmodel.graph.ir import AttrValue
 from perfmodel.types import Role
 

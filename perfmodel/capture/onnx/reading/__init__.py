@@ -1,0 +1,1 @@
+"""Read an ONNX file under bounds, without a native parser."""

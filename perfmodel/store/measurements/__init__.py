@@ -1,0 +1,1 @@
+"""Measurements on disk: a journal of each device, compacted into Parquet files."""

@@ -1,0 +1,1 @@
+"""The database: connections, schema and what all its stores share."""

@@ -1,0 +1,236 @@
+"""Connections to the database: SQLite in WAL mode, or PostgreSQL through psycopg 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import cast
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import (
+    ArgumentError,
+    DisconnectionError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.pool import QueuePool
+
+from perfmodel.errors import StoreError
+from perfmodel.store.sql.breaker import Breaker
+from perfmodel.store.sql.watchdog import Socketed, Watchdog
+
+#: Seconds that SQLite waits for another writer.
+_LOCK_TIMEOUT_S = 10
+#: Seconds after which PostgreSQL is taken to be out of reach; libpq knows no shorter time.
+_CONNECT_TIMEOUT_S = 2
+#: Seconds that a connection may take to show that it is still there.
+_PING_S = 2.0
+#: Seconds that a transaction may take, seen from here: one that reads stands between a caller and
+#: an answer.
+_READ_S = 4.0
+_WRITE_S = 8.0
+#: Seconds for which PostgreSQL is left alone after it did not answer.
+_PAUSE_S = 1.0
+#: What PostgreSQL itself ends, milliseconds: statements, waits for a lock, forgotten transactions.
+_SERVER_LIMITS = {
+    "statement_timeout": 5_000,
+    "lock_timeout": 3_000,
+    "idle_in_transaction_session_timeout": 30_000,
+}
+#: Connections of one process, at rest and at most; those that would be one too many wait.
+_POOL, _OVERFLOW = 4, 6
+
+
+class ExistsError(Exception):
+    """A row of that key is there already, or what is written breaks another rule of the table."""
+
+
+class Connections:
+    """Opens transactions; may be shared by threads.
+
+    Parameters
+    ----------
+    url : str
+        ``"sqlite:///perfmodel.db"``, ``"sqlite://"`` (in memory) or ``"postgresql://..."``.
+
+    Raises
+    ------
+    StoreError
+        Here and in every method: the database cannot be reached, read or written.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._watchdog = Watchdog()
+        self._breaker = Breaker(pause_s=_PAUSE_S, trial_s=2 * _CONNECT_TIMEOUT_S + _WRITE_S)
+        with self._translated():
+            self._engine = _engine(make_url(url))
+        # Whoever will write says so first: a reader that turns into a writer can find SQLite
+        # locked by another, and no waiting helps it.
+        self._writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+        if not self.is_sqlite:
+            event.listen(self._engine, "checkout", self._ping)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the database is an SQLite file or in memory."""
+        return self._engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a transaction that only reads."""
+        with (
+            self._translated(),
+            self._engine.connect() as connection,
+            self._limiting(connection, _READ_S),
+        ):
+            yield connection
+
+    @contextmanager
+    def writing(self, *, limit_s: float = _WRITE_S) -> Iterator[Connection]:
+        """Open a transaction that is on disk when the block has ended.
+
+        Parameters
+        ----------
+        limit_s : float
+            How long PostgreSQL may be waited for in all, seconds.
+
+        Raises
+        ------
+        ExistsError
+            A row of that key is there already.
+        """
+        with (
+            self._translated(),
+            self._writer.connect() as connection,
+            self._limiting(connection, limit_s),
+            connection.begin(),
+        ):
+            yield connection
+
+    def close(self) -> None:
+        """Give back every connection."""
+        self._engine.dispose()
+        self._watchdog.close()
+
+    @contextmanager
+    def _limiting(self, connection: Connection, limit_s: float) -> Iterator[None]:
+        if self.is_sqlite:
+            yield
+            return
+        with self._watchdog.limiting(_socketed(connection.connection.driver_connection), limit_s):
+            yield
+        self._breaker.worked()
+
+    def _ping(self, connection: object, record: object, proxy: object) -> None:
+        """Find out whether a connection of the pool still answers; else another takes its place."""
+        try:
+            with self._watchdog.limiting(_socketed(connection), _PING_S):
+                self._engine.dialect.do_ping(cast(DBAPIConnection, connection))
+        except self._engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError(str(error)) from error
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        self._breaker.check()
+        try:
+            yield
+        except IntegrityError as error:
+            raise ExistsError(str(error)) from error
+        except (SQLAlchemyError, OSError, ImportError) as error:
+            if _was_lost(error) and not self.is_sqlite:
+                self._breaker.failed()
+            # What the driver said, without the statement: that is nobody's business outside.
+            said = str(getattr(error, "orig", None) or error).strip()
+            raise StoreError(
+                f"The database {shown_url(self.url)} cannot be used: {said}. Check the URL, the "
+                "permissions and the free space."
+            ) from error
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as it may be shown: without its password."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return url
+
+
+def now() -> str:
+    """Return the time as it is written in every table: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(url)
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    return create_engine(
+        url,
+        pool_size=_POOL,
+        max_overflow=_OVERFLOW,
+        pool_timeout=_CONNECT_TIMEOUT_S,
+        connect_args={
+            "connect_timeout": _CONNECT_TIMEOUT_S,
+            "options": " ".join(
+                [
+                    *(f"-c {name}={limit}" for name, limit in _SERVER_LIMITS.items()),
+                    # Behind them, so that what the URL says counts.
+                    *([str(url.query["options"])] if "options" in url.query else []),
+                ]
+            ),
+        }
+        if url.drivername == "postgresql+psycopg"
+        else {},
+    )
+
+
+def _was_lost(error: BaseException) -> bool:
+    """Tell whether a server did not answer; one that refused or ended a statement did."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    # Class 08: connections; 57P: the server goes down.
+    return isinstance(error, OperationalError | InterfaceError | DisconnectionError) and (
+        state is None or str(state).startswith(("08", "57P"))
+    )
+
+
+def _socketed(connection: object) -> Socketed:
+    return cast(Socketed, connection)
+
+
+def _sqlite(url: URL) -> Engine:
+    if url.database in (None, "", ":memory:"):
+        # What is in memory lives in its one connection, which threads take in turn.
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=0,
+            connect_args={"check_same_thread": False},
+        )
+    else:
+        engine = create_engine(url, connect_args={"timeout": _LOCK_TIMEOUT_S})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: object, record: object) -> None:
+    # The driver would begin transactions by itself, but not around changes of the schema.
+    connection.isolation_level = None  # type: ignore[attr-defined]
+    cursor = connection.cursor()  # type: ignore[attr-defined]
+    cursor.execute("PRAGMA journal_mode=WAL")
+    # FULL: what was committed outlives a power failure, not only the death of the process.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    word = connection.get_execution_options().get("sqlite_begin", "BEGIN")
+    connection.exec_driver_sql(word)

@@ -1,0 +1,140 @@
+"""What every store of the database begins with: transactions, and pages of long lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Column, Connection, Row, Select, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.store.sql.connections import Connections
+
+Item = TypeVar("Item")
+
+#: Most items of one page.
+MOST_ITEMS = 1_000
+
+_PREFIX = "before-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Generic[Item]):
+    """Some items of a list, newest first.
+
+    Parameters
+    ----------
+    next_cursor : str or None
+        Asks for the items after these; None where there are no more. Items that are added
+        meanwhile shift nothing.
+    """
+
+    items: tuple[Item, ...]
+    next_cursor: str | None = None
+
+
+def write_cursor(row_number: int) -> str:
+    """Return the cursor that asks for the rows before one.
+
+    Examples
+    --------
+    >>> read_cursor(write_cursor(12))
+    12
+    """
+    return f"{_PREFIX}{row_number:x}"
+
+
+def read_cursor(cursor: str | None) -> int | None:
+    """Return the number of the row that a cursor asks for the rows before.
+
+    Parameters
+    ----------
+    cursor : str or None
+        None asks for the first page.
+
+    Raises
+    ------
+    InvalidInputError
+        Not a cursor of ours.
+    """
+    if cursor is None:
+        return None
+    digits = cursor.removeprefix(_PREFIX)
+    try:
+        if digits == cursor or not 0 < len(digits) <= 15:
+            raise ValueError(cursor)
+        return int(digits, 16)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"The cursor {cursor[:60]!r} is none. Send the next_cursor of a page as it came, or "
+            "none for the first.",
+            pointer="/query/cursor",
+        ) from error
+
+
+class SharedStore:
+    """Reads and writes some tables; may be shared by threads and processes.
+
+    Parameters
+    ----------
+    connections : Connections
+        To a database of the newest schema.
+
+    Raises
+    ------
+    StoreError
+        In every method: the database cannot be read or written.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def _find(self, query: Select[Any], read: Callable[[Row[Any]], Item]) -> Item | None:
+        """Return the one thing that a query finds, or None."""
+        with self._connections.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else read(row)
+
+    def _page(
+        self,
+        query: Select[Any],
+        number: Column[Any],
+        read: Callable[[Row[Any]], Item],
+        *,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[Item]:
+        """Return what a query finds after the page of a cursor, the highest number first."""
+        query = query.order_by(number.desc()).limit(limit + 1)
+        before = read_cursor(cursor)
+        if before is not None:
+            query = query.where(number < before)
+        with self._connections.reading() as connection:
+            rows: Sequence[Row[Any]] = connection.execute(query).all()
+        return Page(
+            items=tuple(read(row) for row in rows[:limit]),
+            next_cursor=write_cursor(getattr(rows[limit - 1], number.name))
+            if len(rows) > limit
+            else None,
+        )
+
+
+def record_from(kind: type[Item], row: Row[Any]) -> Item:
+    """Return a record from the columns that bear the names of its fields."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(row, name) for name in names})
+
+
+def put_row(connection: Connection, table: Table, key: str, values: Mapping[str, Any]) -> None:
+    """Keep a row, in the place of the one of the same key."""
+    others = {name: value for name, value in values.items() if name != key}
+    statement = insert_into(connection, table).values(**values)
+    connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=others))
+
+
+def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Return an insert that may say what happens to a row that is there already."""
+    into = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return into(table)

@@ -1,0 +1,81 @@
+"""Which graphs clients registered, and what there is to say of them without reading them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Row, select, update
+
+from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
+from perfmodel.store.sql.tables import REGISTRATIONS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphFacts:
+    """What there is to say of a graph.
+
+    Parameters
+    ----------
+    flops : float
+        Of one step.
+    source : str
+        Where it comes from, as JSON.
+    """
+
+    node_count: int
+    parameter_count: int
+    flops: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegisteredGraph:
+    """A graph that a client registered.
+
+    Parameters
+    ----------
+    facts : GraphFacts or None
+        None where it was registered before facts were kept.
+    """
+
+    graph_hash: str
+    mode: str
+    batch_size: int
+    tokens_per_sample: int | None
+    facts: GraphFacts | None
+    created_at: str
+
+
+class GraphList(SharedStore):
+    """Lists registered graphs; the graphs themselves are kept by ``Database``."""
+
+    def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[RegisteredGraph]:
+        """Return some registered graphs, newest first."""
+        query, number = select(REGISTRATIONS), REGISTRATIONS.c.id
+        return self._page(query, number, _registered, cursor=cursor, limit=limit)
+
+    def find(self, graph_hash: str) -> RegisteredGraph | None:
+        """Return a registered graph, or None."""
+        query = select(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
+        return self._find(query, _registered)
+
+    def keep_facts(self, graph_hash: str, facts: GraphFacts) -> None:
+        """Keep what there is to say of a registered graph."""
+        with self._connections.writing() as connection:
+            connection.execute(
+                update(REGISTRATIONS)
+                .where(REGISTRATIONS.c.hash == graph_hash)
+                .values(**asdict(facts))
+            )
+
+
+def _registered(row: Row[Any]) -> RegisteredGraph:
+    return RegisteredGraph(
+        graph_hash=row.hash,
+        mode=row.mode,
+        batch_size=row.batch_size,
+        tokens_per_sample=row.tokens_per_sample,
+        facts=None if row.source is None else record_from(GraphFacts, row),
+        created_at=row.created_at,
+    )

@@ -1,0 +1,78 @@
+"""Registered jobs, under the hash of their content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from sqlalchemy import Connection, select
+
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into, record_from
+from perfmodel.store.sql.tables import JOBS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredJob:
+    """A job as it is kept.
+
+    Parameters
+    ----------
+    ref : str
+        Hash of its content.
+    family : str
+        What jobs share that differ in their batch alone.
+    content : str
+        The job as canonical JSON.
+    created_at : str
+        When it was registered first: UTC, ISO 8601. Left empty by who registers one.
+    """
+
+    ref: str
+    family: str
+    content: str
+    created_at: str = ""
+
+
+class JobStore(SharedStore):
+    """Keeps jobs."""
+
+    def register(self, job: StoredJob) -> tuple[StoredJob, bool]:
+        """Keep a job; one that is there already stays as it is.
+
+        Returns
+        -------
+        stored : StoredJob
+            With the time at which it was registered first.
+        created : bool
+            Whether that was now.
+        """
+        known = self.find(job.ref)
+        if known is not None:
+            return known, False
+        with self._connections.writing() as connection:
+            created = job.ref in insert_jobs(connection, [job])
+            row = connection.execute(select(JOBS).where(JOBS.c.ref == job.ref)).one()
+        return _stored(row), created
+
+    def find(self, ref: str) -> StoredJob | None:
+        """Return a job by its name, or None."""
+        return self._find(select(JOBS).where(JOBS.c.ref == ref), _stored)
+
+    def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[StoredJob]:
+        """Return some jobs, newest first."""
+        return self._page(select(JOBS), JOBS.c.id, _stored, cursor=cursor, limit=limit)
+
+
+def insert_jobs(connection: Connection, jobs: Iterable[StoredJob]) -> set[str]:
+    """Keep the jobs that are not there yet; return their names."""
+    rows = [{**asdict(job), "created_at": now()} for job in jobs]
+    if not rows:
+        return set()
+    inserted = insert_into(connection, JOBS).on_conflict_do_nothing(index_elements=["ref"])
+    statement = inserted.returning(JOBS.c.ref)
+    return set(connection.execute(statement, rows).scalars())
+
+
+_stored = partial(record_from, StoredJob)

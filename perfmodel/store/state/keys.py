@@ -1,0 +1,80 @@
+"""What is kept of the keys of callers, and what administrators did, for all hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from sqlalchemy import insert, select, update
+
+from perfmodel.store.sql.revisions import raise_revision
+from perfmodel.store.sql.shared_store import SharedStore, record_from
+from perfmodel.store.sql.tables import AUDIT, KEYS
+
+#: Name of the counter that each change of the keys raises.
+REVISION = "keys"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredKey:
+    """A key as it is kept.
+
+    Parameters
+    ----------
+    digest : str
+        Hash of the key itself, which is kept nowhere.
+    """
+
+    key_id: str
+    name: str
+    digest: str
+    scopes: tuple[str, ...]
+    rate_per_s: float | None
+    created_at: str
+    revoked_at: str | None = None
+
+
+class KeyStore(SharedStore):
+    """Keeps keys; none is ever removed."""
+
+    def all(self) -> tuple[StoredKey, ...]:
+        """Return every key, the oldest first, revoked ones included."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(select(KEYS).order_by(KEYS.c.id)).all()
+        return tuple(
+            replace(key, scopes=tuple(row.scopes.split()))
+            for key, row in ((record_from(StoredKey, row), row) for row in rows)
+        )
+
+    def add(self, key: StoredKey) -> None:
+        """Keep a key."""
+        with self._connections.writing() as connection:
+            raise_revision(connection, REVISION)
+            connection.execute(
+                insert(KEYS).values(**{**asdict(key), "scopes": " ".join(key.scopes)})
+            )
+
+    def revoke(self, key_id: str, revoked_at: str) -> bool:
+        """Make a key worthless; one that is so already stays as it is. False without it."""
+        mine = KEYS.c.key_id == key_id
+        with self._connections.writing() as connection:
+            raise_revision(connection, REVISION)
+            connection.execute(
+                update(KEYS).where(mine, KEYS.c.revoked_at.is_(None)).values(revoked_at=revoked_at)
+            )
+            return connection.execute(select(KEYS.c.id).where(mine)).first() is not None
+
+
+class AuditStore(SharedStore):
+    """Keeps what administrators did; nothing is ever changed."""
+
+    def append(self, content: str) -> None:
+        """Keep what was done, as JSON; it is on disk when this returns."""
+        with self._connections.writing() as connection:
+            connection.execute(insert(AUDIT).values(content=content))
+
+    def newest(self, limit: int) -> Sequence[str]:
+        """Return what was done last, the newest first."""
+        query = select(AUDIT.c.content).order_by(AUDIT.c.id.desc()).limit(limit)
+        with self._connections.reading() as connection:
+            return list(connection.execute(query).scalars())

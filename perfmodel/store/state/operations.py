@@ -1,0 +1,340 @@
+"""Requests that are answered later: who works on them, and what came of them.
+
+Whoever works on an operation holds a lease on it and renews that as long as it lives. An operation
+whose lease has run out lost its worker, and anybody may take it over. Leases are measured by the
+clock of the database, the only one that all hosts share.
+"""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Row,
+    Select,
+    and_,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
+from perfmodel.store.sql.tables import OPERATIONS
+
+#: Julian day at which POSIX time begins.
+_EPOCH_DAY = 2_440_587.5
+_DAY_S = 86_400.0
+
+
+class OperationState(StrEnum):
+    """Where an operation stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+_OPEN = (OperationState.WAITING.value, OperationState.RUNNING.value)
+_ENDED = (OperationState.DONE.value, OperationState.FAILED.value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """A request that is answered later.
+
+    Parameters
+    ----------
+    name : str
+        By which it is asked for.
+    status : int or None
+        HTTP status of its answer.
+    problem : str or None
+        What stopped it, as JSON.
+    """
+
+    name: str
+    kind: str
+    state: OperationState
+    caller: str
+    attempts: int
+    status: int | None
+    problem: str | None
+    created_at: str
+    updated_at: str
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state.value in _ENDED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """An operation that a worker has taken on.
+
+    Parameters
+    ----------
+    request : bytes
+        As it was given to :meth:`OperationStore.start`.
+    attempt : int
+        The first one is 1. What an earlier attempt brings after it was taken to be lost is dropped.
+    """
+
+    name: str
+    kind: str
+    caller: str
+    request: bytes
+    attempt: int
+
+
+class OperationStore(SharedStore):
+    """Keeps operations."""
+
+    def start(
+        self, kind: str, request: bytes, *, owner: str, caller: str = "", most_open: int = 1_000
+    ) -> Operation | None:
+        """Keep a new operation, which waits for a worker.
+
+        Parameters
+        ----------
+        request : bytes
+            All that a worker needs; forgotten when the operation has ended.
+        owner : str
+            The process that takes it in.
+
+        Returns
+        -------
+        Operation or None
+            None where too many are open.
+        """
+        begun = now()
+        name = secrets.token_hex(16)
+        values = {
+            "name": name, "kind": kind, "state": OperationState.WAITING.value, "caller": caller,
+            "request": zlib.compress(request, 1), "owner": owner, "attempts": 0,
+            "lease_until": 0.0, "created_at": begun, "updated_at": begun,
+        }  # fmt: skip
+        with self._connections.writing() as connection:
+            if _count(connection, OPERATIONS.c.state.in_(_OPEN)) >= most_open:
+                return None
+            connection.execute(insert(OPERATIONS).values(**values))
+        return self.find(name)
+
+    def claim(self, owner: str, *, lease_s: float, most_attempts: int = 5) -> Claim | None:
+        """Take on the oldest operation that waits or has lost its worker; None without any.
+
+        Parameters
+        ----------
+        lease_s : float
+            Time within which it has to be renewed, seconds.
+        most_attempts : int
+            What was begun so often is left alone.
+        """
+        table = OPERATIONS.c
+        with self._connections.reading() as connection:
+            # Nobody is kept from writing by a look that finds nothing, as most do.
+            if connection.execute(_oldest_due(connection, most_attempts)).first() is None:
+                return None
+        with self._connections.writing() as connection:
+            # Another host that claims at the same time looks past the row that this one holds.
+            oldest = _oldest_due(connection, most_attempts).with_for_update(skip_locked=True)
+            number = connection.execute(oldest).scalar()
+            if number is None:
+                return None
+            row = connection.execute(
+                update(OPERATIONS)
+                .where(table.id == number)
+                .values(
+                    state=OperationState.RUNNING.value,
+                    owner=owner,
+                    attempts=table.attempts + 1,
+                    lease_until=_clock(connection) + lease_s,
+                    updated_at=now(),
+                )
+                .returning(table.name, table.kind, table.caller, table.request, table.attempts)
+            ).one()
+        return Claim(
+            name=row.name,
+            kind=row.kind,
+            caller=row.caller,
+            request=zlib.decompress(row.request),
+            attempt=row.attempts,
+        )
+
+    def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> None:
+        """Say that a worker still lives."""
+        with self._connections.writing() as connection:
+            connection.execute(
+                update(OPERATIONS)
+                .where(
+                    OPERATIONS.c.name.in_(names),
+                    OPERATIONS.c.owner == owner,
+                    OPERATIONS.c.state == OperationState.RUNNING.value,
+                )
+                .values(lease_until=_clock(connection) + lease_s)
+            )
+
+    def put_back(self, claim: Claim, *, wait_s: float = 0.0, counts: bool = True) -> bool:
+        """Let an operation wait again, because it cannot be done now.
+
+        Parameters
+        ----------
+        wait_s : float
+            Time for which nobody tries again, seconds.
+        counts : bool
+            Whether this was an attempt.
+
+        Returns
+        -------
+        bool
+            False where somebody else has it by now.
+        """
+        with self._connections.writing() as connection:
+            changed = connection.execute(
+                update(OPERATIONS)
+                .where(_held(claim))
+                .values(
+                    state=OperationState.WAITING.value,
+                    attempts=claim.attempt - (0 if counts else 1),
+                    lease_until=_clock(connection) + wait_s,
+                    updated_at=now(),
+                )
+            )
+        return changed.rowcount > 0
+
+    def finish(self, claim: Claim, result: bytes, *, status: int = 200) -> bool:
+        """Keep what came of an operation; False where somebody else has it by now."""
+        return self._end(
+            claim, state=OperationState.DONE, status=status, result=zlib.compress(result, 1)
+        )
+
+    def fail(self, claim: Claim, problem: str, *, status: int) -> bool:
+        """Keep what stopped an operation; False where somebody else has it by now."""
+        return self._end(claim, state=OperationState.FAILED, status=status, problem=problem)
+
+    def give_up(self, problem: str, *, status: int, most_attempts: int = 5) -> int:
+        """Fail what lost its worker as often as it was begun, or may be begun no more."""
+        table = OPERATIONS.c
+        with self._connections.writing() as connection:
+            lost = connection.execute(
+                update(OPERATIONS)
+                .where(
+                    table.state.in_(_OPEN),
+                    table.lease_until < _clock(connection),
+                    table.attempts >= most_attempts,
+                )
+                .values(
+                    state=OperationState.FAILED.value,
+                    status=status,
+                    problem=problem,
+                    request=None,
+                    updated_at=now(),
+                )
+            )
+        return int(lost.rowcount)
+
+    def find(self, name: str) -> Operation | None:
+        """Return an operation, or None."""
+        return self._find(select(*_FACTS).where(OPERATIONS.c.name == name), _operation)
+
+    def result(self, name: str) -> bytes | None:
+        """Return what came of an operation, or None as long as nothing did."""
+        query = select(OPERATIONS.c.result).where(OPERATIONS.c.name == name)
+        with self._connections.reading() as connection:
+            found = connection.execute(query).scalar_one_or_none()
+        return None if found is None else zlib.decompress(found)
+
+    def page(
+        self,
+        *,
+        state: OperationState | None = None,
+        kind: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Operation]:
+        """Return some operations, newest first."""
+        query = select(*_FACTS)
+        if state is not None:
+            query = query.where(OPERATIONS.c.state == state.value)
+        if kind is not None:
+            query = query.where(OPERATIONS.c.kind == kind)
+        return self._page(query, OPERATIONS.c.id, _operation, cursor=cursor, limit=limit)
+
+    def remove(self, name: str) -> bool:
+        """Forget an operation; whoever works on it works for nothing. False without it."""
+        with self._connections.writing() as connection:
+            gone = connection.execute(delete(OPERATIONS).where(OPERATIONS.c.name == name))
+        return gone.rowcount > 0
+
+    def forget_ended_before(self, time: str) -> int:
+        """Forget what ended before a time (UTC, ISO 8601); return how many those were."""
+        table = OPERATIONS.c
+        old = and_(table.state.in_(_ENDED), table.updated_at < time)
+        with self._connections.writing() as connection:
+            return int(connection.execute(delete(OPERATIONS).where(old)).rowcount)
+
+    def depth(self, owner: str) -> int:
+        """Return how many open operations a process took in or works on."""
+        is_open = OPERATIONS.c.state.in_(_OPEN)
+        with self._connections.reading() as connection:
+            return _count(connection, and_(is_open, OPERATIONS.c.owner == owner))
+
+    def _end(self, claim: Claim, *, state: OperationState, **values: object) -> bool:
+        with self._connections.writing() as connection:
+            changed = connection.execute(
+                update(OPERATIONS)
+                .where(_held(claim))
+                .values(state=state.value, request=None, updated_at=now(), **values)
+            )
+        return changed.rowcount > 0
+
+
+_FACTS = tuple(OPERATIONS.c[name] for name in ("id", *(f.name for f in fields(Operation))))
+
+
+def _held(claim: Claim) -> ColumnElement[bool]:
+    return and_(
+        OPERATIONS.c.name == claim.name,
+        OPERATIONS.c.state == OperationState.RUNNING.value,
+        OPERATIONS.c.attempts == claim.attempt,
+    )
+
+
+def _oldest_due(connection: Connection, most_attempts: int) -> Select[tuple[int]]:
+    table = OPERATIONS.c
+    due = and_(
+        table.state.in_(_OPEN),
+        table.lease_until < _clock(connection),
+        table.attempts < most_attempts,
+    )
+    return select(table.id).where(due).order_by(table.id).limit(1)
+
+
+def _clock(connection: Connection) -> ColumnElement[float]:
+    """Return the time of the database in POSIX seconds."""
+    if connection.dialect.name == "sqlite":
+        return (func.julianday("now", type_=Double) - literal(_EPOCH_DAY)) * literal(_DAY_S)
+    return cast(func.extract("epoch", func.clock_timestamp()), Double)
+
+
+def _count(connection: Connection, where: ColumnElement[bool]) -> int:
+    query = select(func.count()).select_from(OPERATIONS).where(where)
+    return int(connection.execute(query).scalar_one())
+
+
+def _operation(row: Row[Any]) -> Operation:
+    return replace(record_from(Operation, row), state=OperationState(row.state))

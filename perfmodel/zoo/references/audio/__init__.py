@@ -1,0 +1,1 @@
+"""Reference workloads that read or write speech."""

@@ -1,0 +1,1 @@
+"""Reference workloads that read text, with the blocks they share."""

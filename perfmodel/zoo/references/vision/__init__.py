@@ -1,0 +1,1 @@
+"""Reference workloads that read images, with the blocks they share."""

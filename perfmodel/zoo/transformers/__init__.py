@@ -1,0 +1,1 @@
+"""Models of transformers, built from their configs."""

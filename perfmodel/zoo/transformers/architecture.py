@@ -1,0 +1,245 @@
+"""From a transformers config to the class that is built from it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from perfmodel.errors import InvalidInputError, MissingExtraError, UnknownModelError
+from perfmodel.zoo.libraries import import_transformers
+
+#: Heads in the order in which they are tried where a config does not name its architecture. A
+#: model type usually has several; the first is what the type is best known for.
+HEADS = (
+    "AutoModelForSeq2SeqLM",
+    "AutoModelForSpeechSeq2Seq",
+    "AutoModelForCTC",
+    "AutoModelForMaskedLM",
+    "AutoModelForCausalLM",
+    "AutoModelForZeroShotImageClassification",
+    "AutoModelForImageClassification",
+    "AutoModelForSemanticSegmentation",
+    "AutoModelForObjectDetection",
+    "AutoModelForDepthEstimation",
+    "AutoModelForAudioClassification",
+    "AutoModelForVideoClassification",
+    "AutoModelForImageTextToText",
+    "AutoModel",
+)
+
+#: Fields that a stored config carries but that say nothing about one step of the model, or that
+#: the job decides (numeric type, caching) or that would load code or weights.
+_DROPPED = frozenset(
+    {
+        "architectures", "auto_map", "_name_or_path", "transformers_version", "dtype",
+        "torch_dtype", "use_cache", "gradient_checkpointing", "custom_pipelines",
+        "use_pretrained_backbone", "experts_implementation", "_commit_hash",
+    }
+)  # fmt: skip
+
+_ATTENTION = ("sdpa", "eager")
+_MOST_LAYERS = 2000
+_MISSPELT_RATIO = 0.88
+
+
+def load_config(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+    """Read a transformers config.
+
+    Raises
+    ------
+    InvalidInputError
+        A file that cannot be read, is no JSON object, or contains NaN.
+    """
+    if isinstance(source, Mapping):
+        return dict(source)
+    path = Path(source)
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise InvalidInputError(f"Cannot read the config {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise InvalidInputError(f"The config {path} is not valid JSON: {error}.") from error
+    if not isinstance(config, dict):
+        raise InvalidInputError(
+            f"The config {path} must be a JSON object, got {type(config).__name__}."
+        )
+    return config
+
+
+def make_config(fields: Mapping[str, Any]) -> Any:
+    """Make the transformers config object of some fields.
+
+    Parameters
+    ----------
+    fields : mapping
+        With ``model_type``, or with ``architectures`` that implies it.
+
+    Raises
+    ------
+    UnknownModelError
+        A model type that this transformers version does not have.
+    InvalidInputError
+        A field that is misspelt, of the wrong type or refused.
+    """
+    transformers = import_transformers()
+    _check_fields(fields)
+    model_type = _model_type(fields)
+    kept = {k: v for k, v in fields.items() if k not in _DROPPED and k != "model_type"}
+    try:
+        config = transformers.AutoConfig.for_model(model_type, **kept)
+    except ImportError as error:
+        raise MissingExtraError(f"Reading this config ({error})", extra="train") from error
+    except Exception as error:
+        raise InvalidInputError(
+            f"transformers refuses the config of {model_type!r}: {_one_line(error)}",
+            pointer="/job/hf_config",
+        ) from error
+    _check_spelling(kept, config)
+    # A cache only pays off over several steps; one step is what is captured.
+    for part in (config, config.get_text_config()):
+        part.use_cache = False
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
+    return config
+
+
+def build_architecture(config: Any, architectures: Any) -> torch.nn.Module:
+    """Build the model of a config in fp32 on the default device.
+
+    Parameters
+    ----------
+    architectures : list of str or None
+        The field of that name; its first class is used where transformers has it.
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown class, or sizes that do not fit together.
+    """
+    architecture = _architecture(config, architectures)
+    try:
+        module = architecture._from_config(config, dtype=torch.float32)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Building {config.model_type!r} ({error})", extra="train"
+        ) from error
+    except Exception as error:
+        raise InvalidInputError(
+            f"transformers cannot build a {config.model_type!r} model of this config: "
+            f"{_one_line(error)}",
+            pointer="/job/hf_config",
+        ) from error
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"{architecture.__name__} returned {type(module).__name__}.")
+    return module
+
+
+def _architecture(config: Any, architectures: Any) -> Any:
+    known = _architectures_of(config)
+    if architectures:
+        name = architectures[0] if isinstance(architectures, (list, tuple)) else architectures
+        named = getattr(import_transformers(), str(name), None)
+        if getattr(named, "config_class", None) is None:
+            raise UnknownModelError(
+                str(name),
+                known=[architecture.__name__ for architecture in known],
+                pointer="/job/hf_config/architectures",
+                hint="Leave architectures out to take the usual head of the model type.",
+            )
+        return named
+    if not known:
+        raise InvalidInputError(
+            f"transformers has no model class for the type {config.model_type!r}; name one in "
+            "architectures.",
+            pointer="/job/hf_config/model_type",
+        )
+    return known[0]
+
+
+def _architectures_of(config: Any) -> list[Any]:
+    transformers = import_transformers()
+    heads = (getattr(transformers, name, None) for name in HEADS)
+    mappings = [head._model_mapping for head in heads if head is not None]
+    found = [mapping[type(config)] for mapping in mappings if type(config) in mapping]
+    # A few types list several classes for one head, the plain one first.
+    return [classes[0] if isinstance(classes, tuple) else classes for classes in found]
+
+
+def _model_type(fields: Mapping[str, Any]) -> str:
+    transformers = import_transformers()
+    model_type = fields.get("model_type")
+    if model_type is None and fields.get("architectures"):
+        factory = getattr(transformers, str(fields["architectures"][0]), None)
+        model_type = getattr(getattr(factory, "config_class", None), "model_type", None)
+    if model_type is None:
+        raise InvalidInputError(
+            "A transformers config needs model_type (such as 'bert') or architectures.",
+            pointer="/job/hf_config/model_type",
+        )
+    known = transformers.CONFIG_MAPPING
+    if not isinstance(model_type, str) or model_type not in known:
+        raise UnknownModelError(
+            str(model_type),
+            known=list(known),
+            pointer="/job/hf_config/model_type",
+            hint=f"transformers {transformers.__version__} is installed.",
+        )
+    return model_type
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    if fields.get("quantization_config") is not None:
+        raise InvalidInputError(
+            "quantization_config is refused: quantised weights cannot be built from a config. "
+            "Leave it out and set the job's precision.",
+            pointer="/job/hf_config/quantization_config",
+        )
+    attention = fields.get("attn_implementation", fields.get("_attn_implementation"))
+    if attention is not None and attention not in _ATTENTION:
+        raise InvalidInputError(
+            f"attn_implementation {attention!r} is refused: it needs a kernel from elsewhere. "
+            "Use 'sdpa' or 'eager'.",
+            pointer="/job/hf_config/attn_implementation",
+            allowed=_ATTENTION,
+        )
+    for path, value in _numbers(fields, ""):
+        key = path.rpartition("/")[2]
+        if ("layer" in key or "depth" in key) and value > _MOST_LAYERS and "norm" not in key:
+            raise InvalidInputError(
+                f"{key} is {value}; at most {_MOST_LAYERS} layers are built.",
+                pointer=f"/job/hf_config{path}",
+            )
+
+
+def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _numbers(part, f"{path}/{key}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, value
+
+
+def _check_spelling(fields: Mapping[str, Any], config: Any) -> None:
+    # transformers keeps any field it does not know, so a misspelt size would silently be ignored.
+    known = {*type(config)().to_dict(), *type(config).attribute_map}
+    for key in fields:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=_MISSPELT_RATIO)
+        if key not in known and near and near[0] not in fields:
+            raise InvalidInputError(
+                f"The config of {config.model_type!r} has no field {key!r}. Did you mean "
+                f"{near[0]!r}?",
+                pointer=f"/job/hf_config/{key}",
+            )
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
