@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
     "perfmodel.errors": 0,
     "perfmodel.types": 0,
+    "perfmodel.intervals": 0,
+    "perfmodel.lru": 0,
     "perfmodel.units": 0,
     "perfmodel.devices": 1,
     "perfmodel.client": 1,
