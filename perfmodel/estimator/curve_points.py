@@ -21,12 +21,13 @@ from perfmodel.estimator.replicas import (
 from perfmodel.estimator.resolve import Kind
 from perfmodel.estimator.weighed_steps import OBSERVED_JOB, fabric_word, host_s, window_share
 from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.fabric.data_groups import scaling_groups
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.memory.memory import memory_columns
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.data_groups import scaling_groups
-from perfmodel.placement.topology.default_network import default_network
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.links import LinkClass
+from perfmodel.placement.topology.networks import default_network
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import Basis
 

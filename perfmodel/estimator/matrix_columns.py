@@ -27,10 +27,10 @@ from perfmodel.estimator.weighed_steps import replica_cells
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.fabric.groups import join_groups
 from perfmodel.placement.memory.memory import memory_columns
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.groups import join_groups
 from perfmodel.types import Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]

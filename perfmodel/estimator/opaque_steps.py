@@ -19,10 +19,11 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.fabric.groups import CommGroups, join_groups
 from perfmodel.placement.opaque.opaque_cells import log_speed, named_job
 from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.groups import CommGroups, LinkClass, join_groups
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
 

@@ -16,14 +16,14 @@ from perfmodel.estimator.repeated_batches import captured_batches
 from perfmodel.estimator.replicas import replica_parts
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
 from perfmodel.placement.plans.plan_constants import Stack
 from perfmodel.placement.plans.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
-from perfmodel.placement.plans.transformer_graph import graph_shape
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import BatchSplit, Node, Placement, Plan
+from perfmodel.placement.transformers.transformer_graph import graph_shape
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode
 

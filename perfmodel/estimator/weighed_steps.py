@@ -15,7 +15,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Network
 
 if TYPE_CHECKING:

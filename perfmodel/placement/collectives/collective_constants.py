@@ -23,8 +23,9 @@ from perfmodel.placement.collectives.collective_operations import (
     not_negative,
     share,
 )
+from perfmodel.placement.fabric.groups import IntArray
 from perfmodel.placement.fitted import fitted
-from perfmodel.placement.topology.groups import IntArray, LinkClass
+from perfmodel.placement.topology.links import LinkClass
 
 __all__ = ["Collective", "CollectiveConstants"]
 

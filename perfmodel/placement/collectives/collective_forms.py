@@ -42,7 +42,8 @@ from perfmodel.placement.collectives.collective_constants import (
     Collective,
     CollectiveConstants,
 )
-from perfmodel.placement.topology.groups import CommGroups, IntArray, LinkClass
+from perfmodel.placement.fabric.groups import CommGroups, IntArray
+from perfmodel.placement.topology.links import LinkClass
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from perfmodel.placement.collectives.collective_operations import (
     OperationConstants,
 )
 from perfmodel.placement.collectives.collectives import SHORTEST_S
-from perfmodel.placement.topology.world_group import WorldGroup, WorldLinks
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
 
 
 class FormCurve(NamedTuple):

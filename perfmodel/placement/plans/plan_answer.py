@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plans.plan_cells import (
     Checkpointing,
     DeviceColumns,
@@ -22,12 +24,11 @@ from perfmodel.placement.plans.plan_cells import (
 )
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_step import PlanStep, plan_step
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
-from perfmodel.placement.plans.transformer_shape import TransformerShape
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Plan
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Precision
 
 FloatArray = npt.NDArray[np.float64]

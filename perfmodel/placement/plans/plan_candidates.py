@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_cells import Checkpointing, PlanChoice
-from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.topology import Plan, Schedule
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 _LEAST_CONTEXT = 4096
 _CHUNKS = (2, 4)

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.topology.fabric import Fabric, plan_groups
-from perfmodel.placement.topology.groups import CommGroups, join_groups
-from perfmodel.placement.topology.rank_groups import Dimension
+from perfmodel.placement.fabric.fabric import Fabric, plan_groups
+from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Plan, Schedule
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Engine, Precision
 
 FloatArray = npt.NDArray[np.float64]

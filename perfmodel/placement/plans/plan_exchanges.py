@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plans.plan_cells import PlanCells, Rows
 from perfmodel.placement.plans.plan_memory import end_parameters, layer_parameters
-from perfmodel.placement.topology.groups import CommGroups
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -43,8 +43,8 @@ from perfmodel.placement.plans.plan_cells import (
     PlanColumns,
     ShapeColumns,
 )
-from perfmodel.placement.plans.transformer_shape import TransformerShape
 from perfmodel.placement.topology.topology import Schedule
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Precision
 
 FloatArray = npt.NDArray[np.float64]

@@ -10,7 +10,8 @@ from perfmodel.placement.collectives.collectives import (
     bus_bandwidth_bytes_per_s,
     collective_time_s,
 )
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.topology.links import LinkClass
 
 SIZES = np.exp2(np.arange(4, 36.0))
 EVERY = list(Collective)

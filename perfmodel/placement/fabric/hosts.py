@@ -10,17 +10,15 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
-from perfmodel.placement.topology.default_network import default_network
-from perfmodel.placement.topology.groups import LinkClass
-from perfmodel.placement.topology.host_link import (
+from perfmodel.placement.fabric.host_link import (
     has_optional_bridge,
     link_of,
     network_reach_bytes_per_s,
+    with_latency,
 )
-from perfmodel.placement.topology.link_latency import with_latency
-from perfmodel.placement.topology.links import Link
-from perfmodel.placement.topology.networks import network_class
-from perfmodel.placement.topology.rank_groups import LinkDomains
+from perfmodel.placement.fabric.rank_groups import LinkDomains
+from perfmodel.placement.topology.links import Link, LinkClass
+from perfmodel.placement.topology.networks import default_network, network_class
 from perfmodel.placement.topology.topology import Network, Placement
 
 

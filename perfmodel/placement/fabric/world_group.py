@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
-from perfmodel.placement.topology.host_link import network_reach_bytes_per_s
-from perfmodel.placement.topology.hosts import Hosts
-from perfmodel.placement.topology.links import Link
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.host_link import network_reach_bytes_per_s
+from perfmodel.placement.fabric.hosts import Hosts
+from perfmodel.placement.topology.links import Link, LinkClass
 from perfmodel.placement.topology.networks import network_class
 from perfmodel.placement.topology.topology import Network
 

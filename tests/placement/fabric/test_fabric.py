@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.collectives.collective_constants import CollectiveConstants
-from perfmodel.placement.topology.data_groups import data_groups, scaling_groups
-from perfmodel.placement.topology.fabric import Fabric, plan_groups
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.data_groups import data_groups, scaling_groups
+from perfmodel.placement.fabric.fabric import Fabric, plan_groups
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.rank_groups import Dimension
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import NETWORKS, named_network
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 
 CATALOG = Catalog.default()

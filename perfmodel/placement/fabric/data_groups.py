@@ -10,13 +10,12 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.default_network import default_network
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.groups import CommGroups, LinkClass, join_groups
-from perfmodel.placement.topology.host_link import link_of, network_reach_bytes_per_s
-from perfmodel.placement.topology.link_latency import with_latency
-from perfmodel.placement.topology.networks import network_class
-from perfmodel.placement.topology.rank_groups import Dimension
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.placement.fabric.host_link import link_of, network_reach_bytes_per_s, with_latency
+from perfmodel.placement.fabric.rank_groups import Dimension
+from perfmodel.placement.topology.links import LinkClass
+from perfmodel.placement.topology.networks import default_network, network_class
 from perfmodel.placement.topology.topology import Network
 
 FloatArray = npt.NDArray[np.float64]
