@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from perfmodel.estimator.resolve import Kind, ResolvedPlacement
 from perfmodel.estimator.slowdowns import Neighbour, load_alone
-from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.sharing.colocation import load_of_type
-from perfmodel.placement.topology.long_form import is_job
+from perfmodel.placement.topology.topology import Neighbour as AskedNeighbour
 
 if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator
@@ -35,20 +33,14 @@ def neighbours(estimator: Estimator, placement: ResolvedPlacement) -> list[list[
     shared_with = placement.placement.shared_with
     if not shared_with:
         return []
-    return [
-        [
-            _neighbour(estimator, name, kind, f"{placement.pointer}/shared_with/{position}")
-            for position, name in enumerate(shared_with)
-        ]
-        for kind in placement.kinds
-    ]
+    return [[_neighbour(estimator, one, kind) for one in shared_with] for kind in placement.kinds]
 
 
-def _neighbour(estimator: Estimator, name: str, kind: Kind, pointer: str) -> Neighbour:
-    if not is_job(name):
-        load = load_of_type(name, kind.accelerator.name, _STEP_OF_A_TYPE_S)
-        return Neighbour(name=name, load=load, has_step=False)
-    prepared = estimator.prepare(parse_job(json.loads(name), pointer=pointer))
+def _neighbour(estimator: Estimator, beside: AskedNeighbour, kind: Kind) -> Neighbour:
+    if beside.job is None:
+        load = load_of_type(beside.key, kind.accelerator.name, _STEP_OF_A_TYPE_S)
+        return Neighbour(name=beside.key, load=load, has_step=False)
+    prepared = estimator.prepare(beside.job)
     (prediction,) = estimator.predictions([(prepared, kind.accelerator)])
     load = load_alone(prepared, kind, prediction.time_s)
     return Neighbour(name=prepared.job.label, load=load, has_step=True)

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.graph.job_form import job_to_dict, parse_job
+from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.topology.checks import MAX_ACCELERATORS, check_placement
 from perfmodel.placement.topology.fields import Fields
 from perfmodel.placement.topology.links import check_link_name
@@ -19,6 +19,7 @@ from perfmodel.placement.topology.topology import (
     REPLICAS,
     BatchSplit,
     Locality,
+    Neighbour,
     Network,
     Node,
     Placement,
@@ -72,11 +73,6 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
     return placement
 
 
-def is_job(neighbour: str) -> bool:
-    """Tell whether an entry of ``shared_with`` is the JSON of a job; others are job types."""
-    return neighbour.startswith("{")
-
-
 def _listed(fields: Fields, name: str) -> list[tuple[Any, str]]:
     if fields.peek(name) is None:
         fields.texts(name)
@@ -84,15 +80,16 @@ def _listed(fields: Fields, name: str) -> list[tuple[Any, str]]:
     return list(fields.items(name))
 
 
-def _neighbour(value: Any, pointer: str) -> str:
+def _neighbour(value: Any, pointer: str) -> Neighbour:
     if isinstance(value, Mapping):
-        return json.dumps(job_to_dict(parse_job(value, pointer=pointer)), sort_keys=True)
-    if not isinstance(value, str) or not value.strip() or is_job(value):
+        return Neighbour(job=parse_job(value, pointer=pointer))
+    # Nothing that looks like an object written as text is the name of a type.
+    if not isinstance(value, str) or not value.strip() or value.startswith("{"):
         raise InvalidPlacementError(
             "An entry of shared_with is a job (an object) or the name of a job type.",
             pointer=pointer,
         )
-    return value
+    return Neighbour(job_type=value)
 
 
 def _locality(fields: Fields) -> Locality | None:
@@ -202,7 +199,9 @@ def placement_to_dict(placement: Placement) -> dict[str, Any]:
             "virtual_stages": plan.virtual_stages,
             "batch_split": plan.batch_split.value,
         },
-        "shared_with": [json.loads(n) if is_job(n) else n for n in placement.shared_with],
+        "shared_with": [
+            n.job_type if n.job is None else json.loads(n.key) for n in placement.shared_with
+        ],
         "sharing": placement.sharing.value,
         "power_limit_w": placement.power_limit_w,
         "fraction": placement.fraction,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import job_to_dict
 
 
 class Schedule(StrEnum):
@@ -136,6 +139,25 @@ REPLICAS = Plan()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """A job on the same accelerators: described, or known by its type alone.
+
+    Attributes
+    ----------
+    key : str
+        Equal for equal neighbours: the job type, or the job as JSON with its fields in order.
+    """
+
+    job_type: str | None = field(default=None, compare=False)
+    job: Job | None = field(default=None, compare=False)
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        described = None if self.job is None else json.dumps(job_to_dict(self.job), sort_keys=True)
+        object.__setattr__(self, "key", described or self.job_type)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """Where a job runs.
 
@@ -143,8 +165,8 @@ class Placement:
     ----------
     nodes : tuple of Node
         At least one.
-    shared_with : tuple of str
-        Jobs on the same accelerators: job types, or the JSON of jobs.
+    shared_with : tuple of Neighbour
+        Jobs on the same accelerators.
     sharing : Sharing
         How they share them.
     fraction : float or None
@@ -163,7 +185,7 @@ class Placement:
     nodes: tuple[Node, ...]
     network: Network | None = None
     plan: Plan = REPLICAS
-    shared_with: tuple[str, ...] = ()
+    shared_with: tuple[Neighbour, ...] = ()
     sharing: Sharing = Sharing.MPS
     power_limit_w: float | None = None
     fraction: float | None = None
