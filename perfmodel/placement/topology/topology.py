@@ -73,21 +73,21 @@ class Network:
 
     Parameters
     ----------
+    name : str or None
+        For example ``"ib-400g"``.
     bandwidth_bytes_per_s : float
         Per host, one direction, all its adapters together.
     latency_s : float
         Of a small message, one way.
-    name : str or None
-        For example ``"ib-400g"``.
     oversubscription : float
         How many times the hosts together could load what the switches above them carry, >= 1.
     rails : int
         Adapters of a host, >= 1; an accelerator reaches one of them.
     """
 
+    name: str | None = None
     bandwidth_bytes_per_s: float
     latency_s: float = 5e-6
-    name: str | None = None
     oversubscription: float = 1.0
     rails: int = 1
 
