@@ -21,8 +21,8 @@ from perfmodel.estimator.replicas import (
 from perfmodel.estimator.resolve import Kind
 from perfmodel.estimator.weighed_steps import OBSERVED_JOB, fabric_word, host_s, window_share
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.fabric.data_groups import scaling_groups
 from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.world_group import scaling_groups
 from perfmodel.placement.memory.memory import memory_columns
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.placement.step_parts import StepParts

@@ -11,7 +11,7 @@ from perfmodel.estimator.curve_points import curve_of, curve_placement, fabrics_
 from perfmodel.estimator.opaque import NO_GRAPH_WARNING, VERSION
 from perfmodel.estimator.opaque_job import OpaqueJob
 from perfmodel.estimator.opaque_steps import ReplicaColumns, own_batch
-from perfmodel.placement.fabric.data_groups import scaling_groups
+from perfmodel.placement.fabric.world_group import scaling_groups
 from perfmodel.placement.opaque.completion import COVERAGE
 from perfmodel.placement.opaque.opaque_cells import log_speed
 

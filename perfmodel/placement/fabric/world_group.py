@@ -1,19 +1,26 @@
-"""The group of all ranks of a placement, as plain numbers."""
+"""The group of all ranks: of a placement as plain numbers, of many counts as columns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.host_link import network_reach_bytes_per_s
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.fabric.groups import CommGroups, FloatArray
+from perfmodel.placement.fabric.host_link import (
+    link_of,
+    network_reach_bytes_per_s,
+    with_latency,
+)
 from perfmodel.placement.fabric.hosts import Hosts
 from perfmodel.placement.topology.links import Link, LinkClass
-from perfmodel.placement.topology.networks import network_class
+from perfmodel.placement.topology.networks import default_network, network_class
 from perfmodel.placement.topology.topology import Network
 
 
@@ -97,10 +104,9 @@ def _links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None)
     inter, latency_s, between = math.inf, 0.0, LinkClass.NONE
     if network is not None:
         # What one accelerator can send out of its host: its slot and its adapter.
-        adapter = network.bandwidth_bytes_per_s / network.rails
-        reach = min(adapter, *[slot for _, _, slot in shapes])
-        fair = network.bandwidth_bytes_per_s / network.oversubscription
-        inter, latency_s = min(fair, largest * reach), network.latency_s
+        reach = min(network.adapter_bytes_per_s, *[slot for _, _, slot in shapes])
+        inter = min(network.shared_bytes_per_s, largest * reach)
+        latency_s = network.latency_s
         between = network_class(network)
     return WorldLinks(
         largest_share=float(largest),
@@ -111,3 +117,90 @@ def _links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None)
         inter_bytes_per_s=inter,
         inter_latency_s=latency_s,
     )
+
+
+def scaling_groups(
+    spec: AcceleratorSpec,
+    counts: npt.ArrayLike,
+    per_host: int,
+    network: Network | None = None,
+    *,
+    link: str | None = None,
+    latencies: Mapping[str, float] | None = None,
+) -> CommGroups:
+    """Return the group of all accelerators for each of many counts, hosts filled one by one.
+
+    As the groups of all ranks of ``n // per_host`` full hosts and one with the rest, but without a
+    placement for each.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (counts,)
+        Accelerators, >= 1.
+    per_host : int
+        Accelerators of a host, >= 1.
+    network : Network or None
+        Between hosts; None means what :func:`.default_network.default_network`
+        says, or nothing where the accelerators' own link joins the hosts.
+    link : str or None
+        Inside a host; None means what the accelerator comes with.
+    latencies : mapping of str to float or None
+        As for :meth:`.fabric.Fabric.of`.
+
+    Returns
+    -------
+    CommGroups
+        One row a count.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A count below 1, or a link that the accelerator has not.
+
+    Examples
+    --------
+    >>> from perfmodel.devices.catalog import Catalog
+    >>> groups = scaling_groups(Catalog.default().get("H100"), [1, 8, 12], 8)
+    >>> groups.hosts.tolist(), groups.smallest_share.tolist()
+    ([1.0, 1.0, 2.0], [1.0, 8.0, 4.0])
+    """
+    ranks = _counted(counts, per_host)
+    own = with_latency(link_of(spec, link), latencies)
+    hosts = np.ceil(ranks / per_host)
+    if network is None and own.joins_hosts:
+        hosts = np.where(ranks <= own.most, 1.0, hosts)
+    largest = np.where(hosts > 1, float(per_host), ranks)
+    return CommGroups(
+        ranks=ranks,
+        hosts=hosts,
+        largest_share=largest,
+        smallest_share=ranks - (hosts - 1) * largest,
+        intra_class=np.full(ranks.shape, int(own.link_class)),
+        intra_bytes_per_s=own.bandwidth(largest, steady=True),
+        intra_latency_s=np.full(ranks.shape, own.latency_s),
+        **_between(spec, network or default_network([spec]), hosts, largest),
+    )
+
+
+def _counted(counts: npt.ArrayLike, per_host: int) -> FloatArray:
+    ranks = np.asarray(counts, dtype=np.float64)
+    if per_host < 1 or ranks.size == 0 or ranks.min() < 1:
+        raise InvalidPlacementError(
+            f"Counts and accelerators of a host must be at least 1; got {per_host} of a host and "
+            f"{ranks.min() if ranks.size else 'no counts'}."
+        )
+    return ranks
+
+
+def _between(
+    spec: AcceleratorSpec, network: Network, hosts: FloatArray, largest: FloatArray
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what joins the hosts of each group; groups on one host need nothing."""
+    is_spread = hosts > 1
+    reach = min(network.adapter_bytes_per_s, network_reach_bytes_per_s(spec))
+    shared = network.shared_bytes_per_s
+    return {
+        "inter_class": np.where(is_spread, int(network_class(network)), int(LinkClass.NONE)),
+        "inter_bytes_per_s": np.where(is_spread, np.minimum(shared, largest * reach), np.inf),
+        "inter_latency_s": np.where(is_spread, network.latency_s, 0.0),
+    }

@@ -22,15 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
-from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.plans.plan_cells import PlanCells, Rows
+from perfmodel.placement.fabric.groups import Columns, CommGroups
+from perfmodel.placement.plans.plan_cells import PlanCells
 from perfmodel.placement.plans.plan_memory import end_parameters, layer_parameters
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Exchanges:
+class Exchanges(Columns):
     """Times of communication by itself, seconds; arrays of one shape.
 
     Parameters
@@ -57,10 +57,6 @@ class Exchanges:
     scatter_ends_s: FloatArray
     sync_s: FloatArray
     refresh_s: FloatArray
-
-    def take(self, rows: Rows) -> Exchanges:
-        """Return some of the rows, by a mask or by positions."""
-        return Exchanges(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
 def exchanges(cells: PlanCells) -> Exchanges:

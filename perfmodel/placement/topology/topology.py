@@ -95,6 +95,16 @@ class Network:
         # Of what tells networks apart: a hash of all fields takes several times as long.
         return hash((self.name, self.bandwidth_bytes_per_s))
 
+    @property
+    def shared_bytes_per_s(self) -> float:
+        """What a host can send while all others do."""
+        return self.bandwidth_bytes_per_s / self.oversubscription
+
+    @property
+    def adapter_bytes_per_s(self) -> float:
+        """What one adapter of a host can send."""
+        return self.bandwidth_bytes_per_s / self.rails
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
