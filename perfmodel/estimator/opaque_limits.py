@@ -114,7 +114,7 @@ def _fed(job: Job, placement: ResolvedPlacement, step_s: float) -> tuple[float, 
     )
     fullest = max(hosts.count for hosts in placement.fabric.hosts)
     samples = np.array([own_batch(job) * job.accumulation_steps * float(fullest)])
-    return float(input_stall(pipeline, samples, np.array([step_s])).stall_s[0]), ()
+    return float(input_stall(pipeline, samples, np.array([step_s]))[0]), ()
 
 
 def seen_under(asked: Placement, observed: Sequence[Placement]) -> bool:

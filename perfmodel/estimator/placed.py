@@ -255,7 +255,7 @@ def _fed(
     is_stated = {"stored_bytes", "cpu_s"} <= (prepared.job.input or {}).keys()
     off = _STATED_FEED if is_stated else _GUESSED_FEED
     feeds = samples * np.array([1.0, 1.0 / off, off])
-    stall = input_stall(pipeline, feeds, placed.parts.step_time_s).stall_s
+    stall = input_stall(pipeline, feeds, placed.parts.step_time_s)
     if not stall.any():
         return placed
     parts = replace(placed.parts, input_stall_s=stall)
