@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -162,29 +162,12 @@ def plan_answer(
 def scaled(steps: PlanStep, factor: npt.ArrayLike) -> PlanStep:
     """Return steps ``factor`` times as long; ratios between plans stay those of the model."""
     times = np.asarray(factor, dtype=np.float64)
-    parts = steps.parts
-    return PlanStep(
-        parts=StepParts(
-            compute_s=parts.compute_s * times,
-            exposed_communication_s=parts.exposed_communication_s * times,
-            input_stall_s=parts.input_stall_s * times,
-            overhead_s=parts.overhead_s * times,
-            communication_s=parts.communication_s * times,
-        ),
-        bubble_s=steps.bubble_s * times,
-        least_time_s=steps.least_time_s,
-    )
+    longer = {one.name: getattr(steps.parts, one.name) * times for one in fields(StepParts)}
+    return replace(steps, parts=StepParts(**longer), bubble_s=steps.bubble_s * times)
 
 
 def _weakest(accelerators: Sequence[AcceleratorSpec], precision: Precision) -> DeviceColumns:
     columns = DeviceColumns.of(accelerators, [precision] * len(accelerators))
-    slowest = np.array([int(np.argmin(columns.peak_flops))])
-    return DeviceColumns(
-        peak_flops=columns.peak_flops[slowest],
-        output_flops=columns.output_flops.min(keepdims=True),
-        score_flops=columns.score_flops.min(keepdims=True),
-        memory_bytes_per_s=columns.memory_bytes_per_s.min(keepdims=True),
-        memory_bytes=columns.memory_bytes.min(keepdims=True),
-        core_hz=columns.core_hz.min(keepdims=True),
-        tflops_per_w=columns.tflops_per_w[slowest],
-    )
+    slowest = columns.take(np.array([int(np.argmin(columns.peak_flops))]))
+    least = {one.name: getattr(columns, one.name).min(keepdims=True) for one in fields(columns)}
+    return DeviceColumns(**{**least, "tflops_per_w": slowest.tflops_per_w})

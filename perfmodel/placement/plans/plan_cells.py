@@ -382,11 +382,10 @@ class PlanCells(Columns):
         return self.plan.micro_batch * self.shape.sequence_length / self.plan.context
 
     @property
-    def model_flops(self) -> FloatArray:
-        """Arithmetic of a whole step over all ranks, without recomputation."""
-        return self.plan.samples * self.shape.sample_flops
-
-    @property
     def least_time_s(self) -> FloatArray:
         """Time below which no step can end: its arithmetic at the peak of all ranks."""
-        return self.model_flops / (self.plan.accelerators * self.device.peak_flops)
+        return (
+            self.plan.samples
+            * self.shape.sample_flops
+            / (self.plan.accelerators * self.device.peak_flops)
+        )
