@@ -88,8 +88,10 @@ def plan_memory(
     --------
     A layer of 12 h^2 + 13 h parameters takes 18 bytes for each under AMP with Adam:
 
+    >>> from perfmodel.placement.plans.plan_cells import PlanChoice
     >>> from perfmodel.placement.topology.topology import Plan
     >>> from perfmodel.placement.transformers.transformer_shape import TransformerShape
+    >>> from perfmodel.types import Precision
     >>> shapes = [TransformerShape(layers=l, hidden_size=64, heads=4, sequence_length=8,
     ...                            vocabulary=100) for l in (1, 2)]
     >>> plan = PlanColumns.of([PlanChoice(plan=Plan(data=1), micro_batch=1, micro_batches=1)] * 2)
