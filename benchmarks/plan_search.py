@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 
 from perfmodel.graph.job import Job
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_answer import TransformerTraining
 from perfmodel.placement.plans.plan_search import search_plans
 from perfmodel.placement.plans.plan_words import plan_words
-from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plans.plan_cells import (
     DeviceColumns,
     NumberBytes,
@@ -16,9 +17,9 @@ from perfmodel.placement.plans.plan_cells import (
     PlanGroups,
     ShapeColumns,
 )
-from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Plan
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Precision
 
 SHAPE: dict[str, Any] = {

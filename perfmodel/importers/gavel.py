@@ -38,7 +38,7 @@ from perfmodel.importers.base import (
     RejectedRow,
 )
 from perfmodel.importers.tables import find_table
-from perfmodel.placement.topology.topology import Node, Placement
+from perfmodel.placement.topology.topology import Neighbour, Node, Placement
 from perfmodel.types import Mode, Precision
 
 SOURCE = "stanford-futuredata/gavel scheduler/simulation_throughputs.json"
@@ -147,7 +147,7 @@ def _placement(
     if kind not in ACCELERATORS:
         raise ValueError(f"unknown worker type {worker!r}")
     subject = _subject(job)
-    shared_with = () if partner == "null" else (_subject(partner).label,)
+    shared_with = () if partner == "null" else (Neighbour(job_type=_subject(partner).label),)
     is_spread = worker != kind
     if is_spread and subject.accelerators == 1:
         raise ValueError(f"one accelerator cannot be spread: a copy of the entry of {kind}")

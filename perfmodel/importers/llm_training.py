@@ -32,8 +32,8 @@ from perfmodel.graph.job import Job
 from perfmodel.importers.base import Imported, Origin, PublishedPlacement, RejectedRow
 from perfmodel.importers.llm_training_runs import RUNS, Run, config_of, plain_name
 from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Mode, Precision
 
 FILES = ("llm_training_misc.csv",)

@@ -8,7 +8,7 @@ import pytest
 from perfmodel.errors import StoreError
 from perfmodel.importers.base import Imported
 from perfmodel.importers.gavel import read_gavel
-from perfmodel.placement.topology.topology import Node
+from perfmodel.placement.topology.topology import Neighbour, Node
 
 
 def _read(folder: Path, table: object) -> Imported:
@@ -45,7 +45,7 @@ def test_a_pair_shares_its_accelerator(tmp_path: Path) -> None:
     partner = _key("Transformer", 32, 1)
     imported = _read(tmp_path, {"v100": {_key("ResNet-18", 16, 1): {partner: [5.0, 3.0]}}})
     (record,) = imported.placements
-    assert record.placement.shared_with == ("Transformer (batch size 32)",)
+    assert record.placement.shared_with == (Neighbour(job_type="Transformer (batch size 32)"),)
     assert record.step_time_s == 0.2 and not imported.steps
 
 

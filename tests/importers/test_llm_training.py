@@ -10,8 +10,8 @@ from perfmodel.errors import StoreError
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.importers.llm_training import read_llm_training
 from perfmodel.importers.llm_training_runs import CONFIGS, RUNS, config_of
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Schedule
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Precision
 
 COLUMNS = (

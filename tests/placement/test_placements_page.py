@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.topology.links import LINKS, check_link_name
 from perfmodel.placement.topology.networks import NETWORKS
 from perfmodel.placement.topology.parse import format_placement, parse_placement

@@ -9,6 +9,9 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.placement.data_parallel.group_costs import GroupCosts
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
     core_part,
@@ -16,9 +19,6 @@ from perfmodel.placement.sharing.mig import (
     share_part,
     split_name,
 )
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.groups import CommGroups
-from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import BatchSplit, Node, Placement
 
 

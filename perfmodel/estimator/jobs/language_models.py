@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.graph.job import Job
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Mode, Precision
 
 _DECODERS = ("zoo/mpt", "zoo/megatron-gpt", "zoo/gpt", "zoo/opt")

@@ -11,7 +11,7 @@ from perfmodel.estimator.core.resolve import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.neighbours import neighbours
-from perfmodel.estimator.placing.slowdowns import Neighbour
+from perfmodel.estimator.placing.slowdowns import NeighbourLoad
 from perfmodel.estimator.placing.steps import CellStep, Steps
 from perfmodel.estimator.single.model import StepPrediction
 
@@ -33,7 +33,7 @@ class Cells:
         Placements of equal replicas.
     placement : ResolvedPlacement or None
         Else a single one of any kind.
-    neighbours : sequence of sequence of Neighbour
+    neighbours : sequence of sequence of NeighbourLoad
         For each kind of a single placement the jobs beside the one that is asked about.
     """
 
@@ -41,7 +41,7 @@ class Cells:
     predictions: Sequence[Predictions]
     columns: ReplicaColumns | None = None
     placement: ResolvedPlacement | None = None
-    neighbours: Sequence[Sequence[Neighbour]] = ()
+    neighbours: Sequence[Sequence[NeighbourLoad]] = ()
 
     @classmethod
     def one(
@@ -49,7 +49,7 @@ class Cells:
         prepared: PreparedJob,
         placement: ResolvedPlacement,
         predictions: Sequence[StepPrediction],
-        neighbours: Sequence[Sequence[Neighbour]] = (),
+        neighbours: Sequence[Sequence[NeighbourLoad]] = (),
     ) -> Self:
         """Return a single cell, with the prediction for each kind of its accelerators."""
         names = [spec.name for spec in placement.accelerators]

@@ -39,7 +39,7 @@ def stall_s(
         storage_bytes_per_s=asked.storage_bytes_per_s,
         locality=asked.storage_locality,
     )
-    return input_stall(pipeline, samples, step_s).stall_s
+    return input_stall(pipeline, samples, step_s)
 
 
 def fullest_host(placement: ResolvedPlacement) -> int:

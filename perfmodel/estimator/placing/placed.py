@@ -24,7 +24,7 @@ from perfmodel.estimator.placing.replicas import (
     wait_for_each_other,
 )
 from perfmodel.estimator.placing.slowdowns import (
-    Neighbour,
+    NeighbourLoad,
     Slowdown,
     beside,
     load_alone,
@@ -215,7 +215,7 @@ def _shared(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[StepPrediction],
-    neighbours: Sequence[Sequence[Neighbour]],
+    neighbours: Sequence[Sequence[NeighbourLoad]],
 ) -> _Beside:
     """Return what the neighbours suffer, on the kind where that is most, and what they hold."""
     if not neighbours:
@@ -239,7 +239,7 @@ def _slowdowns(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[StepPrediction],
-    neighbours: Sequence[Sequence[Neighbour]],
+    neighbours: Sequence[Sequence[NeighbourLoad]],
 ) -> list[Slowdown]:
     limited = placement.placement.power_limit_w is not None
     shared = neighbours or [()] * len(placement.kinds)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.groups import CommGroups
 from perfmodel.types import Mode
 
 FloatArray = npt.NDArray[np.float64]

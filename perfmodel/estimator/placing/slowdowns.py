@@ -27,7 +27,7 @@ from perfmodel.types import RUNG, Basis
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Neighbour:
+class NeighbourLoad:
     """A job that shares one kind of accelerator with another one.
 
     Parameters
@@ -107,7 +107,7 @@ def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoa
 
 
 def beside(
-    placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[Neighbour]
+    placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[NeighbourLoad]
 ) -> tuple[NeighbourEstimate, ...]:
     """Return what each neighbour suffers from a job and from the other neighbours.
 

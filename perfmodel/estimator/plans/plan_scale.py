@@ -12,10 +12,10 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolve import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
 from perfmodel.placement.plans.plan_cells import PlanChoice
 from perfmodel.placement.plans.plan_step import PlanStep, plan_step
-from perfmodel.placement.topology.fabric import Fabric
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -23,8 +23,9 @@ from perfmodel.placement.collectives.collective_operations import (
     not_negative,
     share,
 )
+from perfmodel.placement.fabric.groups import IntArray
 from perfmodel.placement.fitted import fitted
-from perfmodel.placement.topology.groups import IntArray, LinkClass
+from perfmodel.placement.topology.links import LinkClass
 
 __all__ = ["Collective", "CollectiveConstants"]
 
@@ -106,25 +107,9 @@ class CollectiveConstants:
             "least_latency_s": self.least_latency_s,
         }
 
-    def efficiency_of(self, collective: Collective, links: IntArray) -> FloatArray:
-        """Return the efficiency of an operation on each link class."""
-        return np.asarray(self._tables[collective.value][links])
-
-    def fill_scale_of(self, links: IntArray) -> FloatArray:
-        """Return the scale of the filling cost of each link class."""
-        return np.asarray(self._tables["fill"][links])
-
-    def copy_scale_of(self, links: IntArray) -> FloatArray:
-        """Return the scale of the copy shares of each link class."""
-        return np.asarray(self._tables["copy"][links])
-
-    def latency_scale_of(self, links: IntArray) -> FloatArray:
-        """Return the scale of the latencies of each link class."""
-        return np.asarray(self._tables["latency"][links])
-
-    def hop_overhead_of(self, links: IntArray) -> FloatArray:
-        """Return what each hop on a link class costs beyond the wire, in seconds."""
-        return np.asarray(self._tables["overhead"][links])
+    def by_link(self, table: str, links: IntArray) -> FloatArray:
+        """Return a scale by its name, or the efficiency of an operation, of each link class."""
+        return np.asarray(self._tables[table][links])
 
     @cached_property
     def _tables(self) -> Mapping[str, FloatArray]:
@@ -133,12 +118,14 @@ class CollectiveConstants:
             op.value: _by_position({link: by_op[op] for link, by_op in self.efficiency.items()})
             for op in Collective
         }
-        return shares | {
-            "fill": _by_position(self.fill_scale),
-            "copy": _by_position(self.copy_scale, 0.0),
-            "latency": _by_position(self.latency_scale),
-            "overhead": _by_position(self.hop_overhead_s, 0.0),
-        }
+        scales = {name: _by_position(getattr(self, name), usual) for name, usual in _USUAL.items()}
+        return shares | scales
+
+
+#: Tables by link class, with what holds for classes that they leave out.
+_USUAL: Mapping[str, float] = MappingProxyType(
+    {"fill_scale": 1.0, "copy_scale": 0.0, "latency_scale": 1.0, "hop_overhead_s": 0.0}
+)
 
 
 @cache

@@ -49,21 +49,10 @@ class OperationConstants:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> OperationConstants:
         """Read plain JSON values; raises KeyError, TypeError or ValueError."""
-
-        def number(name: str) -> float:
-            return not_negative(values[name])
-
-        def numbers(name: str) -> tuple[float, ...]:
-            return tuple(not_negative(value) for value in values[name])
-
-        return cls(
-            launch_hops=number("launch_hops"),
-            hop_factor=number("hop_factor"),
-            copy_share=number("copy_share"),
-            fixed_s_per_byte=number("fixed_s_per_byte"),
-            fill_heights=numbers("fill_heights"),
-            fill_widths=numbers("fill_widths"),
-        )
+        found: dict[str, Any] = {name: not_negative(values[name]) for name in cls.__slots__[:4]}
+        for name in ("fill_heights", "fill_widths"):
+            found[name] = tuple(not_negative(value) for value in values[name])
+        return cls(**found)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

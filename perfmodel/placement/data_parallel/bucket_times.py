@@ -10,7 +10,8 @@ import numpy.typing as npt
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.topology.links import LinkClass
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -37,8 +37,8 @@ from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, 
 from perfmodel.placement.data_parallel.replica_streams import Streams, replicated_streams
 from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.groups import CommGroups
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def data_parallel_parts(
 
     Examples
     --------
-    >>> from perfmodel.placement.topology.groups import LinkClass
+    >>> from perfmodel.placement.fabric.groups import LinkClass
     >>> job = StepProfile(
     ...     samples=32, parameter_count=25e6, parameter_bytes=1e8, gradient_bytes=1e8,
     ...     optimizer_state_bytes=1e8, input_bytes=2e7, forward_share=0.33, backward_share=0.62,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fitted import fitted
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.links import LinkClass
 
 FloatArray = npt.NDArray[np.float64]
 

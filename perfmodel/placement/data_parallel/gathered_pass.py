@@ -22,8 +22,8 @@ from perfmodel.placement.data_parallel.data_parallel_constants import (
     fitted_constants,
 )
 from perfmodel.placement.data_parallel.gradient_buckets import BUCKET_BYTES, GradientBuckets
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.placement.topology.groups import CommGroups
 
 FloatArray = npt.NDArray[np.float64]
 

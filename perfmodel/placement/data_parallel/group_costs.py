@@ -10,7 +10,7 @@ from typing import NamedTuple
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.form_curves import fastest_s, form_curves
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
-from perfmodel.placement.topology.world_group import WorldGroup, WorldLinks
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
 
 
 class GroupCosts(NamedTuple):

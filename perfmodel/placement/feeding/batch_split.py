@@ -5,10 +5,9 @@ the optimizer) and work by sample. The step of the job ends with its slowest rep
 
 .. math:: T = \max_r\, (a_r + c_r b_r), \qquad \sum_r b_r = B .
 
-*Equal* gives every replica the same batch, the first ones one more where it does not divide.
-*Proportional* takes the whole numbers that make :math:`T` smallest: the split in fractions that
-lets all finish together, rounded down, and what is left over one by one to the replica that then
-finishes first. That is optimal, since no :math:`T_r` falls with its batch.
+The split takes the whole numbers that make :math:`T` smallest: the split in fractions that lets all
+finish together, rounded down, and what is left over one by one to the replica that then finishes
+first. That is optimal, since no :math:`T_r` falls with its batch.
 
 What is left out: gradients of unequal batches have to be weighted by them, which costs nothing;
 memory has its own bound, given as the most samples of a replica.
@@ -17,7 +16,6 @@ memory has its own bound, given as the most samples of a replica.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +28,8 @@ IntArray = npt.NDArray[np.int64]
 _HALVINGS = 100
 
 
-class Split(StrEnum):
-    """How a global batch is dealt out."""
-
-    EQUAL = "equal"
-    PROPORTIONAL = "proportional"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchSplit:
+class DealtBatch:
     """A global batch dealt out, and what its step takes.
 
     Parameters
@@ -125,31 +116,9 @@ class AffineSteps:
         return cls(fixed_s=fixed, per_sample_s=(step - fixed) / batch)
 
 
-def equal_split(global_batch: int, steps: AffineSteps) -> BatchSplit:
-    """Deal out a batch equally; the slowest replica sets the pace.
-
-    Parameters
-    ----------
-    global_batch : int
-        At least one sample a replica.
-
-    Examples
-    --------
-    >>> steps = AffineSteps(fixed_s=np.zeros(2), per_sample_s=np.array([1.0, 3.0]))
-    >>> split = equal_split(8, steps)
-    >>> split.samples.tolist(), split.step_time_s
-    ([4, 4], 12.0)
-    """
-    replicas = len(steps.fixed_s)
-    _check(global_batch, replicas, None)
-    samples = np.full(replicas, global_batch // replicas, dtype=np.int64)
-    samples[: global_batch % replicas] += 1
-    return BatchSplit(samples=samples, times_s=steps.times_s(samples))
-
-
 def proportional_split(
     global_batch: int, steps: AffineSteps, *, most_samples: npt.ArrayLike | None = None
-) -> BatchSplit:
+) -> DealtBatch:
     """Deal out a batch so that the step is as short as it can be.
 
     Parameters
@@ -159,7 +128,7 @@ def proportional_split(
 
     Returns
     -------
-    BatchSplit
+    DealtBatch
         A replica whose fixed time alone is longer than the step gets nothing.
 
     Raises
@@ -174,17 +143,16 @@ def proportional_split(
     >>> split.samples.tolist(), split.step_time_s
     ([6, 2], 6.0)
     """
-    replicas = len(steps.fixed_s)
-    most = np.full(replicas, global_batch, dtype=np.int64)
+    most = np.full(len(steps.fixed_s), global_batch, dtype=np.int64)
     if most_samples is not None:
         most = np.minimum(most, np.asarray(most_samples, dtype=np.int64))
-    _check(global_batch, replicas, most)
+    _check(global_batch, most)
     samples = np.minimum(_whole_samples(steps, _finish_s(global_batch, steps, most)), most)
     # Replicas that finish together round down together: at most one sample each is left over.
     for _ in range(global_batch - int(samples.sum())):
         after = np.where(samples < most, steps.times_s(samples + 1), np.inf)
         samples[int(np.argmin(after))] += 1
-    return BatchSplit(samples=samples, times_s=steps.times_s(samples))
+    return DealtBatch(samples=samples, times_s=steps.times_s(samples))
 
 
 def _finish_s(global_batch: int, steps: AffineSteps, most: IntArray) -> float:
@@ -202,19 +170,13 @@ def _whole_samples(steps: AffineSteps, time_s: float) -> IntArray:
     return np.asarray(np.maximum(whole, 0), dtype=np.int64)
 
 
-def _check(global_batch: int, replicas: int, most: IntArray | None) -> None:
-    if most is None and global_batch < replicas:
-        raise InvalidInputError(
-            f"A batch of {global_batch} cannot be dealt out equally to {replicas} replicas: give "
-            "each at least one sample.",
-            pointer="/job/batch_size",
-        )
+def _check(global_batch: int, most: IntArray) -> None:
     if global_batch < 1:
         raise InvalidInputError(
             f"A global batch needs at least one sample; got {global_batch}.",
             pointer="/job/batch_size",
         )
-    if most is not None and int(most.sum()) < global_batch:
+    if int(most.sum()) < global_batch:
         raise InvalidInputError(
             f"The replicas hold {int(most.sum())} samples together, fewer than the batch of "
             f"{global_batch}.",

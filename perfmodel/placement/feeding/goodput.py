@@ -10,9 +10,6 @@ scaled to one sample, over their squared norm. Then
 
 .. math:: GOODPUT = \frac{M}{T(M)}\, E(M) .
 
-AdaptDL reports the noise as two numbers, the squared norm of the true gradient and the variance of
-gradients at batch :math:`M_0`; then :math:`\varphi = M_0\, var / sqr`.
-
 The noise scale is the job's to report; it grows during training and nothing here predicts it.
 
 Reference: Qiao et al., Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning,
@@ -73,22 +70,11 @@ class BatchAdaptation:
         low, high = self.batch_size_bounds
         noise = self.gradient_noise_scale
         _require(np.isfinite(noise) and noise >= 0, "gradient_noise_scale", noise, "at least 0")
-        _require(
-            self.initial_batch_size >= 1,
-            "initial_batch_size",
-            self.initial_batch_size,
-            "at least 1",
-        )
+        first, most, together = self.initial_batch_size, self.most_samples, self.most_accumulation
+        _require(first >= 1, "initial_batch_size", first, "at least 1")
         _require(1 <= low <= high, "batch_size_bounds", [low, high], "1 or more, smallest first")
-        _require(
-            self.most_accumulation >= 1, "most_accumulation", self.most_accumulation, "at least 1"
-        )
-        _require(
-            self.most_samples is None or self.most_samples >= 1,
-            "most_samples",
-            self.most_samples,
-            "at least 1",
-        )
+        _require(together >= 1, "most_accumulation", together, "at least 1")
+        _require(most is None or most >= 1, "most_samples", most, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,33 +100,6 @@ class BestBatch:
     accumulation_steps: int
     global_batch_size: int
     step_time_s: float
-
-
-def noise_scale(squared_norm: float, variance: float, batch_size: int) -> float:
-    """Return the gradient noise scale from what AdaptDL reports.
-
-    Parameters
-    ----------
-    squared_norm : float
-        Of the true gradient, > 0.
-    variance : float
-        Of gradients at ``batch_size``, >= 0.
-    batch_size : int
-        Global batch that both were taken at.
-
-    Returns
-    -------
-    float
-        Samples.
-
-    Examples
-    --------
-    >>> noise_scale(0.5, 2.0, 128)
-    512.0
-    """
-    _require(squared_norm > 0, "gradient_squared_norm", squared_norm, "above 0")
-    _require(variance >= 0, "gradient_variance", variance, "at least 0")
-    return batch_size * variance / squared_norm
 
 
 def statistical_efficiency(

@@ -113,29 +113,9 @@ class InputPipeline:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InputTimes:
-    """What feeding a step takes, as columns.
-
-    Parameters
-    ----------
-    stall_s : ndarray
-        What sticks out of the step, >= 0.
-    decode_s, storage_s : ndarray
-        The stages of the pipeline.
-    stored_bytes : ndarray
-        Read by the host in a step.
-    """
-
-    stall_s: FloatArray
-    decode_s: FloatArray
-    storage_s: FloatArray
-    stored_bytes: FloatArray
-
-
 def input_stall(
     pipeline: InputPipeline, samples: npt.ArrayLike, step_time_s: npt.ArrayLike
-) -> InputTimes:
+) -> FloatArray:
     """Return the time that steps wait for their data.
 
     Parameters
@@ -150,7 +130,7 @@ def input_stall(
     1,024 samples of 2 ms on 16 cores take 128 ms: 28 ms more than a step of 100 ms.
 
     >>> pipeline = InputPipeline(sample=SampleCost(stored_bytes=1e5, cpu_s=2e-3), cpu_cores=16)
-    >>> round(float(input_stall(pipeline, 1024, 0.1).stall_s), 6)
+    >>> round(float(input_stall(pipeline, 1024, 0.1)), 6)
     0.028
     """
     asked, step = np.broadcast_arrays(
@@ -159,15 +139,8 @@ def input_stall(
     decode_s = asked * _decode_s_per_sample(pipeline)
     storage_s = asked * _storage_s_per_sample(pipeline)
     if pipeline.workers == 0 and pipeline.is_stated:
-        stall_s = decode_s + storage_s
-    else:
-        stall_s = np.maximum(np.maximum(decode_s, storage_s) - step, 0.0)
-    return InputTimes(
-        stall_s=np.asarray(stall_s),
-        decode_s=np.asarray(decode_s),
-        storage_s=np.asarray(storage_s),
-        stored_bytes=np.asarray(asked * pipeline.sample.stored_bytes),
-    )
+        return np.asarray(decode_s + storage_s)
+    return np.asarray(np.maximum(np.maximum(decode_s, storage_s) - step, 0.0))
 
 
 def _decode_s_per_sample(pipeline: InputPipeline) -> float:

@@ -14,7 +14,6 @@ from perfmodel.types import Role
 # normalisation 2.4 ms; log-mel spectrogram of 8 s of sound at 16 kHz 2.4 ms; 1,025 tokens from a
 # memory map 4.5 us; collating a float image of 224 x 224 0.05 ms. Libraries without SIMD and
 # heavier augmentation take two to four times as long.
-_JPEG_PIXELS = 500 * 375
 _JPEG_DECODE_S = 1.2e-3
 _CROP_S_PER_PIXEL = 1.2e-3 / 224**2
 #: Mean stored photo of ImageNet: 138 GB in 1.28 million files.

@@ -6,13 +6,11 @@ The rules, as PyTorch documents them:
 - up to 1 MiB comes from the small pool, whose segments are 2 MiB; more from the large pool, whose
   segments are 20 MiB, or from 10 MiB on the size rounded up to 2 MiB;
 - the smallest free block that is big enough is taken, and split where what is left over is at
-  least 512 bytes (small pool) or more than 1 MiB (large pool), unless the block is larger than
-  ``max_split`` allows;
-- a freed block merges with free neighbours of its segment; segments are kept;
-- where the device has no room for a segment, all wholly free ones are given back and it is tried
-  once more.
+  least 512 bytes (small pool) or more than 1 MiB (large pool);
+- a freed block merges with free neighbours of its segment; segments are kept.
 
-Left out: several streams, rounding to powers of two, expandable segments.
+Left out: several streams, rounding to powers of two, expandable segments, and that free segments
+are given back where the device is full.
 
 References
 ----------
@@ -21,9 +19,7 @@ PyTorch documentation, "CUDA semantics", section "Memory management".
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, insort
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -56,13 +52,6 @@ class Block:
 class CachingAllocator:
     """Gives out blocks of segments and counts both.
 
-    Parameters
-    ----------
-    limit_bytes : float
-        Most bytes of segments.
-    max_split_bytes : float
-        Blocks above this are not split, and serve requests above it alone.
-
     Attributes
     ----------
     allocated, reserved : int
@@ -78,23 +67,19 @@ class CachingAllocator:
     (3000320, True)
     """
 
-    def __init__(self, *, limit_bytes: float = math.inf, max_split_bytes: float = math.inf) -> None:
-        self.limit_bytes = limit_bytes
-        self.max_split_bytes = max_split_bytes
+    def __init__(self) -> None:
         self.allocated = self.reserved = 0
         self.peak_allocated = self.peak_reserved = 0
         self._pools: tuple[list[tuple[int, int, Block]], ...] = ([], [])
         self._made = 0
 
-    def allocate(self, size: int) -> Block | None:
-        """Return a block of at least some bytes (>= 1); None where memory has run out."""
+    def allocate(self, size: int) -> Block:
+        """Return a block of at least some bytes (>= 1)."""
         size = -(-size // _ROUNDING) * _ROUNDING
         pool = int(size > _SMALL)
         block = self._cached(size, pool) or self._new_segment(size, pool)
-        if block is None:
-            return None
         left = block.size - size
-        if (left > _SMALL if pool else left >= _ROUNDING) and block.size <= self.max_split_bytes:
+        if left > _SMALL if pool else left >= _ROUNDING:
             self._split(block, size)
         self.allocated += block.size
         self.peak_allocated = max(self.peak_allocated, self.allocated)
@@ -118,34 +103,17 @@ class CachingAllocator:
                 block.after.before = block
         self._offer(block)
 
-    def release_cached(self) -> None:
-        """Give back the segments of which nothing is in use."""
-        for pool in self._pools:
-            for _, _, block in tuple(pool):
-                if block.before is None and block.after is None:
-                    self._take(block)
-                    self.reserved -= block.size
-
     def _cached(self, size: int, pool: int) -> Block | None:
         free = self._pools[pool]
         position = bisect_left(free, (size,))
         if position == len(free):
             return None
-        block = free[position][2]
-        if block.size > self.max_split_bytes and (
-            size <= self.max_split_bytes or block.size - size >= _LARGE_SEGMENT
-        ):
-            return None
-        free.pop(position)
+        block = free.pop(position)[2]
         block.free = False
         return block
 
-    def _new_segment(self, size: int, pool: int) -> Block | None:
+    def _new_segment(self, size: int, pool: int) -> Block:
         room = segment_bytes(size)
-        if self.reserved + room > self.limit_bytes:
-            self.release_cached()
-            if self.reserved + room > self.limit_bytes:
-                return None
         self.reserved += room
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         self._made += 1
@@ -189,51 +157,20 @@ def segment_bytes(size: int) -> int:
     return -(-size // _SEGMENT_ROUNDING) * _SEGMENT_ROUNDING
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Replay:
-    """What the allocator held at most.
-
-    Parameters
-    ----------
-    allocated_bytes, reserved_bytes : float
-        Given out, and of all segments.
-    ran_out : bool
-        The limit was too low, even after free segments had been given back.
-    """
-
-    allocated_bytes: float
-    reserved_bytes: float
-    ran_out: bool = False
-
-
-def replay(
-    lives: Lifetimes,
-    *,
-    steps: int = 1,
-    limit_bytes: float = math.inf,
-    max_split_bytes: float = math.inf,
-) -> Replay:
-    """Run the allocations of some steps through the allocator.
-
-    Parameters
-    ----------
-    steps : int
-        Steps one after another, >= 1; what the first leaves free serves the next.
-    limit_bytes, max_split_bytes : float
-        As of :class:`CachingAllocator`.
-    """
-    memory = CachingAllocator(limit_bytes=limit_bytes, max_split_bytes=max_split_bytes)
+def replay(lives: Lifetimes) -> CachingAllocator:
+    """Run the allocations of a step through an allocator and return it."""
+    memory = CachingAllocator()
     sizes = np.ceil(lives.size_bytes).astype(np.int64).tolist()
     persistent = (lives.held < Held.GRADIENT) & (lives.size_bytes > 0)
-    fits = all(memory.allocate(sizes[s]) for s in np.flatnonzero(persistent).tolist())
-    events = _events(lives)
-    for _ in range(steps):
-        fits = fits and _run_step(memory, events, sizes)
-    return Replay(
-        allocated_bytes=float(memory.peak_allocated),
-        reserved_bytes=float(memory.peak_reserved),
-        ran_out=not fits,
-    )
+    for position in np.flatnonzero(persistent).tolist():
+        memory.allocate(sizes[position])
+    living: dict[int, Block] = {}
+    for event in _events(lives):
+        if event < 0:
+            memory.free(living.pop(~event))
+        else:
+            living[event] = memory.allocate(sizes[event])
+    return memory
 
 
 def _events(lives: Lifetimes) -> list[int]:
@@ -245,16 +182,3 @@ def _events(lives: Lifetimes) -> list[int]:
     when = np.concatenate((2 * lives.birth[passing], 2 * lives.death[passing] + 1))
     what = np.concatenate((passing, ~passing))
     return [int(event) for event in what[np.argsort(when, kind="stable")]]
-
-
-def _run_step(memory: CachingAllocator, events: list[int], sizes: list[int]) -> bool:
-    living: dict[int, Block] = {}
-    for event in events:
-        if event < 0:
-            memory.free(living.pop(~event))
-            continue
-        block = memory.allocate(sizes[event])
-        if block is None:
-            return False
-        living[event] = block
-    return True

@@ -36,8 +36,8 @@ from perfmodel.placement.memory.liveness import lifetimes
 from perfmodel.placement.memory.memory_demand import constants_for, demand_bytes, overhead
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Plan
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Mode, Precision
 
 FloatArray = npt.NDArray[np.float64]

@@ -147,7 +147,7 @@ def memory_profile(graph: Graph, *, selective_checkpointing: bool = False) -> Me
         gradient_corners=corners[1],
         optimizer_bytes=float(activations[start:].max(initial=0.0)),
         largest_parameter_bytes=float(parameters.max(initial=0.0)),
-        reserved_ratio=_ratio(replayed.reserved_bytes, replayed.allocated_bytes),
+        reserved_ratio=_ratio(replayed.peak_reserved, replayed.peak_allocated),
         attention_bytes=_attention_bytes(graph),
         convolution_bytes=_convolution_bytes(graph),
     )
@@ -180,7 +180,7 @@ def _turns_left(
     )
 
 
-def _ratio(reserved: float, allocated: float) -> float:
+def _ratio(reserved: int, allocated: int) -> float:
     return max(1.0, reserved / allocated) if allocated > 0 else 1.0
 
 

@@ -270,7 +270,7 @@ def _partner(placement: Placement) -> tuple[str, int]:
             f"{len(placement.shared_with)}.",
             pointer="/placement/shared_with",
         )
-    return split_label(placement.shared_with[0]) if placement.shared_with else ("", 1)
+    return split_label(placement.shared_with[0].key) if placement.shared_with else ("", 1)
 
 
 def _shares(placement: Placement) -> str:

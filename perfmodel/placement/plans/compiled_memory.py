@@ -28,7 +28,7 @@ from perfmodel.placement.plans.plan_cells import (
     ShapeColumns,
 )
 from perfmodel.placement.plans.plan_memory import plan_memory
-from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 _HALF_BYTES = 2.0
 _WORD_BYTES = 2 * _HALF_BYTES

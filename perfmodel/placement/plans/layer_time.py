@@ -31,7 +31,7 @@ FlashAttention-3, 2024 (an H100 gives kernels written for an A100 some 35 % of i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -73,11 +73,10 @@ def layer_times(cells: PlanCells, between: Exchanges, constants: PlanConstants) 
     """
     device = device_times(cells, between, constants)
     forward, backward = launch_times_s(cells, constants)
-    return PassTimes(
+    return replace(
+        device,
         forward_s=np.maximum(device.forward_s, forward - device.forward_exchange_s),
         backward_s=np.maximum(device.backward_s, backward - device.backward_exchange_s),
-        forward_exchange_s=device.forward_exchange_s,
-        backward_exchange_s=device.backward_exchange_s,
     )
 
 
@@ -128,14 +127,7 @@ def launch_times_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArr
 def embedding_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
     """Return the passes of the tables: rows are read, written, and their gradients added."""
     rows = cells.numbers.work * cells.tokens * cells.shape.hidden_size
-    once = 3 * rows / cells.device.memory_bytes_per_s
-    nothing = np.zeros(len(cells))
-    return PassTimes(
-        forward_s=once,
-        backward_s=2 * once,
-        forward_exchange_s=nothing,
-        backward_exchange_s=nothing,
-    )
+    return _alone(3 * rows / cells.device.memory_bytes_per_s)
 
 
 def head_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
@@ -145,10 +137,15 @@ def head_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
     products = 2 * words * shape.hidden_size / (constants.head_efficiency * device.output_flops)
     traffic = constants.head_passes * 2 * words / device.memory_bytes_per_s / 3
     launch = shape.has_head * constants.head_launch_s / 3
-    nothing = np.zeros(len(cells))
+    return _alone(np.maximum(products + traffic, launch))
+
+
+def _alone(once: FloatArray) -> PassTimes:
+    """Return passes without communication, of which the backward one takes twice as long."""
+    nothing = np.zeros(len(once))
     return PassTimes(
-        forward_s=np.maximum(products + traffic, launch),
-        backward_s=2 * np.maximum(products + traffic, launch),
+        forward_s=once,
+        backward_s=2 * once,
         forward_exchange_s=nothing,
         backward_exchange_s=nothing,
     )

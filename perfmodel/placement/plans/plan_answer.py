@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plans.plan_cells import (
     Checkpointing,
     DeviceColumns,
@@ -22,11 +24,10 @@ from perfmodel.placement.plans.plan_cells import (
 )
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_step import PlanStep, plan_step
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
-from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Plan
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Precision
 
 FloatArray = npt.NDArray[np.float64]
@@ -160,22 +161,12 @@ def plan_answer(
 def scaled(steps: PlanStep, factor: npt.ArrayLike) -> PlanStep:
     """Return steps ``factor`` times as long; ratios between plans stay those of the model."""
     times = np.asarray(factor, dtype=np.float64)
-    return PlanStep(
-        parts=steps.parts.each(lambda part: part * times),
-        bubble_s=steps.bubble_s * times,
-        least_time_s=steps.least_time_s,
-    )
+    longer = steps.parts.each(lambda part: part * times)
+    return replace(steps, parts=longer, bubble_s=steps.bubble_s * times)
 
 
 def _weakest(accelerators: Sequence[AcceleratorSpec], precision: Precision) -> DeviceColumns:
     columns = DeviceColumns.of(accelerators, [precision] * len(accelerators))
-    slowest = np.array([int(np.argmin(columns.peak_flops))])
-    return DeviceColumns(
-        peak_flops=columns.peak_flops[slowest],
-        output_flops=columns.output_flops.min(keepdims=True),
-        score_flops=columns.score_flops.min(keepdims=True),
-        memory_bytes_per_s=columns.memory_bytes_per_s.min(keepdims=True),
-        memory_bytes=columns.memory_bytes.min(keepdims=True),
-        core_hz=columns.core_hz.min(keepdims=True),
-        tflops_per_w=columns.tflops_per_w[slowest],
-    )
+    slowest = columns.take(np.array([int(np.argmin(columns.peak_flops))]))
+    least = {one.name: getattr(columns, one.name).min(keepdims=True) for one in fields(columns)}
+    return DeviceColumns(**{**least, "tflops_per_w": slowest.tflops_per_w})

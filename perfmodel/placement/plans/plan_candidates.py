@@ -17,11 +17,12 @@ number small:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_cells import Checkpointing, PlanChoice
-from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.topology import Plan, Schedule
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 _LEAST_CONTEXT = 4096
 _CHUNKS = (2, 4)
@@ -57,15 +58,7 @@ def with_checkpointing(choice: PlanChoice, *, fused_attention: bool) -> list[Pla
     kinds = [Checkpointing.NONE, Checkpointing.FULL]
     if not fused_attention:
         kinds.insert(1, Checkpointing.SELECTIVE)
-    return [
-        PlanChoice(
-            plan=choice.plan,
-            micro_batch=choice.micro_batch,
-            micro_batches=choice.micro_batches,
-            checkpointing=kind,
-        )
-        for kind in kinds
-    ]
+    return [replace(choice, checkpointing=kind) for kind in kinds]
 
 
 def _degrees(shape: TransformerShape, fabric: Fabric, global_batch: int) -> Iterator[Plan]:
@@ -117,27 +110,14 @@ def _variants(shape: TransformerShape, plan: Plan, micro_batches: int) -> Iterat
     shares = (plan.data or 1) * plan.context > 1
     stages = (0, 1) if plan.pipeline > 1 else (0, 1, 2, 3)
     for zero_stage in stages if shares else (0,):
-        yield _replaced(plan, zero_stage, Schedule.ONE_F_ONE_B, 1)
+        one = replace(plan, zero_stage=zero_stage)
+        yield one
         is_round = micro_batches % plan.pipeline == 0
         if not (1 < plan.pipeline <= _MOST_INTERLEAVED and is_round):
             continue
         for chunks in _CHUNKS:
             if shape.layers % (plan.pipeline * chunks) == 0:
-                yield _replaced(plan, zero_stage, Schedule.INTERLEAVED, chunks)
-
-
-def _replaced(plan: Plan, zero_stage: int, schedule: Schedule, chunks: int) -> Plan:
-    return Plan(
-        data=plan.data,
-        tensor=plan.tensor,
-        pipeline=plan.pipeline,
-        expert=plan.expert,
-        context=plan.context,
-        sequence_parallel=plan.sequence_parallel,
-        zero_stage=zero_stage,
-        schedule=schedule,
-        virtual_stages=chunks,
-    )
+                yield replace(one, schedule=Schedule.INTERLEAVED, virtual_stages=chunks)
 
 
 def _divisors(number: int) -> list[int]:

@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.topology.fabric import Fabric, plan_groups
-from perfmodel.placement.topology.groups import CommGroups, join_groups
-from perfmodel.placement.topology.rank_groups import Dimension
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.groups import Columns, CommGroups, FloatArray
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Plan, Schedule
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Engine, Precision
-
-FloatArray = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
 
 #: Codes of the schedules in columns.
 SCHEDULES: tuple[Schedule, ...] = tuple(Schedule)
@@ -87,13 +83,6 @@ class PlanChoice:
         return (self.plan.data or 1) * self.micro_batch * self.micro_batches
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Columns:
-    def take(self, rows: Rows) -> Self:
-        """Return some of the rows, by a mask or by positions."""
-        return type(self)(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
-
-
 def _columns(kind: type, values: Sequence[Any]) -> dict[str, FloatArray]:
     return {
         one.name: np.array([getattr(value, one.name) for value in values], dtype=np.float64)
@@ -102,7 +91,7 @@ def _columns(kind: type, values: Sequence[Any]) -> dict[str, FloatArray]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShapeColumns(_Columns):
+class ShapeColumns(Columns):
     """Columns of :class:`.transformer_shape.TransformerShape`."""
 
     layers: FloatArray
@@ -135,7 +124,7 @@ class ShapeColumns(_Columns):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlanColumns(_Columns):
+class PlanColumns(Columns):
     """Columns of :class:`PlanChoice` and its plan; ``schedule`` is a position in SCHEDULES."""
 
     data: FloatArray
@@ -177,7 +166,7 @@ class PlanColumns(_Columns):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeviceColumns(_Columns):
+class DeviceColumns(Columns):
     """What the formulas read of a device.
 
     Parameters
@@ -253,7 +242,7 @@ def _watts(accelerator: AcceleratorSpec) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NumberBytes(_Columns):
+class NumberBytes(Columns):
     """Bytes of one number of each kind.
 
     Parameters
@@ -317,7 +306,7 @@ _STATE_VECTORS = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0, "adamw": 2.0, "lamb"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlanGroups:
+class PlanGroups(Columns):
     """Accelerators that communicate with each other, by what for; one row a plan.
 
     Parameters
@@ -350,24 +339,10 @@ class PlanGroups:
         distinct = [first[key] for key in place]
         return cls(
             **{
-                name: plan_groups(fabric, distinct, dimension).take(rows)
+                name: fabric.slowest_groups(dimension, distinct).take(rows)
                 for name, dimension in _DIMENSIONS.items()
             }
         )
-
-    @classmethod
-    def join(cls, parts: Sequence[PlanGroups]) -> PlanGroups:
-        """Return the rows of several sets of hosts one after the other."""
-        return cls(
-            **{
-                one.name: join_groups([getattr(part, one.name) for part in parts])
-                for one in fields(cls)
-            }
-        )
-
-    def take(self, rows: Rows) -> PlanGroups:
-        """Return some of the rows, by a mask or by positions."""
-        return PlanGroups(**{one.name: getattr(self, one.name).take(rows) for one in fields(self)})
 
 
 _DIMENSIONS = {
@@ -381,7 +356,7 @@ _DIMENSIONS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlanCells:
+class PlanCells(Columns):
     """Steps under plans, as columns of equal length.
 
     Parameters
@@ -401,27 +376,16 @@ class PlanCells:
         """Return the number of steps."""
         return len(self.plan.data)
 
-    def take(self, rows: Rows) -> PlanCells:
-        """Return some of the steps, by a mask or by positions."""
-        return PlanCells(
-            **{one.name: _taken(getattr(self, one.name), rows) for one in fields(self)}
-        )
-
     @property
     def tokens(self) -> FloatArray:
         """Tokens of a micro-batch on one rank."""
         return self.plan.micro_batch * self.shape.sequence_length / self.plan.context
 
     @property
-    def model_flops(self) -> FloatArray:
-        """Arithmetic of a whole step over all ranks, without recomputation."""
-        return self.plan.samples * self.shape.sample_flops
-
-    @property
     def least_time_s(self) -> FloatArray:
         """Time below which no step can end: its arithmetic at the peak of all ranks."""
-        return self.model_flops / (self.plan.accelerators * self.device.peak_flops)
-
-
-def _taken(value: Any, rows: Rows) -> Any:
-    return value[rows] if isinstance(value, np.ndarray) else value.take(rows)
+        return (
+            self.plan.samples
+            * self.shape.sample_flops
+            / (self.plan.accelerators * self.device.peak_flops)
+        )

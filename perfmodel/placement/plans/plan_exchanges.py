@@ -16,21 +16,25 @@ What overlaps with what is left to :mod:`.plan_step`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
-from perfmodel.placement.plans.plan_cells import PlanCells, Rows
-from perfmodel.placement.plans.plan_memory import end_parameters, layer_parameters
-from perfmodel.placement.topology.groups import CommGroups
+from perfmodel.placement.fabric.groups import Columns, CommGroups
+from perfmodel.placement.plans.plan_cells import PlanCells
+from perfmodel.placement.plans.plan_memory import (
+    end_parameters,
+    layer_parameters,
+    rank_parameters,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Exchanges:
+class Exchanges(Columns):
     """Times of communication by itself, seconds; arrays of one shape.
 
     Parameters
@@ -57,10 +61,6 @@ class Exchanges:
     scatter_ends_s: FloatArray
     sync_s: FloatArray
     refresh_s: FloatArray
-
-    def take(self, rows: Rows) -> Exchanges:
-        """Return some of the rows, by a mask or by positions."""
-        return Exchanges(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
 def exchanges(cells: PlanCells) -> Exchanges:
@@ -103,11 +103,7 @@ def _of_parameters_s(
 
 def _once_a_step_s(cells: PlanCells) -> tuple[FloatArray, FloatArray]:
     """Return the reduction of a rank's gradients and the gathering of its updated weights."""
-    shared, experts = layer_parameters(cells.shape, cells.plan)
-    layers = np.ceil(cells.shape.layers / cells.plan.pipeline)
-    first, last = end_parameters(cells.shape, cells.plan)
-    ends = np.where(cells.plan.pipeline > 1, np.maximum(first, last), first + last)
-    rank = (layers * shared + ends, layers * experts)
+    rank = rank_parameters(cells.shape, cells.plan)
     work, reduced = cells.numbers.work, cells.numbers.reduced
     whole = _of_parameters_s(cells, Collective.ALL_REDUCE, reduced, *rank)
     parts = _of_parameters_s(cells, Collective.REDUCE_SCATTER, reduced, *rank)
@@ -155,9 +151,7 @@ def _send_s(cells: PlanCells) -> FloatArray:
 
 def _neighbours(groups: CommGroups) -> CommGroups:
     """Return the slowest pair of each group: on two hosts where the group spans several."""
-    values = {one.name: getattr(groups, one.name) for one in fields(groups)}
     ranks = np.minimum(groups.ranks, 2.0)
     hosts = np.minimum(groups.hosts, ranks)
     share = np.where(hosts > 1, 1.0, ranks)
-    values |= {"ranks": ranks, "hosts": hosts, "largest_share": share, "smallest_share": share}
-    return CommGroups(**values)
+    return replace(groups, ranks=ranks, hosts=hosts, largest_share=share, smallest_share=share)

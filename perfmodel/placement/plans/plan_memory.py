@@ -39,13 +39,10 @@ from perfmodel.placement.plans.plan_cells import (
     SCHEDULES,
     Checkpointing,
     NumberBytes,
-    PlanChoice,
     PlanColumns,
     ShapeColumns,
 )
-from perfmodel.placement.plans.transformer_shape import TransformerShape
 from perfmodel.placement.topology.topology import Schedule
-from perfmodel.types import Precision
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -77,42 +74,6 @@ class PlanMemory:
         return held + self.gathered + self.activations
 
 
-def plan_memory_bytes(
-    shape: TransformerShape,
-    choice: PlanChoice,
-    *,
-    precision: Precision = Precision.AMP_BF16,
-    optimizer: str = "adamw",
-    fused_attention: bool = True,
-) -> float:
-    """Return the memory of the fullest rank of one plan.
-
-    Returns
-    -------
-    float
-        Bytes of tensors.
-
-    Examples
-    --------
-    A layer of 12 h^2 + 13 h parameters takes 18 bytes for each under AMP with Adam:
-
-    >>> from perfmodel.placement.topology.topology import Plan
-    >>> small, deep = (TransformerShape(layers=l, hidden_size=64, heads=4, sequence_length=8,
-    ...                                 vocabulary=100, is_tied=True) for l in (1, 2))
-    >>> one = PlanChoice(plan=Plan(data=1), micro_batch=1, micro_batches=1)
-    >>> more = plan_memory_bytes(deep, one) - plan_memory_bytes(small, one)
-    >>> more == 18 * (12 * 64**2 + 13 * 64) + 8 * 32 * 64
-    True
-    """
-    memory = plan_memory(
-        ShapeColumns.of([shape]),
-        PlanColumns.of([choice]),
-        NumberBytes.of([precision], [optimizer]),
-        np.array([float(fused_attention)]),
-    )
-    return float(memory.peak_bytes[0])
-
-
 def plan_memory(
     shape: ShapeColumns, plan: PlanColumns, numbers: NumberBytes, fused_attention: FloatArray
 ) -> PlanMemory:
@@ -122,13 +83,31 @@ def plan_memory(
     ----------
     fused_attention : ndarray
         1 where scores stay on the chip.
+
+    Examples
+    --------
+    A layer of 12 h^2 + 13 h parameters takes 18 bytes for each under AMP with Adam:
+
+    >>> from perfmodel.placement.plans.plan_cells import PlanChoice
+    >>> from perfmodel.placement.topology.topology import Plan
+    >>> from perfmodel.placement.transformers.transformer_shape import TransformerShape
+    >>> from perfmodel.types import Precision
+    >>> shapes = [TransformerShape(layers=l, hidden_size=64, heads=4, sequence_length=8,
+    ...                            vocabulary=100) for l in (1, 2)]
+    >>> plan = PlanColumns.of([PlanChoice(plan=Plan(data=1), micro_batch=1, micro_batches=1)] * 2)
+    >>> numbers = NumberBytes.of([Precision.AMP_BF16] * 2, ["adamw"] * 2)
+    >>> small, deep = plan_memory(ShapeColumns.of(shapes), plan, numbers, np.ones(2)).peak_bytes
+    >>> bool(deep - small == 18 * (12 * 64**2 + 13 * 64) + 8 * 32 * 64)
+    True
     """
     first = _stage(shape, plan, numbers, fused_attention, is_last=False)
     last = _stage(shape, plan, numbers, fused_attention, is_last=True)
     fuller = first.peak_bytes >= last.peak_bytes
-    names = ("weights", "gradients", "state", "gathered", "activations")
     return PlanMemory(
-        **{name: np.where(fuller, getattr(first, name), getattr(last, name)) for name in names}
+        **{
+            name: np.where(fuller, getattr(first, name), getattr(last, name))
+            for name in PlanMemory.__slots__
+        }
     )
 
 
@@ -150,6 +129,15 @@ def end_parameters(shape: ShapeColumns, plan: PlanColumns) -> tuple[FloatArray, 
     words = shape.has_head * shape.vocabulary * shape.hidden_size
     tied = np.where((plan.pipeline > 1) & ~untied, words, 0.0)
     return tables, (shape.head_parameters + tied) / plan.tensor
+
+
+def rank_parameters(shape: ShapeColumns, plan: PlanColumns) -> tuple[FloatArray, FloatArray]:
+    """Return parameters of the rank that has most: those all replicas share, and its experts'."""
+    shared, experts = layer_parameters(shape, plan)
+    layers = np.ceil(shape.layers / plan.pipeline)
+    first, last = end_parameters(shape, plan)
+    ends = np.where(plan.pipeline > 1, np.maximum(first, last), first + last)
+    return layers * shared + ends, layers * experts
 
 
 def _stage(

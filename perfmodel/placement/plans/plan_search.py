@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_answer import TransformerTraining, scaled
 from perfmodel.placement.plans.plan_candidates import plan_candidates, with_checkpointing
 from perfmodel.placement.plans.plan_cells import PlanCells, PlanChoice
@@ -17,7 +18,6 @@ from perfmodel.placement.plans.plan_constants import PlanConstants
 from perfmodel.placement.plans.plan_memory import plan_memory
 from perfmodel.placement.plans.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_words import why_best, why_slower, why_too_large
-from perfmodel.placement.topology.fabric import Fabric
 
 FloatArray = npt.NDArray[np.float64]
 

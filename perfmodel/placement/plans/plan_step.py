@@ -30,7 +30,7 @@ Left out: reduction of tied tables between first and last stage, imbalance betwe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,7 @@ from perfmodel.placement.plans.pipeline import pipeline_time_s
 from perfmodel.placement.plans.plan_cells import SCHEDULES, PlanCells
 from perfmodel.placement.plans.plan_constants import PlanConstants
 from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
-from perfmodel.placement.plans.plan_memory import end_parameters, layer_parameters
+from perfmodel.placement.plans.plan_memory import rank_parameters
 from perfmodel.placement.step_parts import StepParts
 
 FloatArray = npt.NDArray[np.float64]
@@ -182,11 +182,8 @@ def _slowed(cells: PlanCells, passes: PassTimes, constants: PlanConstants) -> Pa
     groups = cells.groups
     stages = np.where(groups.pipeline.hosts > 1, cells.plan.pipeline, 1.0)
     factor = 1 + constants.straggler * np.log2(groups.data.hosts * stages)
-    return PassTimes(
-        forward_s=factor * passes.forward_s,
-        backward_s=factor * passes.backward_s,
-        forward_exchange_s=passes.forward_exchange_s,
-        backward_exchange_s=passes.backward_exchange_s,
+    return replace(
+        passes, forward_s=factor * passes.forward_s, backward_s=factor * passes.backward_s
     )
 
 
@@ -252,13 +249,9 @@ def _exposed_sync_s(
 
 
 def _update_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
-    shared, experts = layer_parameters(cells.shape, cells.plan)
-    layers = np.ceil(cells.shape.layers / cells.plan.pipeline)
-    first, last = end_parameters(cells.shape, cells.plan)
-    ends = np.where(cells.plan.pipeline > 1, np.maximum(first, last), first + last)
+    common, own = rank_parameters(cells.shape, cells.plan)
     shares = np.where(cells.plan.zero_stage > 0, cells.plan.data * cells.plan.context, 1.0)
-    parameters = (layers * shared + ends) / shares
-    parameters = parameters + layers * experts / np.maximum(shares / cells.plan.expert, 1.0)
+    parameters = common / shares + own / np.maximum(shares / cells.plan.expert, 1.0)
     return np.asarray(constants.update_bytes * parameters / cells.device.memory_bytes_per_s)
 
 

@@ -11,13 +11,11 @@ added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.sharing.job_load import JobLoad, Loads, job_type_parts
 from perfmodel.placement.sharing.pair_model import PairLaw, PairModel
@@ -26,70 +24,8 @@ from perfmodel.types import Basis
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Device memory that the CUDA context and libraries of one process take.
-_CONTEXT_BYTES = 450e6
 #: Device share of a job of which nothing is known.
 _TYPICAL_SHARE = 0.8
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Colocation:
-    """Two jobs on one accelerator, both directions.
-
-    Parameters
-    ----------
-    slowdowns : tuple of (float, float)
-        How many times as long a step of the first takes beside the second, and of the second
-        beside the first; >= 1.
-    ranges : tuple of ((float, float), (float, float))
-        Lowest and highest slowdown of each; nine in ten lie within.
-    step_times_s : tuple of (float, float)
-    memory_bytes : float or None
-        Of both with their contexts; None where one is unknown.
-    fits : bool or None
-        Whether that is within the accelerator's memory.
-    """
-
-    slowdowns: tuple[float, float]
-    ranges: tuple[tuple[float, float], tuple[float, float]]
-    step_times_s: tuple[float, float]
-    memory_bytes: float | None
-    fits: bool | None
-    basis: Basis
-
-
-def colocate(
-    first: JobLoad,
-    second: JobLoad,
-    accelerator: AcceleratorSpec,
-    *,
-    sharing: Sharing = Sharing.MPS,
-) -> Colocation:
-    """Return what two jobs do to each other on one accelerator.
-
-    Parameters
-    ----------
-    first, second : JobLoad
-        Each as it is alone on this accelerator.
-
-    Returns
-    -------
-    Colocation
-        Swapping the jobs swaps the answers.
-    """
-    subjects, partners = Loads.of([first, second]), Loads.of([second, first])
-    slow = slowdowns(subjects, partners, accelerator.name, sharing=sharing)
-    basis = basis_of_pair(first, second, accelerator.name, sharing=sharing)
-    low, high = interval_factors(basis)
-    memory = _memory_bytes([first, second])
-    return Colocation(
-        slowdowns=(float(slow[0]), float(slow[1])),
-        ranges=(_range(float(slow[0]), low, high), _range(float(slow[1]), low, high)),
-        step_times_s=(first.step_time_s * float(slow[0]), second.step_time_s * float(slow[1])),
-        memory_bytes=memory,
-        fits=None if memory is None else memory <= accelerator.memory_bytes,
-        basis=basis,
-    )
 
 
 def slowdowns(
@@ -242,19 +178,6 @@ def load_of_type(
         family=family,
         batch_size=batch_size,
     )
-
-
-def _range(slowdown: float, low: float, high: float) -> tuple[float, float]:
-    return max(1.0, slowdown * low), slowdown * high
-
-
-def _memory_bytes(loads: Sequence[JobLoad]) -> float | None:
-    total = 0.0
-    for load in loads:
-        if load.memory_bytes is None:
-            return None
-        total += load.memory_bytes + _CONTEXT_BYTES
-    return total
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Where a job runs: accelerators, hosts, links between them, and groups that communicate."""
+"""Where a job runs, as it is asked: the placement, its forms, links and networks by name."""

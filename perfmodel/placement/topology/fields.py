@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from perfmodel.errors import InvalidPlacementError, UnknownFieldError
+
+Default = TypeVar("Default")
+Word = TypeVar("Word", bound=StrEnum)
 
 
 class Fields:
@@ -48,26 +52,14 @@ class Fields:
         """Take an object."""
         return Fields(self._take(name), f"{self.pointer}/{name}", what=name)
 
-    def items(self, name: str) -> Iterator[tuple[Any, str]]:
+    def items(self, name: str, default: object = None) -> Iterator[tuple[Any, str]]:
         """Take a list; yields each item with its pointer."""
         value = self._take(name)
+        value = default if value is None else value
         if not isinstance(value, list | tuple):
             raise self._refusal(name, "a list", value)
         for position, item in enumerate(value):
             yield item, f"{self.pointer}/{name}/{position}"
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Take a list of texts; absent means empty."""
-        if self.peek(name) is None:
-            self._taken.append(name)
-            return ()
-        found = list(self.items(name))
-        for item, pointer in found:
-            if not isinstance(item, str):
-                raise InvalidPlacementError(
-                    f"{name} holds texts, got {type(item).__name__}.", pointer=pointer
-                )
-        return tuple(item for item, _ in found)
 
     def text(self, name: str) -> str:
         """Take a text that must be there and not empty."""
@@ -84,8 +76,8 @@ class Fields:
         return value
 
     def count(
-        self, name: str, default: int | None, *, least: int = 1, most: int = 1_000_000
-    ) -> int | None:
+        self, name: str, default: Default, *, least: int = 1, most: int = 1_000_000
+    ) -> int | Default:
         """Take a whole number between bounds."""
         value = self._take(name)
         if value is None:
@@ -117,18 +109,20 @@ class Fields:
             raise self._refusal(name, "true or false", value)
         return bool(value)
 
-    def word(self, name: str, words: Sequence[str], default: str) -> str:
+    def word(self, name: str, words: type[Word], default: Default) -> Word | Default:
         """Take a word of a closed vocabulary."""
         value = self._take(name)
         if value is None:
             return default
-        if not isinstance(value, str) or value not in words:
+        try:
+            return words(value)
+        except ValueError as error:
+            allowed = tuple(word.value for word in words)
             raise InvalidPlacementError(
-                f"{name} must be one of {', '.join(words)}; got {repr(value)[:80]}.",
+                f"{name} must be one of {', '.join(allowed)}; got {repr(value)[:80]}.",
                 pointer=f"{self.pointer}/{name}",
-                allowed=tuple(words),
-            )
-        return value
+                allowed=allowed,
+            ) from error
 
     def refuse_unknown(self) -> None:
         """Refuse the fields that nobody took."""

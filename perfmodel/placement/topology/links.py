@@ -5,13 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError, nearest_names
-from perfmodel.placement.topology.groups import FloatArray, LinkClass
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class LinkClass(IntEnum):
+    """Kinds of link that behave alike; a learned efficiency belongs to each."""
+
+    NONE = 0
+    #: Every accelerator reaches every other at full rate through a switch (HGX, NVL72).
+    NVSWITCH = 1
+    #: Direct links to some or all neighbours (DGX-1, four A100 on one board).
+    NVLINK = 2
+    #: Bridges that join accelerators two by two.
+    NVLINK_PAIR = 3
+    XGMI = 4
+    PCIE = 5
+    #: Torus of a TPU pod.
+    ICI = 6
+    #: Remote memory access between hosts: InfiniBand, RoCE, EFA.
+    RDMA = 7
+    #: TCP over Ethernet.
+    ETHERNET = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

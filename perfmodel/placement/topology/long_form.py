@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from functools import cache
 from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.graph.job_form import job_to_dict, parse_job
+from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.topology.checks import MAX_ACCELERATORS, check_placement
 from perfmodel.placement.topology.fields import Fields
 from perfmodel.placement.topology.links import check_link_name
@@ -19,6 +18,7 @@ from perfmodel.placement.topology.topology import (
     REPLICAS,
     BatchSplit,
     Locality,
+    Neighbour,
     Network,
     Node,
     Placement,
@@ -26,11 +26,6 @@ from perfmodel.placement.topology.topology import (
     Schedule,
     Sharing,
 )
-
-
-@cache
-def _words(kind: type[StrEnum]) -> tuple[str, ...]:
-    return tuple(member.value for member in kind)
 
 
 def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Placement:
@@ -58,57 +53,39 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
         nodes=tuple(_node(Fields(n, p, what="node")) for n, p in fields.items("nodes")),
         network=_network(fields),
         plan=_plan(fields.child("plan")),
-        shared_with=tuple(_neighbour(item, at) for item, at in _listed(fields, "shared_with")),
-        sharing=Sharing(fields.word("sharing", _words(Sharing), Sharing.MPS.value)),
+        shared_with=tuple(_neighbour(item, at) for item, at in fields.items("shared_with", ())),
+        sharing=fields.word("sharing", Sharing, Sharing.MPS),
         power_limit_w=fields.positive("power_limit_w"),
         fraction=fields.positive("fraction", most=1.0),
         cpu_cores=fields.count("cpu_cores", None),
         storage_bytes_per_s=fields.positive("storage_bytes_per_s"),
         loader_workers=fields.count("loader_workers", None, least=0),
-        storage_locality=_locality(fields),
+        storage_locality=fields.word("storage_locality", Locality, None),
     )
     fields.refuse_unknown()
     check_placement(placement, pointer=pointer)
     return placement
 
 
-def is_job(neighbour: str) -> bool:
-    """Tell whether an entry of ``shared_with`` is the JSON of a job; others are job types."""
-    return neighbour.startswith("{")
-
-
-def _listed(fields: Fields, name: str) -> list[tuple[Any, str]]:
-    if fields.peek(name) is None:
-        fields.texts(name)
-        return []
-    return list(fields.items(name))
-
-
-def _neighbour(value: Any, pointer: str) -> str:
+def _neighbour(value: Any, pointer: str) -> Neighbour:
     if isinstance(value, Mapping):
-        return json.dumps(job_to_dict(parse_job(value, pointer=pointer)), sort_keys=True)
-    if not isinstance(value, str) or not value.strip() or is_job(value):
+        return Neighbour(job=parse_job(value, pointer=pointer))
+    # Nothing that looks like an object written as text is the name of a type.
+    if not isinstance(value, str) or not value.strip() or value.startswith("{"):
         raise InvalidPlacementError(
             "An entry of shared_with is a job (an object) or the name of a job type.",
             pointer=pointer,
         )
-    return value
-
-
-def _locality(fields: Fields) -> Locality | None:
-    if fields.peek("storage_locality") is None:
-        fields.optional_text("storage_locality")
-        return None
-    return Locality(fields.word("storage_locality", _words(Locality), ""))
+    return Neighbour(job_type=value)
 
 
 def _node(fields: Fields) -> Node:
     link = fields.optional_text("link")
     node = Node(
         accelerator=fields.text("accelerator"),
-        count=fields.count("count", 1, most=MAX_ACCELERATORS) or 1,
+        count=fields.count("count", 1, most=MAX_ACCELERATORS),
         link=None if link is None else check_link_name(link, pointer=f"{fields.pointer}/link"),
-        repeat=fields.count("repeat", 1, most=MAX_ACCELERATORS) or 1,
+        repeat=fields.count("repeat", 1, most=MAX_ACCELERATORS),
     )
     fields.refuse_unknown()
     return node
@@ -158,17 +135,15 @@ def _plan(fields: Fields) -> Plan:
         return REPLICAS
     plan = Plan(
         data=fields.count("data", None),
-        tensor=fields.count("tensor", 1) or 1,
-        pipeline=fields.count("pipeline", 1) or 1,
-        expert=fields.count("expert", 1) or 1,
-        context=fields.count("context", 1) or 1,
-        zero_stage=fields.count("zero_stage", 0, least=0, most=3) or 0,
+        tensor=fields.count("tensor", 1),
+        pipeline=fields.count("pipeline", 1),
+        expert=fields.count("expert", 1),
+        context=fields.count("context", 1),
+        zero_stage=fields.count("zero_stage", 0, least=0, most=3),
         sequence_parallel=fields.flag("sequence_parallel"),
-        schedule=Schedule(fields.word("schedule", _words(Schedule), Schedule.ONE_F_ONE_B.value)),
-        virtual_stages=fields.count("virtual_stages", 1, most=1_000) or 1,
-        batch_split=BatchSplit(
-            fields.word("batch_split", _words(BatchSplit), BatchSplit.EQUAL.value)
-        ),
+        schedule=fields.word("schedule", Schedule, Schedule.ONE_F_ONE_B),
+        virtual_stages=fields.count("virtual_stages", 1, most=1_000),
+        batch_split=fields.word("batch_split", BatchSplit, BatchSplit.EQUAL),
     )
     fields.refuse_unknown()
     return plan
@@ -176,38 +151,18 @@ def _plan(fields: Fields) -> Plan:
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
     """Return the long form as plain JSON values, every field stated."""
-    network, plan = placement.network, placement.plan
     return {
-        "nodes": [
-            {"accelerator": n.accelerator, "count": n.count, "link": n.link, "repeat": n.repeat}
-            for n in placement.nodes
+        **_values(placement),
+        "nodes": [_values(node) for node in placement.nodes],
+        "network": placement.network and _values(placement.network),
+        "plan": _values(placement.plan),
+        "shared_with": [
+            one.job_type if one.job is None else json.loads(one.key)
+            for one in placement.shared_with
         ],
-        "network": network
-        and {
-            "name": network.name,
-            "bandwidth_bytes_per_s": network.bandwidth_bytes_per_s,
-            "latency_s": network.latency_s,
-            "oversubscription": network.oversubscription,
-            "rails": network.rails,
-        },
-        "plan": {
-            "data": plan.data,
-            "tensor": plan.tensor,
-            "pipeline": plan.pipeline,
-            "expert": plan.expert,
-            "context": plan.context,
-            "zero_stage": plan.zero_stage,
-            "sequence_parallel": plan.sequence_parallel,
-            "schedule": plan.schedule.value,
-            "virtual_stages": plan.virtual_stages,
-            "batch_split": plan.batch_split.value,
-        },
-        "shared_with": [json.loads(n) if is_job(n) else n for n in placement.shared_with],
-        "sharing": placement.sharing.value,
-        "power_limit_w": placement.power_limit_w,
-        "fraction": placement.fraction,
-        "cpu_cores": placement.cpu_cores,
-        "storage_bytes_per_s": placement.storage_bytes_per_s,
-        "loader_workers": placement.loader_workers,
-        "storage_locality": placement.storage_locality and placement.storage_locality.value,
     }
+
+
+def _values(part: Placement | Node | Network | Plan) -> dict[str, Any]:
+    values = ((name, getattr(part, name)) for name in part.__slots__)
+    return {name: one.value if isinstance(one, StrEnum) else one for name, one in values}

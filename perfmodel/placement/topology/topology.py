@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import job_to_dict
 
 
 class Schedule(StrEnum):
@@ -70,27 +73,37 @@ class Network:
 
     Parameters
     ----------
+    name : str or None
+        For example ``"ib-400g"``.
     bandwidth_bytes_per_s : float
         Per host, one direction, all its adapters together.
     latency_s : float
         Of a small message, one way.
-    name : str or None
-        For example ``"ib-400g"``.
     oversubscription : float
         How many times the hosts together could load what the switches above them carry, >= 1.
     rails : int
         Adapters of a host, >= 1; an accelerator reaches one of them.
     """
 
+    name: str | None = None
     bandwidth_bytes_per_s: float
     latency_s: float = 5e-6
-    name: str | None = None
     oversubscription: float = 1.0
     rails: int = 1
 
     def __hash__(self) -> int:
         # Of what tells networks apart: a hash of all fields takes several times as long.
         return hash((self.name, self.bandwidth_bytes_per_s))
+
+    @property
+    def shared_bytes_per_s(self) -> float:
+        """What a host can send while all others do."""
+        return self.bandwidth_bytes_per_s / self.oversubscription
+
+    @property
+    def adapter_bytes_per_s(self) -> float:
+        """What one adapter of a host can send."""
+        return self.bandwidth_bytes_per_s / self.rails
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,6 +149,25 @@ REPLICAS = Plan()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """A job on the same accelerators: described, or known by its type alone.
+
+    Attributes
+    ----------
+    key : str
+        Equal for equal neighbours: the job type, or the job as JSON with its fields in order.
+    """
+
+    job_type: str | None = field(default=None, compare=False)
+    job: Job | None = field(default=None, compare=False)
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        described = None if self.job is None else json.dumps(job_to_dict(self.job), sort_keys=True)
+        object.__setattr__(self, "key", described or self.job_type)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """Where a job runs.
 
@@ -143,8 +175,8 @@ class Placement:
     ----------
     nodes : tuple of Node
         At least one.
-    shared_with : tuple of str
-        Jobs on the same accelerators: job types, or the JSON of jobs.
+    shared_with : tuple of Neighbour
+        Jobs on the same accelerators.
     sharing : Sharing
         How they share them.
     fraction : float or None
@@ -163,7 +195,7 @@ class Placement:
     nodes: tuple[Node, ...]
     network: Network | None = None
     plan: Plan = REPLICAS
-    shared_with: tuple[str, ...] = ()
+    shared_with: tuple[Neighbour, ...] = ()
     sharing: Sharing = Sharing.MPS
     power_limit_w: float | None = None
     fraction: float | None = None

@@ -30,7 +30,7 @@ NOT_BLIND: tuple[str, ...] = (
     "That operators alone are learned from, and not about launches: after a look at the same "
     "three GPUs, each left out. Where a card is left out, so are operators of all cards that "
     "carry its chip; whole steps of those stay in.",
-    "Limits and grids of the kernel and plan predictors: on the folds that are reported.",
+    "Limits and grids of the kernel predictor: on the folds that are reported.",
     "Data-parallel steps: the structure of the equations was chosen with all published rows "
     "in sight; their constants are fitted without the device that is left out. The prior of "
     "machines whose links were observed was changed twice after a look at the rows it is "

@@ -25,9 +25,9 @@ from perfmodel.importers.base import PublishedCollective
 from perfmodel.importers.registry import FORMATS
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.collectives.collectives import collective_time_s
-from perfmodel.placement.topology.data_groups import scaling_groups
-from perfmodel.placement.topology.groups import CommGroups, join_groups
-from perfmodel.placement.topology.host_link import link_of
+from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.placement.fabric.host_link import link_of
+from perfmodel.placement.fabric.world_group import scaling_groups
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

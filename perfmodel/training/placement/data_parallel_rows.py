@@ -28,10 +28,9 @@ from perfmodel.importers.base import Imported, PublishedPlacement
 from perfmodel.importers.registry import import_format
 from perfmodel.placement.data_parallel.opaque_profile import opaque_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
-from perfmodel.placement.topology.data_groups import data_groups
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.groups import CommGroups
-from perfmodel.placement.topology.peer_access import has_peer_access
+from perfmodel.placement.fabric.fabric import Fabric, data_groups
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.host_link import has_peer_access
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.training.capture_key import capture_key
 from perfmodel.training.placement.profiles import kept_profiles

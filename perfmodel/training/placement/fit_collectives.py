@@ -26,7 +26,7 @@ from perfmodel.placement.collectives.collective_operations import (
     OperationConstants,
 )
 from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement.collective_rows import CollectiveCells, read_cells
 
 FloatArray = npt.NDArray[np.float64]

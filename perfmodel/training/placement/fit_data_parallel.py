@@ -37,7 +37,7 @@ from perfmodel.placement.data_parallel.observed_links import (
     dampened,
 )
 from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement.data_parallel_rows import (
     DataParallelRow,
     columns,

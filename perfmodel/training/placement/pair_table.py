@@ -110,10 +110,11 @@ def _both_ran(records: Sequence[PublishedPlacement]) -> Iterator[PublishedPlacem
     """Yield the records of pairs of which both directions have a rate."""
     shared = [record for record in records if record.placement.shared_with]
     ran = {
-        (r.placement.nodes[0].accelerator, r.job_type, r.placement.shared_with[0]) for r in shared
+        (r.placement.nodes[0].accelerator, r.job_type, r.placement.shared_with[0].key)
+        for r in shared
     }
     for record in shared:
-        kind, partner = record.placement.nodes[0].accelerator, record.placement.shared_with[0]
+        kind, partner = record.placement.nodes[0].accelerator, record.placement.shared_with[0].key
         if (kind, partner, record.job_type) in ran:
             yield record
 
@@ -124,10 +125,10 @@ def _pairs(
     shares: Mapping[str, Mapping[str, float]],
 ) -> Pairs:
     rows = [
-        (kind, r.job_type, r.placement.shared_with[0], r.step_time_s)
+        (kind, r.job_type, r.placement.shared_with[0].key, r.step_time_s)
         for r in records
         for kind in [r.placement.nodes[0].accelerator]
-        if {r.job_type, r.placement.shared_with[0]} <= set(alone[kind])
+        if {r.job_type, r.placement.shared_with[0].key} <= set(alone[kind])
     ]
 
     def loads(position: int) -> Loads:

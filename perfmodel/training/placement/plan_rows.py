@@ -12,6 +12,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import PublishedPlacement
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_answer import job_choice
 from perfmodel.placement.plans.plan_cells import (
     DeviceColumns,
@@ -24,10 +25,9 @@ from perfmodel.placement.plans.plan_cells import (
 )
 from perfmodel.placement.plans.plan_constants import Stack
 from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
-from perfmodel.placement.plans.transformer_shape import TransformerShape
-from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.topology import Placement
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 FloatArray = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]

@@ -7,7 +7,8 @@ import pytest
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.collectives.collectives import collective_time_s
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.topology.links import LinkClass
 
 FITTED = CollectiveConstants.fitted()
 

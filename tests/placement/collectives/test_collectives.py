@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.collectives.collective_constants import CollectiveConstants
-from perfmodel.placement.collectives.collectives import (
-    Collective,
-    Form,
-    bus_bandwidth_bytes_per_s,
-    collective_time_s,
-)
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.collectives.collective_forms import Cost, form_costs, link_rates
+from perfmodel.placement.collectives.collectives import Collective, collective_time_s
+from perfmodel.placement.fabric.groups import CommGroups, FloatArray
+from perfmodel.placement.topology.links import LinkClass
 
 SIZES = np.exp2(np.arange(4, 36.0))
 EVERY = list(Collective)
@@ -73,7 +70,9 @@ def test_more_bytes_never_take_less(collective: Collective, link: LinkClass, hos
 def test_no_link_carries_more_than_its_rate(collective: Collective, link: LinkClass) -> None:
     for ranks in (2, 8, 64):
         times = collective_time_s(collective, SIZES, spread(ranks, 1, link=link, intra=9e11))
-        bus = bus_bandwidth_bytes_per_s(collective, SIZES, ranks, times)
+        shared = collective not in (Collective.BROADCAST, Collective.SEND_RECV)
+        passes = 2 if collective is Collective.ALL_REDUCE else 1
+        bus = (passes * (ranks - 1) / ranks if shared else 1.0) * SIZES / times
         # A switch that reduces takes each byte once where a ring passes it 2 (n-1)/n times.
         saved = 2.0 if collective is Collective.ALL_REDUCE and link == LinkClass.NVSWITCH else 1.0
         assert bus.max() <= saved * 9e11
@@ -131,47 +130,38 @@ def test_two_hosts_are_no_faster_than_one_with_the_faster_link(
         assert np.all(two >= one)
 
 
-def test_two_levels_beat_a_flat_ring_over_a_slow_network() -> None:
-    # 4 hosts of 8 at 300 and 12.5 GB/s: a ring sends 2 * 31/32 of the payload out of each host,
-    # two levels 2 * 3/4 of it and 2 * 7/8 of it inside; 1.94/12.5 > 1.5/12.5 + 1.75/300.
-    slow = spread(32, 4, inter=1.25e10)
-    for collective in SHARED:
-        ring, levels = (
-            collective_time_s(collective, SIZES, slow, forms=[form])
-            for form in (Form.RING, Form.HIERARCHICAL)
-        )
-        assert np.all(levels <= ring)
-    tree = collective_time_s(Collective.ALL_REDUCE, SIZES, slow, forms=[Form.TREE])
-    assert np.all(tree <= collective_time_s(Collective.ALL_REDUCE, SIZES, slow, forms=[Form.RING]))
+def test_a_tree_beats_a_ring_over_a_slow_network_and_a_ring_one_inside_a_host() -> None:
+    # 4 hosts of 8: a ring takes 31 hops and sends 2 * 31/32 of the payload out of each host, a tree
+    # log2 4 levels and 2 * 3/4 of it. Inside a host both send as much, and 7 hops are less than
+    # log2 8 levels of a tree, which cost 2.5 hops and more each.
+    known = CollectiveConstants.fitted()
 
+    def ring_and_tree(group: CommGroups) -> list[Cost[FloatArray]]:
+        links = link_rates(Collective.ALL_REDUCE, group, known)
+        return form_costs(Collective.ALL_REDUCE, links, known)
 
-def test_the_fastest_form_counts() -> None:
-    forms = (Form.RING, Form.TREE, Form.IN_SWITCH)
-    group = spread(64, 8, intra=4.5e11)
-    each = [collective_time_s(Collective.ALL_REDUCE, SIZES, group, forms=[f]) for f in forms]
-    best = collective_time_s(Collective.ALL_REDUCE, SIZES, group)
-    assert np.array_equal(best, np.minimum.reduce(each))
+    ring, tree = ring_and_tree(spread(32, 4, inter=1.25e10))
+    assert tree.latency_s < ring.latency_s and tree.s_per_byte < ring.s_per_byte
+    ring, tree = ring_and_tree(spread(8, 1))
+    assert tree.latency_s > ring.latency_s and tree.s_per_byte == ring.s_per_byte
 
 
 def test_only_newer_switches_reduce() -> None:
-    reduced = [
-        collective_time_s(
-            Collective.ALL_REDUCE, 1e9, spread(8, 1, link=link, intra=rate), forms=[Form.IN_SWITCH]
-        )[0]
-        for link, rate in (
-            (LinkClass.NVSWITCH, 4.5e11), (LinkClass.NVSWITCH, 3e11), (LinkClass.PCIE, 4.5e11),
+    def costs(link: LinkClass, rate: float) -> list[Cost[FloatArray]]:
+        group, known = spread(8, 1, link=link, intra=rate), CollectiveConstants.fitted()
+        return form_costs(
+            Collective.ALL_REDUCE, link_rates(Collective.ALL_REDUCE, group, known), known
         )
-    ]  # fmt: skip
-    assert np.isfinite(reduced).tolist() == [True, False, False]
-    eight = spread(8, 1, intra=4.5e11)
-    ring = collective_time_s(Collective.ALL_REDUCE, 1e9, eight, forms=[Form.RING])
+
     # A ring passes 2 * 7/8 of the payload, the switch takes it once.
-    assert 1.0 < ring[0] / collective_time_s(Collective.ALL_REDUCE, 1e9, eight)[0] < 1.75
-
-
-def test_no_form_for_an_operation_is_infinite() -> None:
-    gather = collective_time_s(Collective.ALL_GATHER, [1e6, 1e9], spread(8, 1), forms=[Form.TREE])
-    assert np.isinf(gather).all()
+    ring, _, switch = costs(LinkClass.NVSWITCH, 4.5e11)
+    assert 1.0 < ring.s_per_byte[0] / switch.s_per_byte[0] < 1.75
+    assert len(costs(LinkClass.NVSWITCH, 3e11)) == len(costs(LinkClass.PCIE, 4.5e11)) == 2
+    both = CommGroups.join([spread(8, 1, intra=rate) for rate in (3e11, 4.5e11)])
+    each = [spread(8, 1, intra=rate) for rate in (3e11, 4.5e11)]
+    assert collective_time_s(Collective.ALL_REDUCE, 1e9, both).tolist() == [
+        collective_time_s(Collective.ALL_REDUCE, 1e9, one)[0] for one in each
+    ]
 
 
 @pytest.mark.parametrize("collective", EVERY)

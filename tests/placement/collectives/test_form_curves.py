@@ -5,11 +5,11 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
 from perfmodel.placement.collectives.form_curves import FormCurve, fastest_s, form_curves
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Node, Placement
-from perfmodel.placement.topology.world_group import WorldGroup, WorldLinks
 
 SIZES = (0.0, 1.0, 4e3, 1e6, 2.6e7, 1e9)
 SHARING = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)

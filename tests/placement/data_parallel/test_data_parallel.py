@@ -13,7 +13,8 @@ from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.data_parallel.step_profile import StepProfile
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.topology.links import LinkClass
 
 STAGES = (0, 1, 2, 3)
 LINKS = (LinkClass.NVSWITCH, LinkClass.NVLINK, LinkClass.NVLINK_PAIR, LinkClass.PCIE)

@@ -15,7 +15,8 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
     GradientBuckets,
     gradient_buckets,
 )
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.topology.links import LinkClass
 
 #: Nothing but the streams.
 BARE = DataParallelConstants(contention=0.0, bucket_s=0.0, crowding=0.0)

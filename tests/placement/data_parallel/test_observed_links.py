@@ -6,7 +6,8 @@ from made_up_steps import made_up_profile
 
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.observed_links import observed_slowdown
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.topology.links import LinkClass
 
 
 def _cells(gradient_bytes: float = 1e9) -> DataParallelCells:

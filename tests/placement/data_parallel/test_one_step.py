@@ -9,9 +9,9 @@ from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.data_parallel.group_costs import GroupCosts
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup, StepNumbers
 from perfmodel.placement.data_parallel.step_profile import StepProfile
-from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.rank_groups import Dimension
 
 TEXTS = (
     "A100", "2xA100", "8xA100", "33xA100", "5xT4", "2xV100[nvlink]", "8xMI300X",

@@ -14,7 +14,6 @@ from perfmodel.placement.feeding.goodput import (
     best_batch,
     candidates,
     goodput,
-    noise_scale,
     statistical_efficiency,
 )
 
@@ -41,14 +40,6 @@ def test_efficiency_is_one_at_the_initial_batch_and_falls_beyond() -> None:
 def test_goodput_by_hand() -> None:
     # 300 samples in 0.1 s at (100 + 100) / (100 + 300).
     assert float(goodput(300, 0.1, 100, 100)) == pytest.approx(1500.0)
-
-
-def test_the_noise_scale_is_that_of_adaptdl() -> None:
-    # Gain (var + sqr) / (var / s + sqr) at s = 4 times the batch, over s.
-    sqr, var, batch, scale = 0.3, 1.2, 32, 4
-    gain = (var + sqr) / (var / scale + sqr)
-    phi = noise_scale(sqr, var, batch)
-    assert float(statistical_efficiency(scale * batch, phi, batch)) == pytest.approx(gain / scale)
 
 
 def test_the_best_batch_is_the_best_of_all_whole_batches() -> None:
@@ -103,8 +94,6 @@ def test_every_candidate_is_within_the_bounds() -> None:
 def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
         _adaptation(**{"noise": wrong.pop("gradient_noise_scale", 1.0), **wrong})  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError):
-        noise_scale(0.0, 1.0, 8)
 
 
 def test_bounds_that_no_batch_meets_are_refused() -> None:

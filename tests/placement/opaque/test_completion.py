@@ -14,7 +14,7 @@ from perfmodel.placement.opaque.completion import (
 )
 from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
 from perfmodel.placement.opaque.opaque_covariance import covariance, own_variance, variance_names
-from perfmodel.placement.topology.topology import Node, Placement
+from perfmodel.placement.topology.topology import Neighbour, Node, Placement
 from perfmodel.types import Basis
 
 _DEVICES = ("K80", "T4", "V100-SXM2-16GB", "A100-SXM4-40GB")
@@ -27,7 +27,7 @@ def cells(*rows: tuple[str, int, str, int, int], beside: str = "") -> OpaqueCell
         [
             Placement(
                 nodes=(Node(accelerator=device, count=count, repeat=hosts),),
-                shared_with=(beside,) if beside else (),
+                shared_with=(Neighbour(job_type=beside),) if beside else (),
             )
             for _, _, device, count, hosts in rows
         ],

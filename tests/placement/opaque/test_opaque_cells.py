@@ -5,7 +5,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.placement.opaque.opaque_cells import opaque_cells
 from perfmodel.placement.topology.networks import named_network
-from perfmodel.placement.topology.topology import Node, Placement
+from perfmodel.placement.topology.topology import Neighbour, Node, Placement
 from perfmodel.types import Mode
 
 
@@ -13,7 +13,7 @@ def on(*nodes: Node, network: str | None = None, beside: tuple[str, ...] = ()) -
     return Placement(
         nodes=nodes,
         network=named_network(network) if network else None,
-        shared_with=beside,
+        shared_with=tuple(Neighbour(job_type=name) for name in beside),
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from made_up_plans import cells, choice, shape
 
 from perfmodel.placement.plans.plan_cells import Checkpointing
-from perfmodel.placement.plans.plan_memory import PlanMemory, plan_memory, plan_memory_bytes
+from perfmodel.placement.plans.plan_memory import PlanMemory, plan_memory
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Precision
 
@@ -67,6 +67,6 @@ def test_1f1b_holds_as_many_micro_batches_as_stages_behind() -> None:
 
 @pytest.mark.parametrize("word", ["tensor", "pipeline", "context"])
 def test_more_ranks_never_need_more_memory(word: str) -> None:
-    plans = [choice(4, 1, **{word: degree}) for degree in (1, 2, 4, 8)]
-    peaks = [plan_memory_bytes(shape(), plan, precision=Precision.BF16) for plan in plans]
+    plans = cells([choice(4, 1, **{word: degree}) for degree in (1, 2, 4, 8)])
+    peaks = plan_memory(plans.shape, plans.plan, plans.numbers, np.ones(4)).peak_bytes
     assert np.all(np.diff(peaks) <= 0)

@@ -8,10 +8,10 @@ import pytest
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job import Job
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
 from perfmodel.placement.plans.plan_candidates import plan_candidates
 from perfmodel.placement.plans.plan_search import USABLE_SHARE, search_plans, single_scale
-from perfmodel.placement.topology.fabric import Fabric
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Mode, Precision

@@ -54,7 +54,7 @@ def test_one_device_without_overheads_runs_the_flops_at_the_efficiency() -> None
     one = cells([choice(4, 8)], memory_bytes_per_s=1e18)
     # Scores are made again in the backward pass: 3.5 instead of 3 passes of them.
     scores = 0.5 * 8 * 4 * 8 * 4 * 256 * 256 * 512
-    expected = (one.model_flops[0] + scores) / 0.5e14
+    expected = (one.plan.samples[0] * one.shape.sample_flops[0] + scores) / 0.5e14
     assert plan_step(one, FREE).step_time_s[0] == pytest.approx(expected, rel=1e-6)
 
 

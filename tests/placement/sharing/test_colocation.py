@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.sharing.colocation import (
     Sharing,
-    colocate,
+    basis_of_pair,
     family_of,
+    interval_factors,
     known_device_share,
     load_of_type,
     slowdown_beside,
@@ -19,76 +19,54 @@ from perfmodel.placement.sharing.colocation import (
 from perfmodel.placement.sharing.job_load import JobLoad, Loads
 from perfmodel.types import Basis
 
-A100 = Catalog.default().get("A100-SXM4-40GB")
-V100 = Catalog.default().get("V100-SXM2-16GB")
+A100, V100 = "A100-SXM4-40GB", "V100-SXM2-16GB"
 HEAVY = JobLoad(step_time_s=0.2, device_share=0.95, memory_bytes=20e9)
 LIGHT = JobLoad(step_time_s=0.02, device_share=0.2, memory_bytes=2e9)
 
 
+def _beside(one: JobLoad, other: JobLoad, kind: str = A100, **sharing: Sharing) -> float:
+    return float(slowdowns(Loads.of([one]), Loads.of([other]), kind, **sharing)[0])
+
+
 def test_two_busy_jobs_that_take_turns_get_half_each() -> None:
     busy = JobLoad(step_time_s=0.1, device_share=1.0)
-    answer = colocate(busy, busy, A100, sharing=Sharing.TIME_SLICING)
-    assert answer.slowdowns == (2.0, 2.0) and answer.step_times_s == (0.2, 0.2)
-    assert answer.basis is Basis.ANALYTICAL
-
-
-@pytest.mark.parametrize("sharing", list(Sharing))
-@pytest.mark.parametrize("accelerator", [A100, V100])
-def test_swapping_the_jobs_swaps_the_answers(sharing: Sharing, accelerator: object) -> None:
-    one = colocate(HEAVY, LIGHT, accelerator, sharing=sharing)  # type: ignore[arg-type]
-    other = colocate(LIGHT, HEAVY, accelerator, sharing=sharing)  # type: ignore[arg-type]
-    assert one.slowdowns == other.slowdowns[::-1]
-    assert one.step_times_s == other.step_times_s[::-1]
-    assert one.fits == other.fits
+    assert _beside(busy, busy, sharing=Sharing.TIME_SLICING) == 2.0
+    assert basis_of_pair(busy, busy, A100, sharing=Sharing.TIME_SLICING) is Basis.ANALYTICAL
 
 
 @pytest.mark.parametrize("sharing", list(Sharing))
 def test_nobody_gets_faster_and_a_busier_neighbour_is_worse(sharing: Sharing) -> None:
     shares = np.linspace(0.05, 1.0, 20)
     partners = Loads.of([replace(LIGHT, device_share=float(share)) for share in shares])
-    slow = slowdowns(Loads.of([HEAVY] * 20), partners, "A100-SXM4-40GB", sharing=sharing)
+    slow = slowdowns(Loads.of([HEAVY] * 20), partners, A100, sharing=sharing)
     assert np.all(slow >= 1) and np.all(np.diff(slow) > 0)
 
 
 def test_longer_steps_beside_it_hurt_a_job_more() -> None:
     partners = Loads.of([replace(HEAVY, step_time_s=t) for t in (0.02, 0.2, 2.0)])
-    slow = slowdowns(Loads.of([LIGHT] * 3), partners, "A100-SXM4-40GB")
+    slow = slowdowns(Loads.of([LIGHT] * 3), partners, A100)
     assert np.all(np.diff(slow) > 0)
 
 
 def test_known_families_are_interpolated_on_the_kind_they_were_measured_on() -> None:
     resnet = JobLoad(step_time_s=0.2, device_share=0.9, family="ResNet-50", batch_size=48)
     lstm = JobLoad(step_time_s=0.02, device_share=0.5, family="LM", batch_size=20)
-    assert colocate(resnet, lstm, V100).basis is Basis.INTERPOLATED
-    assert colocate(resnet, lstm, A100).basis is Basis.EXTRAPOLATED
-    assert colocate(resnet, LIGHT, V100).basis is Basis.EXTRAPOLATED
+    assert basis_of_pair(resnet, lstm, V100) is Basis.INTERPOLATED
+    assert basis_of_pair(resnet, lstm, A100) is Basis.EXTRAPOLATED
+    assert basis_of_pair(resnet, LIGHT, V100) is Basis.EXTRAPOLATED
 
 
 def test_a_job_of_no_known_family_is_answered_by_the_law_on_every_kind() -> None:
-    assert colocate(HEAVY, LIGHT, V100).slowdowns == colocate(HEAVY, LIGHT, A100).slowdowns
+    assert _beside(HEAVY, LIGHT, V100) == _beside(HEAVY, LIGHT, A100)
 
 
-def test_the_range_holds_the_slowdown_and_widens_where_nothing_was_measured() -> None:
-    resnet = JobLoad(step_time_s=0.2, device_share=0.9, family="ResNet-50", batch_size=48)
-    widths = []
-    for accelerator in (V100, A100):
-        answer = colocate(resnet, resnet, accelerator)
-        (low, high), slow = answer.ranges[0], answer.slowdowns[0]
-        assert 1 <= low <= slow <= high
-        widths.append(high / low)
-    assert widths[0] < widths[1]
-
-
-def test_memory_of_both_has_to_fit() -> None:
-    # 20 GB + 2 GB + 2 contexts of 0.45 GB in 42.9 GB; twice 20 GB too; three would not.
-    assert colocate(HEAVY, LIGHT, A100).memory_bytes == pytest.approx(22.9e9)
-    assert colocate(HEAVY, LIGHT, A100).fits and colocate(HEAVY, HEAVY, A100).fits
-    assert not colocate(HEAVY, replace(HEAVY, memory_bytes=22.5e9), A100).fits
-    assert colocate(HEAVY, replace(LIGHT, memory_bytes=None), A100).fits is None
+def test_the_range_widens_where_nothing_was_measured() -> None:
+    (near, far), (low, high) = map(interval_factors, (Basis.INTERPOLATED, Basis.EXTRAPOLATED))
+    assert low < near < 1 < far < high
 
 
 def test_every_further_neighbour_hurts() -> None:
-    slow = [slowdown_beside(HEAVY, [LIGHT] * n, "A100-SXM4-40GB") for n in range(4)]
+    slow = [slowdown_beside(HEAVY, [LIGHT] * n, A100) for n in range(4)]
     assert slow[0] == 1.0
     assert np.diff(slow) == pytest.approx([slow[1] - 1] * 3) and slow[1] > 1
 
@@ -99,15 +77,15 @@ def test_families_are_found_by_model_and_by_name() -> None:
 
 
 def test_device_shares_of_families_lie_between_those_of_their_batches() -> None:
-    low, middle, high = (known_device_share("LM", b, "V100-SXM2-16GB") for b in (5, 28, 80))
+    low, middle, high = (known_device_share("LM", b, V100) for b in (5, 28, 80))
     assert low is not None and middle is not None and high is not None
     assert 0 < min(low, high) <= middle <= max(low, high) <= 1
-    assert known_device_share("LM", 5, "A100-SXM4-40GB") is None
+    assert known_device_share("LM", 5, A100) is None
     assert known_device_share("nothing", 5, "K80") is None
 
 
 def test_a_job_type_without_measurements_has_a_typical_load() -> None:
-    load = load_of_type("somebody's job (batch size 7)", "A100-SXM4-40GB", 0.5, memory_bytes=1e9)
+    load = load_of_type("somebody's job (batch size 7)", A100, 0.5, memory_bytes=1e9)
     assert (load.family, load.batch_size, load.memory_bytes) == (None, 7, 1e9)
     assert 0.5 < load.device_share < 1
     assert load_of_type("A3C", "K80", 0.3).family == "A3C"
@@ -117,5 +95,5 @@ def test_twenty_thousand_pairs_take_a_fraction_of_a_second() -> None:
     one = JobLoad(step_time_s=0.2, device_share=0.9, family="ResNet-50", batch_size=48)
     loads = Loads.of([one] * 20_000)
     begin = time.process_time()
-    slowdowns(loads, loads, "V100-SXM2-16GB")
+    slowdowns(loads, loads, V100)
     assert time.process_time() - begin < 1.0

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.groups import LinkClass
-from perfmodel.placement.topology.host_link import (
+from perfmodel.placement.fabric.host_link import (
     has_optional_bridge,
     link_of,
     network_reach_bytes_per_s,
@@ -17,6 +16,7 @@ from perfmodel.placement.topology.links import (
     FAMILIES,
     GENERATIONS,
     LINKS,
+    LinkClass,
     check_link_name,
     link_names,
     pcie_bytes_per_s,

@@ -4,9 +4,13 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.default_network import default_network
-from perfmodel.placement.topology.groups import LinkClass
-from perfmodel.placement.topology.networks import NETWORKS, named_network, network_class
+from perfmodel.placement.topology.links import LinkClass
+from perfmodel.placement.topology.networks import (
+    NETWORKS,
+    default_network,
+    named_network,
+    network_class,
+)
 from perfmodel.placement.topology.topology import Network
 
 CATALOG = Catalog.default()

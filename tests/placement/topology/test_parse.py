@@ -7,12 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InvalidInputError, InvalidPlacementError, UnknownFieldError
+from perfmodel.graph.job import Job
 from perfmodel.placement.topology.links import link_names
 from perfmodel.placement.topology.long_form import read_long_form
 from perfmodel.placement.topology.networks import NETWORKS, named_network
 from perfmodel.placement.topology.parse import format_placement, parse_placement, placement_to_dict
 from perfmodel.placement.topology.short_form import read_short_form
-from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
+from perfmodel.placement.topology.topology import (
+    Neighbour,
+    Network,
+    Node,
+    Placement,
+    Plan,
+    Schedule,
+)
 
 SHORT_AND_LONG: list[tuple[str, dict[str, Any]]] = [
     ("A100", {"nodes": [{"accelerator": "A100"}]}),
@@ -308,7 +316,7 @@ def _placements(draw: st.DrawFn) -> Placement:
         nodes=nodes,
         network=draw(_NETWORKS),
         plan=draw(_plans(sum(node.count * node.repeat for node in nodes))),
-        shared_with=draw(st.sampled_from([(), ("other",)])),
+        shared_with=draw(st.sampled_from([(), (Neighbour(job_type="other"),)])),
         power_limit_w=draw(st.none() | st.floats(1, 1000)),
         fraction=draw(st.none() | st.floats(0.01, 1)),
         cpu_cores=draw(st.none() | st.integers(1, 512)),
@@ -341,3 +349,18 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except InvalidInputError:
         return
     assert placement.accelerator_count >= 1
+
+
+def test_a_neighbour_is_a_job_or_the_name_of_a_type() -> None:
+    job = {"model": "timm/resnet18", "mode": "training", "batch_size": 8}
+    shuffled = dict(reversed(job.items()))
+    one, same = (
+        parse_placement({"nodes": [_NODE], "shared_with": [given, "A3C"]})
+        for given in (job, shuffled)
+    )
+    described, named = one.shared_with
+    assert (described.job or Job()).batch_size == 8 and described.job_type is None
+    assert (named.job, named.job_type, named.key) == (None, "A3C", "A3C")
+    assert one == same and hash(one) == hash(same)
+    assert one != parse_placement({"nodes": [_NODE], "shared_with": ["A3C"]})
+    assert parse_placement(placement_to_dict(one)) == one

@@ -6,8 +6,7 @@ import pytest
 from perfmodel.errors import TrainingError
 from perfmodel.importers.base import Origin, PublishedCollective
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.topology.groups import LinkClass
-from perfmodel.placement.topology.links import LINKS
+from perfmodel.placement.topology.links import LINKS, LinkClass
 from perfmodel.training.placement.collective_rows import cells_of
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.importers.base import Origin, PublishedCollective
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement.collective_rows import CollectiveCells, cells_of, read_cells
 from perfmodel.training.placement.fit_collectives import fit_constants
 

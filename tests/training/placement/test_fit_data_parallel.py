@@ -10,7 +10,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.importers.base import Origin, PublishedPlacement
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
-from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.training.placement.data_parallel_rows import (
     DataParallelRow,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up_plan_records import plan_record, rows_of
 
 from perfmodel.errors import TrainingError
 from perfmodel.graph.job import Job
@@ -39,6 +40,16 @@ def _sharded(hosts: int, size: str = "1b") -> PublishedPlacement:
         step_time_s=1.0,
         origin=Origin(source="made up", licence="none"),
     )
+
+
+def test_a_record_becomes_a_row() -> None:
+    rows = rows_of([plan_record(4, 64, Plan(data=1, tensor=2), 3, time_s=0.25)])
+    cells = rows.cells
+    assert (cells.shape.layers[0], cells.shape.hidden_size[0]) == (4, 64)
+    assert (cells.plan.tensor[0], cells.plan.micro_batch[0]) == (2, 3)
+    assert cells.plan.micro_batches[0] == 4 and cells.plan.checkpointing[0] == 2
+    assert cells.device.peak_flops[0] == 312e12 and rows.step_time_s[0] == 0.25
+    assert rows.sizes.tolist() == ["4x64"]
 
 
 def test_rows_keep_the_order_of_the_records_and_their_links() -> None:

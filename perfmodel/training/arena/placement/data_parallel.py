@@ -16,7 +16,7 @@ import numpy.typing as npt
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells, data_parallel_parts
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.observed_links import observed_slowdown
-from perfmodel.placement.topology.groups import CommGroups
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.arena.placement.links_calibrated import CalibratedLinks
 from perfmodel.training.placement.data_parallel_rows import (

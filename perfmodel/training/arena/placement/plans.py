@@ -1,9 +1,10 @@
 """Judge plans on published training of transformers: splits on one host, shards on many.
 
-Splits (Megatron on 1 to 8 accelerators) are answered by the equations and the trees on what they
-leave; model sizes, and then widths, are left out. Sharded steps (MPT of nine sizes on 8 to 512
-accelerators) are answered by the equations alone; model sizes, and then devices, are left out.
-Constants of every fold are fitted on its other groups; nothing is chosen on what is left out.
+Of splits (Megatron on 1 to 8 accelerators) model sizes, and then widths, are left out; of sharded
+steps (MPT of nine sizes on 8 to 512 accelerators) model sizes, and then devices. The equations
+answer, as they answer for jobs, with constants fitted on the other groups; nothing is chosen on
+what is left out. Beside them stand FLOPs over peak with one fitted efficiency and, for splits,
+boosted trees on the plain columns (sizes, batch, degrees).
 """
 
 from __future__ import annotations
@@ -14,18 +15,27 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.errors import MissingExtraError
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_step import plan_step
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.arena.placement.plans_answered import answered_line
-from perfmodel.training.arena.plans import METHODS, Split, evaluate_plans
 from perfmodel.training.placement.fit_plans import FORMATS, constants_of, published, shared_start
 from perfmodel.training.placement.plan_rows import PlanRows, plan_rows
 
 FloatArray = npt.NDArray[np.float64]
 
 TARGET = 0.08
-_FAST_FOLDS = 2
+_PLAIN_TREES = 600
+_PLAIN_SETTINGS = {
+    "max_depth": 5,
+    "learning_rate": 0.05,
+    "subsample": 0.8,
+    "nthread": 1,
+    "objective": "reg:squarederror",
+    "tree_method": "hist",
+    "seed": 0,
+}
 #: Steps that are asked as whole answers.
 _ANSWERS, _FAST_ANSWERS = 24, 6
 
@@ -38,36 +48,62 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     data : Path
         Folder of public measurements.
     fast : bool
-        Fewer folds and no intervals.
+        Fewer folds.
     """
     return [*_splits(data, fast=fast), *_shards(data), *_answered(data, fast=fast)]
 
 
 def _splits(data: Path, *, fast: bool) -> Iterator[Line]:
     records = published(data, FORMATS[Stack.MEGATRON])
-    if not records:
+    rows = plan_rows(records, Stack.MEGATRON)
+    if rows is None:
         return
-    questions: tuple[tuple[Split, str], ...] = (("size", "model size"), ("width", "width"))
-    for split, words in questions:
-        folds = _FAST_FOLDS if fast else None
-        found = evaluate_plans(records, split=split, folds=folds, intervals=not fast)
+    widths = np.array([size.partition("x")[2] for size in rows.sizes.tolist()])
+    questions = (("size", "model size", rows.sizes), ("width", "width", widths))
+    for name, words, groups in questions:
+        folds = _dealt(groups) if fast else groups
+        predicted, ideal = left_out(rows, folds, None)
         yield Line(
-            name=f"plans-vtrain-{split}",
+            name=f"plans-vtrain-{name}",
             title=f"GPT training under all plans on 1 to 8 A100 (vTrain), unseen {words}",
-            measured=found.measured_s,
-            predicted=found.predicted_s["plan"],
-            groups=found.groups,
-            jobs=[_job(records[row].job_type, found.groups[i]) for i, row in enumerate(found.rows)],
-            baselines={name: found.predicted_s[name] for name in METHODS if name != "plan"},
+            measured=rows.step_time_s,
+            predicted=predicted,
+            groups=groups.tolist(),
+            jobs=[
+                f"{records[position].job_type}-{group}"
+                for position, group in zip(rows.positions.tolist(), groups.tolist(), strict=True)
+            ],
+            baselines={"plain_trees": _plain_trees(rows, folds), "flops_over_peak": ideal},
             target=TARGET,
-            low=None if fast else found.low_s,
-            high=None if fast else found.high_s,
-            note="Beyond the widths learned from, the equations answer alone.",
         )
 
 
-def _job(job_type: str, group: str) -> str:
-    return f"{job_type}-{group}"
+def _dealt(groups: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
+    """Return the groups dealt into two folds."""
+    return np.array(["even", "odd"])[np.unique(groups, return_inverse=True)[1] % 2]
+
+
+def _plain_trees(rows: PlanRows, groups: npt.NDArray[np.str_]) -> FloatArray:
+    """Return answers to every group from trees on the plain columns of the others."""
+    try:
+        import xgboost
+    except ImportError as error:
+        raise MissingExtraError("Plain trees on plans", extra="train") from error
+    plan, shape = rows.cells.plan, rows.cells.shape
+    columns = np.stack(
+        (
+            plan.accelerators, plan.samples, plan.micro_batch, shape.hidden_size, shape.layers,
+            plan.tensor, plan.data, plan.pipeline,
+        ),
+        axis=1,
+    )  # fmt: skip
+    predicted = np.zeros(len(rows))
+    for group in np.unique(groups):
+        held = groups == group
+        data = xgboost.DMatrix(columns[~held], label=np.log(rows.step_time_s[~held]), nthread=1)
+        booster = xgboost.train(_PLAIN_SETTINGS, data, num_boost_round=_PLAIN_TREES)
+        predicted[held] = np.exp(booster.inplace_predict(columns[held]))
+    return predicted
 
 
 def _shards(data: Path) -> Iterator[Line]:

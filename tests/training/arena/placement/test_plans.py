@@ -75,6 +75,7 @@ def test_without_tables_there_are_no_lines(tmp_path: Path) -> None:
 @pytest.mark.skipif(not DATA, reason="PERFMODEL_DATA names no public measurements")
 def test_published_steps_left_out_by_size() -> None:
     lines = {line.name: line for line in evaluate(Path(DATA or ""), fast=True)}
-    assert lines["plans-vtrain-size"].errors().mean() < 0.03
+    splits = lines["plans-vtrain-size"]
+    assert splits.errors().mean() < 0.06 < splits.errors("plain_trees").mean()
     mpt = lines["plans-mpt-size"]
     assert mpt.errors().mean() < 0.08 < mpt.errors("flops_over_peak").mean()

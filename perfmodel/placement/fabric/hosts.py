@@ -10,17 +10,15 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
-from perfmodel.placement.topology.default_network import default_network
-from perfmodel.placement.topology.groups import LinkClass
-from perfmodel.placement.topology.host_link import (
+from perfmodel.placement.fabric.host_link import (
     has_optional_bridge,
     link_of,
     network_reach_bytes_per_s,
+    with_latency,
 )
-from perfmodel.placement.topology.link_latency import with_latency
-from perfmodel.placement.topology.links import Link
-from perfmodel.placement.topology.networks import network_class
-from perfmodel.placement.topology.rank_groups import LinkDomains
+from perfmodel.placement.fabric.rank_groups import LinkDomains
+from perfmodel.placement.topology.links import Link, LinkClass
+from perfmodel.placement.topology.networks import default_network, network_class
 from perfmodel.placement.topology.topology import Network, Placement
 
 
@@ -152,6 +150,8 @@ def link_warnings(placement: Placement, hosts: tuple[Hosts, ...]) -> tuple[str, 
 def link_domains(hosts: tuple[Hosts, ...], network: Network | None) -> LinkDomains:
     """Return what joins the ranks, as columns."""
     links = [one.link for one in hosts]
+    adapter = np.inf if network is None else network.adapter_bytes_per_s
+    reach = [min(adapter, network_reach_bytes_per_s(one.accelerator)) for one in hosts]
     islands = [np.inf if link.island is None else float(link.island) for link in links]
     return LinkDomains(
         repeats=np.array([one.repeat for one in hosts]),
@@ -162,20 +162,8 @@ def link_domains(hosts: tuple[Hosts, ...], network: Network | None) -> LinkDomai
         link_peers=np.array([float(link.peers) for link in links]),
         link_island=np.array(islands),
         link_detour_bytes_per_s=np.array([link.detour_bytes_per_s for link in links]),
-        reach_bytes_per_s=np.array([reach_bytes_per_s(one, network) for one in hosts]),
-        network_bytes_per_s=_shared_bytes_per_s(network),
+        reach_bytes_per_s=np.array(reach, dtype=np.float64),
+        network_bytes_per_s=np.inf if network is None else network.shared_bytes_per_s,
         network_latency_s=0.0 if network is None else network.latency_s,
         network_class=int(LinkClass.NONE if network is None else network_class(network)),
     )
-
-
-def reach_bytes_per_s(hosts: Hosts, network: Network | None) -> float:
-    """Return what one accelerator can send out of its host: its slot and its adapter."""
-    adapter = np.inf if network is None else network.bandwidth_bytes_per_s / network.rails
-    return float(min(adapter, network_reach_bytes_per_s(hosts.accelerator)))
-
-
-def _shared_bytes_per_s(network: Network | None) -> float:
-    if network is None:
-        return float("inf")
-    return network.bandwidth_bytes_per_s / network.oversubscription

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Phase, Role
 
 _ATTENTION = ("scaled_dot_product_attention", "_scaled_dot_product")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.placement.plans.transformer_graph import graph_shape
-from perfmodel.placement.plans.transformer_jobs import transformer_shape
+from perfmodel.placement.transformers.transformer_graph import graph_shape
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.zoo.references.reference import build_reference
 from perfmodel.zoo.resolve import capture_job
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.placement.topology.peer_access import has_peer_access
+from perfmodel.placement.fabric.host_link import has_peer_access
 
 
 @pytest.mark.parametrize("name", ["RTX-2080Ti", "RTX-3070", "RTX-3090", "RTX-4090", "RTX-5090"])

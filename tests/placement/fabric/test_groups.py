@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfmodel.placement.topology.groups import CommGroups, LinkClass, join_groups
+from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.placement.topology.links import LinkClass
 
 
 def test_groups_inside_one_host_share_no_network() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfmodel.placement.topology.fabric import Fabric
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.rank_groups import Dimension
 
 
 @pytest.mark.parametrize(

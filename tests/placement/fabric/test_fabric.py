@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.collectives.collective_constants import CollectiveConstants
-from perfmodel.placement.topology.data_groups import data_groups, scaling_groups
-from perfmodel.placement.topology.fabric import Fabric, plan_groups
-from perfmodel.placement.topology.groups import CommGroups, LinkClass
+from perfmodel.placement.fabric.fabric import Fabric, data_groups
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.rank_groups import Dimension
+from perfmodel.placement.fabric.world_group import scaling_groups
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import NETWORKS, named_network
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 
 CATALOG = Catalog.default()
@@ -172,7 +173,7 @@ def test_what_is_assumed_is_said() -> None:
 def test_another_plan_can_be_asked_for_and_must_fit() -> None:
     found = fabric("2x(8xA100)@ib-200g")
     plans = [Plan(tensor=degree) for degree in (1, 2, 8, 16)]
-    groups = plan_groups(found, plans, Dimension.TENSOR)
+    groups = found.slowest_groups(Dimension.TENSOR, plans)
     assert groups.ranks.tolist() == [1, 2, 8, 16]
     assert groups.hosts.tolist() == [1, 1, 1, 2]
     with pytest.raises(InvalidPlacementError):

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import IntEnum
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.placement.topology.links import LinkClass
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-class LinkClass(IntEnum):
-    """Kinds of link that behave alike; a learned efficiency belongs to each."""
-
-    NONE = 0
-    #: Every accelerator reaches every other at full rate through a switch (HGX, NVL72).
-    NVSWITCH = 1
-    #: Direct links to some or all neighbours (DGX-1, four A100 on one board).
-    NVLINK = 2
-    #: Bridges that join accelerators two by two.
-    NVLINK_PAIR = 3
-    XGMI = 4
-    PCIE = 5
-    #: Torus of a TPU pod.
-    ICI = 6
-    #: Remote memory access between hosts: InfiniBand, RoCE, EFA.
-    RDMA = 7
-    #: TCP over Ethernet.
-    ETHERNET = 8
+Rows = npt.NDArray[np.bool_] | IntArray
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CommGroups:
+class Columns:
+    """Columns of equal length, or sets of them, by name."""
+
+    def take(self, rows: Rows) -> Self:
+        """Return some of the rows, by a mask or by positions."""
+        values = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return type(self)(
+            **{n: v[rows] if isinstance(v, np.ndarray) else v.take(rows) for n, v in values}
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of at least one part after the other."""
+        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        return cls(
+            **{
+                name: values[0].join(values)
+                if isinstance(values[0], Columns)
+                else np.concatenate([np.atleast_1d(value) for value in values])
+                for name, values in columns.items()
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommGroups(Columns):
     """Communication groups, one per element; all arrays broadcast against each other.
 
     Parameters
@@ -97,18 +105,9 @@ class CommGroups:
             inter_latency_s=np.zeros(count.shape),
         )
 
-    def take(self, rows: npt.NDArray[np.bool_] | IntArray) -> CommGroups:
-        """Return some of the groups, by a mask or by positions."""
-        return CommGroups(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
-
 
 def join_groups(parts: Sequence[CommGroups]) -> CommGroups:
     """Return the groups of several sets one after the other, as flat columns.
-
-    Parameters
-    ----------
-    parts : sequence of CommGroups
-        At least one.
 
     Examples
     --------
@@ -116,9 +115,4 @@ def join_groups(parts: Sequence[CommGroups]) -> CommGroups:
     >>> join_groups([one, one]).ranks.tolist()
     [2.0, 2.0]
     """
-    return CommGroups(
-        **{
-            one.name: np.concatenate([np.atleast_1d(getattr(part, one.name)) for part in parts])
-            for one in fields(CommGroups)
-        }
-    )
+    return CommGroups.join(parts)

@@ -9,9 +9,14 @@ from types import MappingProxyType
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.groups import LinkClass
-from perfmodel.placement.topology.links import LINKS, Link, check_link_name, pcie_bytes_per_s
-from perfmodel.placement.topology.peer_access import has_peer_access
+from perfmodel.placement.fitted import fitted
+from perfmodel.placement.topology.links import (
+    LINKS,
+    Link,
+    LinkClass,
+    check_link_name,
+    pcie_bytes_per_s,
+)
 
 #: Cards that are sold with their bridge, and how many one joins. Other bridges are sold apart
 #: and few hosts have them, so that a host has one only where it is written.
@@ -25,6 +30,11 @@ _RACKS: Mapping[str, int] = MappingProxyType({"GB200": 72, "GB300": 72})
 #: identity.
 _SLOTS: dict[int, tuple[AcceleratorSpec, float]] = {}
 _MOST_SLOTS = 4_096
+
+#: GeForce cards since Turing (RTX 20, 30, 40, 50): the driver offers them peer access over their
+#: bridge alone, so that over PCIe every byte is written to the host's memory and read again.
+#: Professional cards (RTX A4000, RTX 6000 Ada, Quadro) and data-center cards have it.
+_GEFORCE = re.compile(r"RTX-[2-5]0\d0(?!\d)(?!-Ada)")
 
 _GENERATION = re.compile(r"(nvlink|nvswitch|xgmi|pcie|neuronlink|ici-v)(\d+)")
 
@@ -68,6 +78,40 @@ def link_of(spec: AcceleratorSpec, name: str | None = None, *, pointer: str = ""
             allowed=_offered(spec),
         )
     return _at_rate_of(spec, found)
+
+
+def with_latency(link: Link, latencies: Mapping[str, float] | None = None) -> Link:
+    """Return a link with the learned latency of its name, where there is one.
+
+    Parameters
+    ----------
+    latencies : mapping of str to float or None
+        Seconds of a hop by the name of the link; None means those that were fitted with the model
+        of collectives. An empty mapping leaves every link as the catalogue states it, which is
+        where a fit has to begin.
+
+    Examples
+    --------
+    >>> from perfmodel.placement.topology.links import LINKS
+    >>> with_latency(LINKS["pcie4"], {"pcie4": 5e-6}).latency_s
+    5e-06
+    """
+    known = fitted("collectives")["link_latency_s"] if latencies is None else latencies
+    learned = known.get(link.name)
+    return link if learned is None else replace(link, latency_s=learned)
+
+
+def has_peer_access(spec: AcceleratorSpec) -> bool:
+    """Tell whether accelerators of a kind copy to each other directly over PCIe.
+
+    Examples
+    --------
+    >>> from perfmodel.devices.catalog import Catalog
+    >>> cards = map(Catalog.default().get, ("RTX-3090", "RTX-A6000", "GTX-1080Ti"))
+    >>> [has_peer_access(card) for card in cards]
+    [False, True, True]
+    """
+    return _GEFORCE.match(spec.name) is None
 
 
 def has_optional_bridge(spec: AcceleratorSpec) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.placement.plans.transformer_shape import TransformerShape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.zoo.references.language.sizes import (
     GPT2,
     GPT3,

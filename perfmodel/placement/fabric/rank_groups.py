@@ -20,7 +20,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.topology.groups import CommGroups, FloatArray, IntArray
+from perfmodel.placement.fabric.groups import CommGroups, FloatArray, IntArray
 from perfmodel.placement.topology.links import link_bandwidth
 from perfmodel.placement.topology.topology import Plan
 

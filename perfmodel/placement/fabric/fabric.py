@@ -11,9 +11,8 @@ import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.placement.topology.checks import check_placement, resolved_plan
-from perfmodel.placement.topology.groups import CommGroups, join_groups
-from perfmodel.placement.topology.hosts import (
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.hosts import (
     Hosts,
     are_joined,
     as_one,
@@ -22,7 +21,7 @@ from perfmodel.placement.topology.hosts import (
     look_up_hosts,
     network_between,
 )
-from perfmodel.placement.topology.rank_groups import (
+from perfmodel.placement.fabric.rank_groups import (
     STEADY,
     Dimension,
     LinkDomains,
@@ -30,8 +29,9 @@ from perfmodel.placement.topology.rank_groups import (
     stride_and_size,
     strided_groups,
 )
+from perfmodel.placement.fabric.world_group import WorldGroup, world_group
+from perfmodel.placement.topology.checks import check_placement, resolved_plan
 from perfmodel.placement.topology.topology import Network, Placement, Plan
-from perfmodel.placement.topology.world_group import WorldGroup, world_group
 
 #: Stride, size and whether the steady form is meant.
 _Layout = tuple[int, int, bool]
@@ -214,7 +214,7 @@ class Fabric:
                 rows[key] = len(slowest)
                 slowest.append(self.slowest_group(dimension, chosen))
             which.append(rows[key])
-        return join_groups(slowest).take(np.array(which))
+        return CommGroups.join(slowest).take(np.array(which))
 
     def _chosen(self, plan: Plan | None) -> Plan:
         if plan is None or plan is self.plan:
@@ -238,6 +238,6 @@ def _layout(dimension: Dimension, plan: Plan) -> _Layout:
     return (plan.pipeline, -min(plan.virtual_stages, 2), False)
 
 
-def plan_groups(fabric: Fabric, plans: Sequence[Plan], dimension: Dimension) -> CommGroups:
-    """Return :meth:`Fabric.slowest_groups`: one row a plan."""
-    return fabric.slowest_groups(dimension, plans)
+def data_groups(fabrics: Sequence[Fabric]) -> CommGroups:
+    """Return the group of all accelerators of each placement, one row a placement."""
+    return CommGroups.join([fabric.groups(Dimension.WORLD) for fabric in fabrics])

@@ -5,11 +5,11 @@ from dataclasses import fields
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.placement.topology.fabric import Fabric
-from perfmodel.placement.topology.groups import CommGroups
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Network, Node, Placement
 
 NETWORKS = (

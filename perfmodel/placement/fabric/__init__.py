@@ -1,0 +1,1 @@
+"""Placements looked up: hosts and links as they are, and the groups that communicate."""

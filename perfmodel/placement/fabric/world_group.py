@@ -1,0 +1,206 @@
+"""The group of all ranks: of a placement as plain numbers, of many counts as columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.fabric.groups import CommGroups, FloatArray
+from perfmodel.placement.fabric.host_link import (
+    link_of,
+    network_reach_bytes_per_s,
+    with_latency,
+)
+from perfmodel.placement.fabric.hosts import Hosts
+from perfmodel.placement.topology.links import Link, LinkClass
+from perfmodel.placement.topology.networks import default_network, network_class
+from perfmodel.placement.topology.topology import Network
+
+
+class WorldLinks(NamedTuple):
+    """What joins all ranks of a placement, however many hosts it has.
+
+    Parameters
+    ----------
+    intra_bytes_per_s, intra_latency_s, inter_bytes_per_s, inter_latency_s : float
+        As :class:`.groups.CommGroups`.
+    """
+
+    largest_share: float
+    intra_class: int
+    inter_class: int
+    intra_bytes_per_s: float
+    intra_latency_s: float
+    inter_bytes_per_s: float
+    inter_latency_s: float
+
+
+class WorldGroup(NamedTuple):
+    """All ranks of a placement as one group, over its slowest links."""
+
+    ranks: float
+    hosts: float
+    links: WorldLinks
+
+    @property
+    def fullest_host(self) -> WorldGroup:
+        """The ranks of the fullest host as a group of their own."""
+        links = self.links
+        alone = links._replace(
+            inter_class=int(LinkClass.NONE), inter_bytes_per_s=math.inf, inter_latency_s=0.0
+        )
+        return WorldGroup(links.largest_share, 1.0, alone)
+
+    def columns(self, smallest_share: float | None = None) -> CommGroups:
+        """Return the group as columns of one row.
+
+        Parameters
+        ----------
+        smallest_share : float or None
+            Ranks on the emptiest host; None: as many as on the fullest.
+        """
+        links = self.links
+        least = links.largest_share if smallest_share is None else smallest_share
+        numbers = {"ranks": self.ranks, "hosts": self.hosts, "smallest_share": least}
+        return CommGroups(
+            **{name: np.array([value]) for name, value in (numbers | links._asdict()).items()}
+        )
+
+
+def world_group(hosts: Sequence[Hosts], network: Network | None) -> WorldGroup:
+    """Return what :meth:`.fabric.Fabric.slowest_group` says of the world.
+
+    Parameters
+    ----------
+    hosts : sequence of Hosts
+        Those that are joined by their accelerators' own link count as one.
+    network : Network or None
+        Between them; None for one host.
+    """
+    shapes = [(one.link, one.count, network_reach_bytes_per_s(one.accelerator)) for one in hosts]
+    return WorldGroup(
+        float(sum([one.count * one.repeat for one in hosts])),
+        float(sum([one.repeat for one in hosts])),
+        _links(tuple(shapes), network),
+    )
+
+
+@lru_cache(maxsize=8_192)
+def _links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None) -> WorldLinks:
+    """Return the links of hosts by what joins their ranks, how many these are, and their slots."""
+    largest = max(count for _, count, _ in shapes)
+    talking = [link for link, count, _ in shapes if count > 1] or [link for link, _, _ in shapes]
+    # As if every host had as many ranks as the fullest: the steady form of replicas.
+    rates = [float(link.bandwidth(largest, steady=True)) for link in talking]
+    slowest = min(rates)
+    links = [link for link, rate in zip(talking, rates, strict=True) if rate == slowest]
+    inter, latency_s, between = math.inf, 0.0, LinkClass.NONE
+    if network is not None:
+        # What one accelerator can send out of its host: its slot and its adapter.
+        reach = min(network.adapter_bytes_per_s, *[slot for _, _, slot in shapes])
+        inter = min(network.shared_bytes_per_s, largest * reach)
+        latency_s = network.latency_s
+        between = network_class(network)
+    return WorldLinks(
+        largest_share=float(largest),
+        intra_class=max(int(link.link_class) for link in links),
+        inter_class=int(between),
+        intra_bytes_per_s=slowest,
+        intra_latency_s=max(link.latency_s for link in links),
+        inter_bytes_per_s=inter,
+        inter_latency_s=latency_s,
+    )
+
+
+def scaling_groups(
+    spec: AcceleratorSpec,
+    counts: npt.ArrayLike,
+    per_host: int,
+    network: Network | None = None,
+    *,
+    link: str | None = None,
+    latencies: Mapping[str, float] | None = None,
+) -> CommGroups:
+    """Return the group of all accelerators for each of many counts, hosts filled one by one.
+
+    As the groups of all ranks of ``n // per_host`` full hosts and one with the rest, but without a
+    placement for each.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (counts,)
+        Accelerators, >= 1.
+    per_host : int
+        Accelerators of a host, >= 1.
+    network : Network or None
+        Between hosts; None means what :func:`.default_network.default_network`
+        says, or nothing where the accelerators' own link joins the hosts.
+    link : str or None
+        Inside a host; None means what the accelerator comes with.
+    latencies : mapping of str to float or None
+        As for :meth:`.fabric.Fabric.of`.
+
+    Returns
+    -------
+    CommGroups
+        One row a count.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A count below 1, or a link that the accelerator has not.
+
+    Examples
+    --------
+    >>> from perfmodel.devices.catalog import Catalog
+    >>> groups = scaling_groups(Catalog.default().get("H100"), [1, 8, 12], 8)
+    >>> groups.hosts.tolist(), groups.smallest_share.tolist()
+    ([1.0, 1.0, 2.0], [1.0, 8.0, 4.0])
+    """
+    ranks = _counted(counts, per_host)
+    own = with_latency(link_of(spec, link), latencies)
+    hosts = np.ceil(ranks / per_host)
+    if network is None and own.joins_hosts:
+        hosts = np.where(ranks <= own.most, 1.0, hosts)
+    largest = np.where(hosts > 1, float(per_host), ranks)
+    return CommGroups(
+        ranks=ranks,
+        hosts=hosts,
+        largest_share=largest,
+        smallest_share=ranks - (hosts - 1) * largest,
+        intra_class=np.full(ranks.shape, int(own.link_class)),
+        intra_bytes_per_s=own.bandwidth(largest, steady=True),
+        intra_latency_s=np.full(ranks.shape, own.latency_s),
+        **_between(spec, network or default_network([spec]), hosts, largest),
+    )
+
+
+def _counted(counts: npt.ArrayLike, per_host: int) -> FloatArray:
+    ranks = np.asarray(counts, dtype=np.float64)
+    if per_host < 1 or ranks.size == 0 or ranks.min() < 1:
+        raise InvalidPlacementError(
+            f"Counts and accelerators of a host must be at least 1; got {per_host} of a host and "
+            f"{ranks.min() if ranks.size else 'no counts'}."
+        )
+    return ranks
+
+
+def _between(
+    spec: AcceleratorSpec, network: Network, hosts: FloatArray, largest: FloatArray
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what joins the hosts of each group; groups on one host need nothing."""
+    is_spread = hosts > 1
+    reach = min(network.adapter_bytes_per_s, network_reach_bytes_per_s(spec))
+    shared = network.shared_bytes_per_s
+    return {
+        "inter_class": np.where(is_spread, int(network_class(network)), int(LinkClass.NONE)),
+        "inter_bytes_per_s": np.where(is_spread, np.minimum(shared, largest * reach), np.inf),
+        "inter_latency_s": np.where(is_spread, network.latency_s, 0.0),
+    }

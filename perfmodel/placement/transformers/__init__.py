@@ -1,0 +1,1 @@
+"""Dimensions of transformers: as stated, by job and read off a graph."""
