@@ -30,7 +30,7 @@ from perfmodel.training.arena.run import load_answers, note_duration, run_arena
 from perfmodel.training.arena.splits import SPLITS
 from perfmodel.training.arena.summary import summarise
 
-LEARNER = "perfmodel.predictors.joint:JointPredictor"
+LEARNER = "perfmodel.predictors.joint.joint:JointPredictor"
 #: With how much less it learns in the fast form, beside fewer folds and samples.
 _FEWER_PASSES = {LEARNER: {"folds": 3, "epochs": 4}}
 

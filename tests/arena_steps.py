@@ -12,8 +12,8 @@ import numpy as np
 from synthetic_workloads import DEVICE, convnet, mlp
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.features.sketch import StepSketch, step_sketch
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.sketch import StepSketch, step_sketch
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.training.arena.totals import step_totals
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 

@@ -53,7 +53,7 @@ def command(
     Every sample is answered by predictors that have not learned from its family. Takes minutes;
     progress goes to standard error.
     """
-    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
+    from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.evaluate import evaluate
     from perfmodel.training.report import write_report

@@ -52,7 +52,7 @@ def command(
 
     Takes minutes; progress goes to standard error.
     """
-    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
+    from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.samples import load_samples
     from perfmodel.training.train import train

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import MissingExtraError
-from perfmodel.importers.base import (
+from perfmodel.importers.published import (
     Imported,
     Kind,
     Origin,

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError, UnknownAcceleratorError
-from perfmodel.importers.base import Origin, RejectedRow
 from perfmodel.importers.parquet import read_columns
+from perfmodel.importers.published import Origin, RejectedRow
 
 Row = Mapping[str, Any]
 Made = TypeVar("Made")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.base import Sample
+from perfmodel.predictors.predictor import Sample
 
 FloatArray = npt.NDArray[np.float64]
 

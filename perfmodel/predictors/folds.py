@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
-from perfmodel.predictors.base import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
 
 IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]

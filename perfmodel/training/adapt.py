@@ -9,10 +9,10 @@ from typing import Any
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import InvalidInputError, TrainingError, UnknownAcceleratorError
-from perfmodel.features.step import StepSample
-from perfmodel.predictors.joint_store import FACTS, facts_bytes, load_joint
-from perfmodel.predictors.serving import JOINT_KINDS
-from perfmodel.predictors.serving_parts import ADAPTED, JOINT
+from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
+from perfmodel.predictors.serving.serving import JOINT_KINDS
+from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.corpus import Corpus

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 import perfmodel.zoo
-from perfmodel.features.sketch import SKETCH_VERSION
+from perfmodel.features.steps.sketch import SKETCH_VERSION
 from perfmodel.graph.job import Job
 from perfmodel.types import Compiler, MemoryFormat, Precision
 from perfmodel.zoo.reference import REGISTER

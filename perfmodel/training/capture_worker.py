@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from perfmodel.features.sketch import step_sketch
+from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.profilers.wire import job_from_dict

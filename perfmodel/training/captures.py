@@ -14,7 +14,7 @@ import numpy as np
 
 from perfmodel.devices.local import cache_folder
 from perfmodel.errors import UnknownModelError
-from perfmodel.features.sketch import StepSketch
+from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.graph.job import Job
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.capture_key import capture_view

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import PublishedStep
+from perfmodel.importers.published import PublishedStep
 from perfmodel.training.capture_key import capture_key
 from perfmodel.training.capture_pool import CaptureFailure
 from perfmodel.training.captures import KeptSketch, Progress, kept_sketches

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.features.nodes import OP_CLASSES
-from perfmodel.features.step import Step
+from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.training.arena.contract import FloatArray
 from perfmodel.types import Engine, Mode, Precision

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.predictors.base import FloatArray, Sample
 from perfmodel.predictors.checks import check_samples
-from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.folds import CrossFit, IntArray, Progress
-from perfmodel.predictors.intervals import ConformalIntervals
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
+from perfmodel.predictors.members.stacking import fit_weights, mix
+from perfmodel.predictors.predictor import FloatArray, Sample
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.predictors.stacking import fit_weights, mix
+from perfmodel.predictors.serving.intervals import ConformalIntervals
 from perfmodel.training.samples import data_digest
 from perfmodel.training.scores import Scores, score
 from perfmodel.training.splits import FOLDS, split_folds

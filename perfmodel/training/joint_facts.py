@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.features.step import StepSample
-from perfmodel.predictors.joint import JointPredictor
+from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.joint.joint import JointPredictor
 
 
 def joint_facts(

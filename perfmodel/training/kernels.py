@@ -13,10 +13,10 @@ import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.features.kernel_calls import FloatArray, IntArray, KernelCalls, kernel_calls
-from perfmodel.importers.base import PublishedKernel
-from perfmodel.predictors.kernel_base import kernel_group
-from perfmodel.predictors.kernels import KERNEL_SETTINGS, KernelPredictor
+from perfmodel.features.kernels.kernel_calls import FloatArray, IntArray, KernelCalls, kernel_calls
+from perfmodel.importers.published import PublishedKernel
+from perfmodel.predictors.kernels.kernel_base import kernel_group
+from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS, KernelPredictor
 from perfmodel.store.artifacts import write_artifact
 
 #: Calls of one operator on one device that are learned from; more add time, not accuracy.

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.features.sketch import StepSketch, step_sketch
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.sketch import StepSketch, step_sketch
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
-from perfmodel.importers.base import PublishedKernel
+from perfmodel.importers.published import PublishedKernel
 from perfmodel.training.kernels import measured_calls, same_shapes
 from perfmodel.types import Mode, Phase, Precision, Role
 

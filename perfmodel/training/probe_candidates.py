@@ -10,8 +10,8 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.sketch import StepSketch
-from perfmodel.features.step import Step
+from perfmodel.features.steps.sketch import StepSketch
+from perfmodel.features.steps.step import Step
 from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.training.arena.contract import ProbeChooser, Progress

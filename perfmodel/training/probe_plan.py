@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.step import Step
+from perfmodel.features.steps.step import Step
 from perfmodel.training.arena.contract import FloatArray, ProbeChooser
 
 #: Keeps the covariance of features invertible where one of them is the same for all.
@@ -106,7 +106,7 @@ def prior_of(chooser: ProbeChooser, device: str) -> FloatArray:
     chooser : ProbeChooser
         May say with a method ``device_covariance(device)`` how coefficients hang together, and
         what records it has taken into account leave of them, as
-        :class:`~perfmodel.predictors.joint.JointPredictor` does.
+        :class:`~perfmodel.predictors.joint.joint.JointPredictor` does.
 
     Returns
     -------

@@ -12,8 +12,8 @@ import numpy as np
 
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.features.sketch import SKETCH_VERSION, StepSketch, step_sketch
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.sketch import SKETCH_VERSION, StepSketch, step_sketch
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import StepRecord
 from perfmodel.store.profiles import ProfileStore

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import PublishedStep
+from perfmodel.importers.published import PublishedStep
 from perfmodel.training.captures import KeptSketch
 from perfmodel.types import Mode
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.predictors.base import Sample
+from perfmodel.predictors.predictor import Sample
 from perfmodel.store.durable import write_whole
 from perfmodel.training.evaluate import ENSEMBLE, Evaluation
 from perfmodel.training.scores import Scores

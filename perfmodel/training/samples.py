@@ -16,7 +16,7 @@ from perfmodel.errors import InvalidInputError, StoreError, TrainingError
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.base import Sample
+from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement
 from perfmodel.store.profiles import ProfileStore
 

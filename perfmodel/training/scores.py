@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.predictors.base import FloatArray, Sample
+from perfmodel.predictors.predictor import FloatArray, Sample
 
 
 @dataclass(frozen=True, kw_only=True)

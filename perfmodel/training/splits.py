@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.predictors.base import Sample
 from perfmodel.predictors.folds import IntArray, family_folds
+from perfmodel.predictors.predictor import Sample
 
 #: Names of the splits. The random one flatters: relatives of a sample lie on both sides.
 SPLITS = ("leave-family-out", "random")

@@ -14,20 +14,20 @@ import numpy as np
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.features.roofline import NODE_COLUMNS
-from perfmodel.features.step import StepSample
+from perfmodel.features.steps.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
-from perfmodel.predictors.base import FloatArray, Predictor, Sample
 from perfmodel.predictors.checks import check_samples, write_json
-from perfmodel.predictors.distance import TrainingDistance
-from perfmodel.predictors.efficiency import EfficiencyPredictor
-from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_folds
-from perfmodel.predictors.held_out import HeldOut
-from perfmodel.predictors.joint import JointPredictor
-from perfmodel.predictors.joint_store import save_joint
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.joint_store import save_joint
+from perfmodel.predictors.members.efficiency import EfficiencyPredictor
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
+from perfmodel.predictors.members.stacking import fit_weights, mix
+from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.predictors.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
-from perfmodel.predictors.stacking import fit_weights, mix
+from perfmodel.predictors.serving.distance import TrainingDistance
+from perfmodel.predictors.serving.held_out import HeldOut
+from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
 from perfmodel.store.artifacts import write_artifact
 from perfmodel.training.joint_facts import joint_facts
 from perfmodel.training.model_card import CARD, model_card
@@ -76,7 +76,7 @@ def train(
     operators : sequence of StepSample
         Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
-        Settings of :class:`~perfmodel.predictors.joint.JointPredictor`; its own by default.
+        Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
 
     Returns
     -------

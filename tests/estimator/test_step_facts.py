@@ -17,7 +17,7 @@ from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.estimator.step import PreparedJob, job_key
 from perfmodel.estimator.step_facts import StepFacts, facts_from, facts_to_keep
 from perfmodel.features.roofline import node_roofline
-from perfmodel.features.step import Step
+from perfmodel.features.steps.step import Step
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import (
+from perfmodel.importers.published import (
     Imported,
     Origin,
     PublishedCollective,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
-from perfmodel.predictors.intervals import (
+from perfmodel.predictors.serving.intervals import (
     ASSUMED_UNSEEN_FACTOR,
     OUTSIDE_FACTOR,
     ConformalIntervals,

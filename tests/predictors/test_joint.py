@@ -16,12 +16,12 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.errors import TrainingError
-from perfmodel.features.sketch import architecture_key, step_sketch
-from perfmodel.features.step import Step, StepSample
-from perfmodel.features.step_table import step_bounds_s, step_table
-from perfmodel.features.whole_step import whole_rows
-from perfmodel.predictors.joint import JointPredictor
-from perfmodel.predictors.joint_members import ALL
+from perfmodel.features.steps.sketch import architecture_key, step_sketch
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.features.steps.step_table import step_bounds_s, step_table
+from perfmodel.features.steps.whole_step import whole_rows
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.joint_members import ALL
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Compiler, Role
 
@@ -313,8 +313,8 @@ def test_members_fitted_side_by_side_are_those_fitted_in_turn() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(Path(world.__file__).parent)!r})\n"
         "import joint_world as world\n"
-        "from perfmodel.features.step import Step\n"
-        "from perfmodel.predictors.joint import JointPredictor\n"
+        "from perfmodel.features.steps.step import Step\n"
+        "from perfmodel.predictors.joint.joint import JointPredictor\n"
         "samples = world.samples(('Gpu-S', 'Gpu-L'))[:60]\n"
         "step = Step.of(world.new_workload('Gpu-S'))\n"
         "for workers in (2, 1):\n"

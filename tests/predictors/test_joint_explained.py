@@ -14,14 +14,14 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.step import Step, StepSample
-from perfmodel.features.step_table import step_table
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.features.steps.step_table import step_table
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import StepExplanation
-from perfmodel.predictors.joint import JointPredictor
-from perfmodel.predictors.joint_explained import explain_jointly
-from perfmodel.predictors.joint_nearest import CELL, GRAPH, near_cells, near_graphs
-from perfmodel.predictors.joint_store import FACTS, load_joint, save_joint
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.joint_explained import explain_jointly
+from perfmodel.predictors.joint.joint_nearest import CELL, GRAPH, near_cells, near_graphs
+from perfmodel.predictors.joint.joint_store import FACTS, load_joint, save_joint
 from perfmodel.types import Compiler, MemoryFormat, Role
 
 SAMPLES = world.samples()

@@ -13,9 +13,9 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.step import Step
-from perfmodel.predictors.joint import JointPredictor
-from perfmodel.predictors.joint_store import ARRAYS, FACTS, load_joint, save_joint
+from perfmodel.features.steps.step import Step
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.joint_store import ARRAYS, FACTS, load_joint, save_joint
 
 STEPS = [sample.step for sample in world.samples()[::9]] + [
     Step.of(world.new_workload(name)) for name in (*world.KNOWN, "Gpu-New")

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.sketch import StepSketch
-from perfmodel.features.step import Step, StepSample
-from perfmodel.features.step_table import StepTable, step_table
-from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
-from perfmodel.predictors.node_network import EFFECTS, LAUNCH, batches
+from perfmodel.features.steps.sketch import StepSketch
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.predictors.step_models.node_net import NodeNet, NodeNetSettings
+from perfmodel.predictors.step_models.node_network import EFFECTS, LAUNCH, batches
 from perfmodel.types import Compiler
 
 SAMPLES = world.samples()

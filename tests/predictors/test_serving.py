@@ -13,7 +13,7 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.predictors.serving import ServingModel
+from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.training.train import train
 from perfmodel.types import Basis, Compiler
 
@@ -176,7 +176,7 @@ def test_answers_without_torch(folder: Path) -> None:
         f"sys.path.insert(0, {str(Path(made_up.__file__).parent)!r})\n"
         "from pathlib import Path\n"
         "import synthetic_workloads as made_up\n"
-        "from perfmodel.predictors.serving import ServingModel\n"
+        "from perfmodel.predictors.serving.serving import ServingModel\n"
         f"model = ServingModel.load(Path({str(folder)!r}))\n"
         "graph = made_up.mlp(64, [640] * 4, 'relu', training=False)\n"
         "print(model.predict([made_up.workload(graph, 4, training=False)])[0].time_s)\n"

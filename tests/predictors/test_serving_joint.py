@@ -13,10 +13,10 @@ import joint_world as world
 import pytest
 import synthetic_workloads as made_up
 
-from perfmodel.features.step import Step
+from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.serving import ServingModel
-from perfmodel.predictors.serving_parts import JOINT
+from perfmodel.predictors.serving.serving import ServingModel
+from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.training.train import train
 from perfmodel.types import Basis, Mode
 
@@ -158,7 +158,7 @@ def test_without_torch_devices_without_profiles_fall_back(folder: Path) -> None:
         "sys.meta_path.insert(0, NoTorch())\n"
         "import json\n"
         "from pathlib import Path\n"
-        "from perfmodel.predictors.serving import ServingModel\n"
+        "from perfmodel.predictors.serving.serving import ServingModel\n"
         f"print(json.dumps(dict(ServingModel.load(Path({str(folder)!r})).absent)))\n"
     )
     run = subprocess.run(

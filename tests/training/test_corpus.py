@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import Origin, PublishedStep
+from perfmodel.importers.published import Origin, PublishedStep
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.training.capture_key import capture_key, capture_view
 from perfmodel.training.capture_pool import CapturePool

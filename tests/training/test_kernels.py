@@ -5,8 +5,8 @@ import pytest
 from made_up_kernels import DEVICES, law, made_up_calls
 
 from perfmodel.errors import TrainingError
-from perfmodel.importers.base import Origin, PublishedKernel
-from perfmodel.predictors.kernels import KernelPredictor
+from perfmodel.importers.published import Origin, PublishedKernel
+from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
 from perfmodel.store.artifacts import read_artifact
 from perfmodel.training.arena.kernels import METHODS, evaluate_kernels
 from perfmodel.training.kernels import measured_calls, same_shapes, train_kernels

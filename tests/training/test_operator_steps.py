@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from perfmodel.importers.base import Origin, PublishedKernel
+from perfmodel.importers.published import Origin, PublishedKernel
 from perfmodel.training.operator_steps import operator_graph, operator_steps
 from perfmodel.types import Precision
 

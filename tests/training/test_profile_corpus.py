@@ -8,7 +8,7 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import TrainingError
-from perfmodel.features.sketch import step_sketch
+from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import Measurement, Provenance, StepRecord
 from perfmodel.store.profiles import ProfileStore

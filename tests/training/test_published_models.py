@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import Origin, PublishedStep
+from perfmodel.importers.published import Origin, PublishedStep
 from perfmodel.training.corpus import build_corpus
 from perfmodel.training.published_models import ANOTHER_MODEL, merged
 from perfmodel.types import Mode, Precision

@@ -13,7 +13,7 @@ import synthetic_workloads as made_up
 from perfmodel.errors import InvalidInputError, TrainingError
 from perfmodel.predictors.folds import CrossFit, family_fold, family_folds
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.predictors.serving import ServingModel
+from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.training.evaluate import Evaluation, evaluate
 from perfmodel.training.report import held_out_models, write_report
 from perfmodel.training.samples import data_digest
@@ -176,7 +176,7 @@ def test_too_little_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_default_ensemble_names_known_predictors() -> None:
-    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
+    from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
 
     for member in DEFAULT_MEMBERS:
         assert new_predictor(member, seed=3).name == member

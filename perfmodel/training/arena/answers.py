@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import MissingExtraError, StoreError
 from perfmodel.estimator.model import StepPrediction
-from perfmodel.features.step import StepSample
+from perfmodel.features.steps.step import StepSample
 from perfmodel.store.durable import whole_file
 from perfmodel.training.arena.contract import BoolArray, FloatArray, IntArray
 

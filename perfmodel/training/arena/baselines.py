@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 
 from perfmodel.errors import TrainingError
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.training.arena.contract import BaselineFactory, FloatArray
 from perfmodel.training.arena.totals import (

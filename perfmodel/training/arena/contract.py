@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator.model import StepPrediction
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.step import Step, StepSample
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

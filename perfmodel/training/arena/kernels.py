@@ -15,12 +15,16 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.kernels import column_matrix, framework, kernel_roofline
-from perfmodel.importers.base import PublishedKernel
+from perfmodel.features.kernels.kernel_columns import column_matrix, framework, kernel_roofline
+from perfmodel.importers.published import PublishedKernel
 from perfmodel.predictors.boosting import Booster, BoosterSettings
-from perfmodel.predictors.kernel_base import GROUPS, kernel_group
-from perfmodel.predictors.kernel_offsets import group_offsets
-from perfmodel.predictors.kernels import KERNEL_SETTINGS, KernelPredictor, architecture_weights
+from perfmodel.predictors.kernels.kernel_base import GROUPS, kernel_group
+from perfmodel.predictors.kernels.kernel_offsets import group_offsets
+from perfmodel.predictors.kernels.kernel_predictor import (
+    KERNEL_SETTINGS,
+    KernelPredictor,
+    architecture_weights,
+)
 from perfmodel.training.arena.methods import MethodTable
 from perfmodel.training.kernels import MeasuredCalls, measured_calls, same_shapes
 

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 NOT_BLIND: tuple[str, ...] = (
     "How far a training step trusts the member that learned from cells of its job "
-    "(`_CELLS_TO_TRUST` in `perfmodel/predictors/joint.py`): after a look at five of the "
+    "(`_CELLS_TO_TRUST` in `perfmodel/predictors/joint/joint.py`): after a look at five of the "
     "Lambda devices.",
     "The width of intervals of new jobs (`_ALL_TOGETHER`) and of jobs on devices without "
     "training records (`_JOB_ON_NEW_DEVICE_VARIANCE`): after a look at the coverage of the "
     "timm lines; one number each, for all groups.",
     "That training steps have a network of their own, and how long it learns "
-    "(`perfmodel/predictors/mode_nets.py`): after a look at held-out devices of Lambda and at "
-    "held-out families of timm training; its weight is chosen inside each fold.",
+    "(`perfmodel/predictors/step_models/mode_nets.py`): after a look at held-out devices of "
+    "Lambda and at held-out families of timm training; its weight is chosen inside each fold.",
     "That cells of a job are recalled as residuals of the networks on a device without records, "
     "and the noise of its probes: after a look at the three GPUs of timm, each left out.",
     "How far records of a device in one mode, or under one compiler, count in others "
-    "(`perfmodel/predictors/device_beliefs.py`): after a look at Lambda's training and compiled "
-    "inference on RTX 3090 and RTX 4090, each left out and probed in eager inference.",
+    "(`perfmodel/predictors/joint/device_beliefs.py`): after a look at Lambda's training and "
+    "compiled inference on RTX 3090 and RTX 4090, each left out and probed in eager inference.",
     "The noise of a probe in `perfmodel probe-plan`: after a look at residuals of RTX 3090 "
     "and RTX 4090.",
-    "Sorts of rows with settings of their own (`perfmodel/features/row_sorts.py`): after a "
+    "Sorts of rows with settings of their own (`perfmodel/features/steps/row_sorts.py`): after a "
     "look at which families of timm were off in training; nothing was fitted on them.",
     "What attention without a fused kernel and resampling in channels-first cost "
-    "(`perfmodel/features/slow_paths.py`): after a look at nest, hiera and efficientformerv2 on "
-    "RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code of PyTorch.",
+    "(`perfmodel/features/steps/slow_paths.py`): after a look at nest, hiera and "
+    "efficientformerv2 on RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code of PyTorch.",
     "That operators alone are learned from, and not about launches: after a look at the same "
     "three GPUs, each left out. Where a card is left out, so are operators of all cards that "
     "carry its chip; whole steps of those stay in.",

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import family_fold
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.training.arena.baselines import Totals

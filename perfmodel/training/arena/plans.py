@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import MissingExtraError, TrainingError
-from perfmodel.importers.base import PublishedPlacement
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.plans.plan_cells import PlanCells
 from perfmodel.placement.plans.plan_constants import Stack
 from perfmodel.placement.plans.plan_efficiency import PlanPredictor

@@ -22,7 +22,7 @@ import orjson
 
 from perfmodel.errors import TrainingError
 from perfmodel.estimator.model import StepPrediction
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.store.durable import write_whole
 from perfmodel.training.arena.answers import AnswerTable, answer_table, concatenate
 from perfmodel.training.arena.baselines import BASELINES

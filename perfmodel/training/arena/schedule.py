@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.features.step import StepSample
+from perfmodel.features.steps.step import StepSample
 from perfmodel.training.arena.contract import IntArray, ProbeChooser
 from perfmodel.training.arena.splits import SPLITS, Fold, identity, make_folds, unit_hash
 from perfmodel.training.probe_plan import choose_probes

@@ -24,7 +24,7 @@ from types import MappingProxyType
 import numpy as np
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.step import StepSample
+from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.folds import family_fold
 from perfmodel.training.arena.contract import BoolArray, IntArray
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.sketch import ROLE_COLUMNS, StepSketch
-from perfmodel.features.step import Step
+from perfmodel.features.steps.sketch import ROLE_COLUMNS, StepSketch
+from perfmodel.features.steps.step import Step
 from perfmodel.training.arena.contract import FloatArray
 from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision, Role
 

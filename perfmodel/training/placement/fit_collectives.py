@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.importers.aiconfigurator import SOURCE as AICONFIGURATOR
-from perfmodel.importers.vidur import SOURCE as VIDUR
+from perfmodel.importers.kernels.aiconfigurator import SOURCE as AICONFIGURATOR
+from perfmodel.importers.kernels.vidur import SOURCE as VIDUR
 from perfmodel.placement.collectives.collective_constants import CollectiveConstants
 from perfmodel.placement.collectives.collective_operations import (
     Collective,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.importers.gavel import JOBS, SOURCE
+from perfmodel.importers.jobs.gavel import JOBS, SOURCE
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.placement.sharing.job_load import (
     job_type_parts,

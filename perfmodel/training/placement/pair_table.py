@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
-from perfmodel.importers.base import PublishedPlacement
-from perfmodel.importers.gavel import ACCELERATORS, read_gavel
+from perfmodel.importers.jobs.gavel import ACCELERATORS, read_gavel
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.sharing.job_load import (
     Loads,
     job_type_parts,

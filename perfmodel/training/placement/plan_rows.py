@@ -11,7 +11,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import PublishedPlacement
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.plans.plan_answer import job_choice
 from perfmodel.placement.plans.plan_cells import (
     DeviceColumns,

@@ -9,7 +9,7 @@ import pytest
 from made_up_plan_records import on_the_equations, plan_record, rows_of
 
 from perfmodel.errors import TrainingError
-from perfmodel.importers.base import PublishedPlacement
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.plans.plan_constants import PlanConstants
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.training.arena.plans import METHODS, evaluate_plans
@@ -98,7 +98,7 @@ def test_one_group_cannot_be_left_out() -> None:
 
 @pytest.mark.skipif(not DATA, reason="PERFMODEL_DATA names no public measurements")
 def test_published_steps_of_a_model_size_never_seen() -> None:
-    from perfmodel.importers.vtrain import read_vtrain
+    from perfmodel.importers.language_models.vtrain import read_vtrain
 
     found = evaluate_plans(
         read_vtrain(Path(DATA or "") / "vtrain").placements, folds=3, intervals=False

@@ -12,7 +12,7 @@ from arena_steps import corpus
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import TrainingError
-from perfmodel.features.step import Step, StepSample
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.training.arena.baselines import FittedRoofline
 from perfmodel.training.arena.goals import GOALS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import TrainingError
-from perfmodel.importers.base import Origin, PublishedCollective
+from perfmodel.importers.published import Origin, PublishedCollective
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.topology.groups import LinkClass
 from perfmodel.placement.topology.links import LINKS

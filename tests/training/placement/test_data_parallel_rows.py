@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import Imported, Origin, PublishedPlacement, PublishedStep
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement, PublishedStep
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.training.placement.data_parallel_rows import paired
 from perfmodel.types import Mode, Precision

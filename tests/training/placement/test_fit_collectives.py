@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.importers.base import Origin, PublishedCollective
+from perfmodel.importers.published import Origin, PublishedCollective
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.topology.groups import LinkClass
 from perfmodel.training.placement.collective_rows import CollectiveCells, cells_of, read_cells

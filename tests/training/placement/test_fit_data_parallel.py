@@ -7,7 +7,7 @@ import pytest
 from made_up_steps import made_up_profile
 
 from perfmodel.errors import TrainingError
-from perfmodel.importers.base import Origin, PublishedPlacement
+from perfmodel.importers.published import Origin, PublishedPlacement
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.topology.groups import LinkClass

@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.errors import TrainingError
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import Origin, PublishedPlacement
+from perfmodel.importers.published import Origin, PublishedPlacement
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.training.placement.fit_plans import fit, shared_start

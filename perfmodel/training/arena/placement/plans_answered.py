@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import PerfModelError
-from perfmodel.importers.base import PublishedPlacement
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fitted import fitted, standing_in
 from perfmodel.placement.plans.plan_constants import PlanConstants
 from perfmodel.placement.plans.plan_step import plan_step

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import PublishedPlacement
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fitted import fitted, standing_in
 from perfmodel.placement.plans.plan_constants import Stack
 from perfmodel.placement.plans.transformer_jobs import transformer_shape

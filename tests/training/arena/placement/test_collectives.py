@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.importers.base import Origin, PublishedCollective
+from perfmodel.importers.published import Origin, PublishedCollective
 from perfmodel.training.arena.placement.collectives import judged, nearest_answer, ring_answer
 from perfmodel.training.placement.collective_rows import CollectiveCells, cells_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_up_steps import made_up_profile
 
-from perfmodel.importers.base import Origin, PublishedPlacement
+from perfmodel.importers.published import Origin, PublishedPlacement
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.training.arena.placement.data_parallel import (

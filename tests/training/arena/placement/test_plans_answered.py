@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made_up_plan_records import on_the_equations, plan_record, rows_of
 
-from perfmodel.importers.base import PublishedPlacement
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.plans.plan_constants import PlanConstants
 from perfmodel.placement.plans.plan_step import plan_step
 from perfmodel.placement.topology.topology import Plan

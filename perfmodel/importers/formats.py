@@ -1,0 +1,151 @@
+"""The register of import formats: what each reads and where its reader is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+from perfmodel.errors import UnknownWordError
+from perfmodel.importers.published import Imported
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportFormat:
+    """One public format of measurements.
+
+    Parameters
+    ----------
+    name : str
+        As on the command line.
+    description : str
+        What it holds and who publishes it, in one line.
+    location : str
+        ``"module:function"`` below ``perfmodel.importers``, imported on first use. The function
+        takes the path of a table or of the folder that holds it.
+    folder : str
+        Where its tables lie in a folder of many formats; empty for right there.
+    """
+
+    name: str
+    description: str
+    location: str
+    folder: str = ""
+
+    def reader(self) -> Callable[[Path], Imported]:
+        """Import and return the function that reads the format."""
+        module, _, function = self.location.partition(":")
+        found: Callable[[Path], Imported] = getattr(
+            import_module(f"perfmodel.importers.{module}"), function
+        )
+        return found
+
+    def read(self, path: Path) -> Imported:
+        """Read a table, or those of a folder.
+
+        Parameters
+        ----------
+        path : Path
+            File, or folder as the public repository lays it out.
+
+        Raises
+        ------
+        StoreError
+            Nothing of the format is there.
+        """
+        return self.reader()(path)
+
+    def usual_path(self, data: Path) -> Path:
+        """Return where the format lies in a folder of many formats."""
+        return data / self.folder
+
+
+_ALL = (
+    ImportFormat(
+        name="timm",
+        description="Images/s of vision models: huggingface/pytorch-image-models results/.",
+        location="jobs.timm:read_timm",
+        folder="timm",
+    ),
+    ImportFormat(
+        name="lambda",
+        description="Training on 1 to 16 GPUs a node: lambdal/deeplearning-benchmark.",
+        location="jobs.lambda_labs:read_lambda",
+    ),
+    ImportFormat(
+        name="deep-learning-examples",
+        description="Tables of the model pages of NVIDIA/DeepLearningExamples.",
+        location="jobs.deep_learning_examples:read_deep_learning_examples",
+    ),
+    ImportFormat(
+        name="mlperf",
+        description="Training results of MLPerf: mlcommons/training_results_*.",
+        location="jobs.mlperf:read_mlperf",
+    ),
+    ImportFormat(
+        name="llm-foundry",
+        description="MPT training on 8 to 512 GPUs: mosaicml/llm-foundry.",
+        location="language_models.llm_foundry:read_llm_foundry",
+    ),
+    ImportFormat(
+        name="llm-training",
+        description="LLM training on clusters: Megatron-LM, MaxText, tpu-recipes, ModelLink.",
+        location="language_models.llm_training:read_llm_training",
+    ),
+    ImportFormat(
+        name="vtrain",
+        description="GPT iteration times per parallel plan: VIA-Research/vTrain.",
+        location="language_models.vtrain:read_vtrain",
+        folder="vtrain",
+    ),
+    ImportFormat(
+        name="sia",
+        description="Data-parallel steps per placement and batch size: siasosp23/artifacts.",
+        location="jobs.sia:read_sia",
+        folder="sia",
+    ),
+    ImportFormat(
+        name="gavel",
+        description="Steps/s alone and co-located: stanford-futuredata/gavel.",
+        location="jobs.gavel:read_gavel",
+        folder="gavel",
+    ),
+    ImportFormat(
+        name="neusight",
+        description="Times of fp32 operators: sitar-lab/NeuSight.",
+        location="kernels.neusight:read_neusight",
+    ),
+    ImportFormat(
+        name="aiconfigurator",
+        description="Kernels and collectives of LLM serving: ai-dynamo/aiconfigurator.",
+        location="kernels.aiconfigurator:read_aiconfigurator",
+    ),
+    ImportFormat(
+        name="vidur",
+        description="Transformer operators and collectives: microsoft/vidur.",
+        location="kernels.vidur:read_vidur",
+    ),
+)
+
+#: Every import format by name.
+FORMATS: Mapping[str, ImportFormat] = MappingProxyType({one.name: one for one in _ALL})
+
+
+def import_format(name: str) -> ImportFormat:
+    """Return an import format by its name.
+
+    Raises
+    ------
+    UnknownWordError
+        With the nearest names.
+
+    Examples
+    --------
+    >>> import_format("vtrain").location
+    'language_models.vtrain:read_vtrain'
+    """
+    if name not in FORMATS:
+        raise UnknownWordError(name, field="import format", known=tuple(FORMATS))
+    return FORMATS[name]

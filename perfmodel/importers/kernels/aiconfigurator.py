@@ -1,0 +1,200 @@
+"""Import the kernel databases of aiconfigurator: GEMM, attention, mixture of experts, collectives.
+
+Forward kernels of serving frameworks. Extents::
+
+    gemm               m, n, k
+    attention_prefill  batch, tokens (new ones), context (before them), heads, kv_heads, head_dim,
+                       kv_element_bytes
+    attention_decode   the same with one new token
+    moe                tokens, hidden, inter, top_k, experts, tensor_parallel, expert_parallel,
+                       skew (exponent of the power law of the experts' load; 0 when balanced)
+
+The type of arithmetic keeps the source's word where weights are stored narrower than they are
+computed with (``w4a16``: four-bit weights, sixteen-bit arithmetic). ``kernel`` reads
+``<framework> <version> <kernel source>``.
+
+The attention tables hold calls with a sliding window beside full ones and may not say which is
+which; see :mod:`perfmodel.importers.kernels.attention_window`.
+
+Reference: repository ai-dynamo/aiconfigurator, Apache-2.0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from perfmodel.importers.kernels import collectives_table as collective_rows
+from perfmodel.importers.kernels.attention_window import full_attention
+from perfmodel.importers.published import (
+    Imported,
+    Origin,
+    PublishedCollective,
+    PublishedKernel,
+    RejectedRow,
+)
+from perfmodel.importers.tidy import (
+    DeviceNames,
+    Row,
+    UnreadableRowError,
+    joined,
+    positive,
+    read_rows,
+    table_rows,
+    tidy_files,
+    word,
+)
+
+SOURCE = "ai-dynamo/aiconfigurator systems/data"
+LICENCE = "Apache-2.0"
+
+GEMM_FILE = "aic_gemm.parquet"
+PREFILL_FILE = "aic_attention_prefill.parquet"
+DECODE_FILE = "aic_attention_decode.parquet"
+MOE_FILE = "aic_moe.parquet"
+
+_COMMON = ("device", "framework", "version", "kernel_source", "latency_ms")
+_ATTENTION = (
+    "attn_dtype", "kv_cache_dtype", "batch_size", "isl", "num_heads", "num_key_value_heads",
+    "head_dim", "step",
+)  # fmt: skip
+_MOE = (
+    "moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size",
+    "moe_ep_size", "distribution",
+)  # fmt: skip
+_DTYPES = {
+    "bfloat16": "bf16",
+    "fp8": "fp8",
+    "fp8_block": "fp8_block",
+    "nvfp4": "nvfp4",
+    "int8_wo": "w8a16",
+    "int4_wo": "w4a16",
+    "sq": "int8",
+    "w4a16_mxfp4": "w4a16_mxfp4",
+    "w4a8_mxfp4_mxfp8": "w4a8_mxfp4",
+}
+_ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
+
+
+def read_aiconfigurator(path: Path) -> Imported:
+    """Read the kernel tables, and the collectives of the same source.
+
+    Parameters
+    ----------
+    path : Path
+        One of ``aic_gemm.parquet``, ``aic_attention_prefill.parquet``,
+        ``aic_attention_decode.parquet``, ``aic_moe.parquet``, ``collectives.parquet``, or the
+        folder that holds some of them.
+
+    Returns
+    -------
+    Imported
+        Kernels and collectives in the order of the files.
+
+    Raises
+    ------
+    StoreError
+        There is no such table, or one cannot be read.
+    """
+    devices = DeviceNames()
+    rejected: list[RejectedRow] = []
+    kernels: list[PublishedKernel] = []
+    collectives: list[PublishedCollective] = []
+    for file in tidy_files(path, (*_TABLES, collective_rows.FILE)):
+        if file.name == collective_rows.FILE:
+            collectives += collective_rows.read_collectives(
+                file, "aiconfigurator", f"{SOURCE} comm", LICENCE, rejected
+            )
+        elif file.name in _TABLES:
+            kernels += _read_table(file, devices, rejected)
+        else:
+            reason = f"no table of this format is called so; known are {', '.join(_TABLES)}"
+            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
+    return Imported(
+        kernels=tuple(kernels), collectives=tuple(collectives), rejected=tuple(rejected)
+    )
+
+
+def _read_table(
+    file: Path, devices: DeviceNames, rejected: list[RejectedRow]
+) -> list[PublishedKernel]:
+    op, columns, dtype_column, shape = _TABLES[file.name]
+
+    def make(row: Row, origin: Origin) -> PublishedKernel:
+        return PublishedKernel(
+            op=op,
+            accelerator=devices.canonical(row["device"]),
+            dtype=word(row, dtype_column, _DTYPES),
+            shape=shape(row),
+            time_s=positive(row, "latency_ms") * 1e-3,
+            origin=origin,
+            kernel=joined(row["framework"], row["version"], row["kernel_source"]),
+        )
+
+    made = read_rows(file, table_rows(file, (*_COMMON, *columns)), make, _origin, rejected)
+    return full_attention(made, rejected) if op.startswith("attention") else made
+
+
+def _origin(file: str, line: int) -> Origin:
+    return Origin(source=SOURCE, licence=LICENCE, file=file, line=line)
+
+
+def _gemm(row: Row) -> Mapping[str, float]:
+    return {name: positive(row, name) for name in ("m", "n", "k")}
+
+
+def _attention(row: Row) -> Mapping[str, float]:
+    heads, kv_heads = positive(row, "num_heads"), positive(row, "num_key_value_heads")
+    context = float(row["step"])
+    if heads % kv_heads or not (math.isfinite(context) and context >= 0):
+        raise UnreadableRowError(
+            f"{heads:g} heads over {kv_heads:g}, {context:g} tokens of context"
+        )
+    return {
+        "batch": positive(row, "batch_size"),
+        "tokens": positive(row, "isl"),
+        "context": context,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "head_dim": positive(row, "head_dim"),
+        "kv_element_bytes": word(row, "kv_cache_dtype", _ELEMENT_BYTES),
+    }
+
+
+def _moe(row: Row) -> Mapping[str, float]:
+    columns = {
+        "tokens": "num_tokens",
+        "hidden": "hidden_size",
+        "inter": "inter_size",
+        "top_k": "topk",
+        "experts": "num_experts",
+        "tensor_parallel": "moe_tp_size",
+        "expert_parallel": "moe_ep_size",
+    }
+    return {name: positive(row, column) for name, column in columns.items()} | {"skew": _skew(row)}
+
+
+def _skew(row: Row) -> float:
+    said = str(row["distribution"])
+    if said == "balanced":
+        return 0.0
+    name, _, exponent = said.rpartition("_")
+    if name != "power_law":
+        raise UnreadableRowError(
+            f"distribution is {said!r}, neither balanced nor power_law_<exponent>"
+        )
+    return float(exponent)
+
+
+_Table = tuple[str, tuple[str, ...], str, Callable[[Row], Mapping[str, float]]]
+#: File to operator, further columns, the column of the arithmetic, and the reader of the shape.
+_TABLES: Mapping[str, _Table] = MappingProxyType(
+    {
+        GEMM_FILE: ("gemm", ("gemm_dtype", "m", "n", "k"), "gemm_dtype", _gemm),
+        PREFILL_FILE: ("attention_prefill", _ATTENTION, "attn_dtype", _attention),
+        DECODE_FILE: ("attention_decode", _ATTENTION, "attn_dtype", _attention),
+        MOE_FILE: ("moe", _MOE, "moe_dtype", _moe),
+    }
+)

@@ -1,0 +1,103 @@
+"""The members of the joint predictor: fitted without a part of the families each, side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from perfmodel.features.steps.step import StepSample
+from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.predictors.joint.joint_regimes import balanced
+from perfmodel.predictors.step_models.mode_nets import ModeNets
+from perfmodel.predictors.step_models.node_net import NodeNetSettings
+from perfmodel.predictors.step_models.whole_boost import WholeBoost
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Position of the member that has seen all families: it answers for jobs never measured.
+ALL = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One pair of predictors, fitted without one fold of families."""
+
+    net: ModeNets
+    boost: WholeBoost
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitTask:
+    """Everything that the members learn from.
+
+    Tables, times and weights hold whole steps and, after them, operators alone, of which only
+    networks learn; all else is of whole steps.
+    """
+
+    table: StepTable
+    rows: npt.NDArray[np.float32]
+    reference_s: FloatArray
+    log_times: FloatArray
+    weights: FloatArray
+    fold: IntArray
+    seed: int
+    epochs: int
+    rounds: int
+
+    def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
+        """Return a task whose networks learn from operators alone as well."""
+        if not operators:
+            return self
+        times = np.log([one.step_time_s for one in operators])
+        return replace(
+            self,
+            table=step_table([sample.step for sample in (*samples, *operators)]),
+            log_times=np.concatenate([self.log_times, times]),
+            weights=np.concatenate([self.weights, balanced(operators)]),
+        )
+
+    def member(self, k: int) -> Member:
+        """Fit the member that does not see fold k; ``ALL`` sees everything."""
+        steps = np.flatnonzero(self.fold != k)
+        operators = np.arange(len(self.fold), len(self.log_times))
+        seed = self.seed * 101 + (k if k != ALL else 100)
+        settings = NodeNetSettings(seed=seed, epochs=self.epochs)
+        heard = np.concatenate([steps, operators])
+        net = ModeNets.fit(settings, self.table, self.log_times, self.weights, heard)
+        boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
+            self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
+        )
+        return Member(net=net, boost=boost)
+
+
+#: Set in the parent before members are fitted in forked children, which inherit it.
+_TASK: list[FitTask] = []
+
+
+def fit_members(task: FitTask, folds: Sequence[int], workers: int) -> Iterator[Member]:
+    """Fit members one after the other, or several at a time in forked processes."""
+    if workers < 2:
+        yield from map(task.member, folds)
+        return
+    _TASK[:] = [task]
+    context = multiprocessing.get_context("fork")
+    try:
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+            yield from pool.map(_member, folds)
+    finally:
+        _TASK.clear()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _member(k: int) -> Member:
+    return _TASK[0].member(k)
