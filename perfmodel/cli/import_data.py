@@ -11,8 +11,8 @@ import click
 from perfmodel.cli.options import output_options
 
 if TYPE_CHECKING:
-    from perfmodel.importers.formats import ImportFormat
     from perfmodel.importers.published import Imported
+    from perfmodel.importers.registry import ImportFormat
 
 
 class ImportCommand(click.Command):
@@ -20,7 +20,7 @@ class ImportCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the formats without importing a reader."""
-        from perfmodel.importers.formats import FORMATS
+        from perfmodel.importers.registry import FORMATS
 
         with formatter.section("Formats"):
             formatter.write_dl([(one.name, one.description) for one in FORMATS.values()])
@@ -48,8 +48,8 @@ def command(
     PATH is a table or the folder that holds it; without it the environment variable
     PERFMODEL_DATA names a folder of many formats.
     """
-    from perfmodel.importers.formats import import_format
     from perfmodel.importers.record_tables import write_records, write_rejected
+    from perfmodel.importers.registry import import_format
 
     chosen = import_format(format_name)
     where = path or _usual_path(chosen)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfmodel.cli import cli
-from perfmodel.importers.formats import FORMATS
+from perfmodel.importers.registry import FORMATS
 
 HEADER = "model,infer_img_size,infer_samples_per_sec,infer_step_time,infer_batch_size\n"
 

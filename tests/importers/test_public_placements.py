@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.formats import FORMATS
 from perfmodel.importers.published import Imported
+from perfmodel.importers.registry import FORMATS
 
 DATA = os.environ.get("PERFMODEL_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="PERFMODEL_DATA names no public measurements")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.formats import import_format
 from perfmodel.importers.published import Imported
 from perfmodel.importers.record_tables import KINDS, accelerator_of, records_of
+from perfmodel.importers.registry import import_format
 from perfmodel.types import Precision
 from perfmodel.zoo.reference import reference_names
 

@@ -1,7 +1,7 @@
 import pytest
 
 from perfmodel.errors import UnknownWordError
-from perfmodel.importers.formats import FORMATS, import_format
+from perfmodel.importers.registry import FORMATS, import_format
 
 
 @pytest.mark.parametrize("name", FORMATS)

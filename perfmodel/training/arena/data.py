@@ -9,8 +9,8 @@ from pathlib import Path
 
 from perfmodel.errors import StoreError, TrainingError
 from perfmodel.features.steps.step import StepSample
-from perfmodel.importers.formats import import_format
 from perfmodel.importers.published import Imported
+from perfmodel.importers.registry import import_format
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.arena.contract import Progress
 from perfmodel.training.corpus import build_corpus
@@ -52,7 +52,7 @@ def read_formats(data: Path, formats: Sequence[str]) -> dict[str, Imported]:
     Parameters
     ----------
     data : Path
-        Folder of many formats, as :meth:`~perfmodel.importers.formats.ImportFormat.usual_path`
+        Folder of many formats, as :meth:`~perfmodel.importers.registry.ImportFormat.usual_path`
         finds them.
     """
     found: dict[str, Imported] = {}

@@ -26,7 +26,8 @@ NOT_BLIND: tuple[str, ...] = (
     "look at which families of timm were off in training; nothing was fitted on them.",
     "What attention without a fused kernel and resampling in channels-first cost "
     "(`perfmodel/features/steps/slow_paths.py`): after a look at nest, hiera and "
-    "efficientformerv2 on RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code of PyTorch.",
+    "efficientformerv2 on RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code "
+    "of PyTorch.",
     "That operators alone are learned from, and not about launches: after a look at the same "
     "three GPUs, each left out. Where a card is left out, so are operators of all cards that "
     "carry its chip; whole steps of those stay in.",

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.importers.formats import FORMATS
 from perfmodel.importers.published import PublishedCollective
+from perfmodel.importers.registry import FORMATS
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.topology.data_groups import scaling_groups

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
-from perfmodel.importers.formats import import_format
 from perfmodel.importers.published import Imported, PublishedPlacement
+from perfmodel.importers.registry import import_format
 from perfmodel.placement.data_parallel.opaque_profile import opaque_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.topology.data_groups import data_groups

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import StoreError, TrainingError
-from perfmodel.importers.formats import import_format
 from perfmodel.importers.published import PublishedPlacement
+from perfmodel.importers.registry import import_format
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_fit import OPEN, START, fit_constants
 from perfmodel.training.placement.plan_rows import PlanRows, plan_rows

@@ -15,9 +15,9 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.local import cache_folder
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.importers.formats import import_format
 from perfmodel.importers.jobs.lambda_labs import TASKS
 from perfmodel.importers.published import Imported
+from perfmodel.importers.registry import import_format
 from perfmodel.placement.memory.memory_profile import PROFILE_VERSION, MemoryProfile, memory_profile
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.capture_key import capture_key, capture_view

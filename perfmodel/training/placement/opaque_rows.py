@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
-from perfmodel.importers.formats import import_format
 from perfmodel.importers.published import PublishedPlacement
+from perfmodel.importers.registry import import_format
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
 from perfmodel.types import Mode

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.importers.formats import import_format
 from perfmodel.importers.published import PublishedPlacement
+from perfmodel.importers.registry import import_format
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 
