@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
     from perfmodel.graph.job import Job
     from perfmodel.predictors.serving.serving import ServingModel
-    from perfmodel.training.probe_candidates import ProbePlan
+    from perfmodel.training.probes.probe_candidates import ProbePlan
 
 
 @click.command()
@@ -47,7 +47,7 @@ def command(
     call captures the candidates, which takes a minute; their sketches are kept.
     """
     from perfmodel.devices.catalog import Catalog
-    from perfmodel.training.probe_candidates import plan_probes
+    from perfmodel.training.probes.probe_candidates import plan_probes
     from perfmodel.types import Mode
 
     spec = Catalog.default().get(device)

@@ -12,8 +12,6 @@ from perfmodel.features.quotient import Quotient, equal_nodes
 from perfmodel.features.roofline import NodeRoofline, node_features, node_roofline
 from perfmodel.graph.workload import Workload
 
-FloatArray = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRows:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import IntArray
 from perfmodel.features.nodes import NodeTable
 
-IntArray = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
 
 

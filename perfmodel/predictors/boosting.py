@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError, MissingExtraError
-
-FloatArray = npt.NDArray[np.float64]
+from perfmodel.features.arrays import FloatArray
 
 _GOLDEN_ROWS = 16
 _GOLDEN_TOLERANCE = 1e-5

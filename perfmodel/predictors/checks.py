@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
-
-FloatArray = npt.NDArray[np.float64]
 
 #: No step takes less: the answer for a graph without any priced work.
 SHORTEST_STEP_S = 1e-7

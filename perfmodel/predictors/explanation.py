@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import NodeRoofline, node_roofline
 from perfmodel.graph.workload import Workload
 
-FloatArray = npt.NDArray[np.float64]
 #: Returns an accelerator by its name, or None.
 Accelerators = Callable[[str], AcceleratorSpec | None]
 

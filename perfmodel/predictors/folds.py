@@ -15,12 +15,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.predictors.predictor import Predictor, Sample
 
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 Factory = Callable[[str], Predictor]
 

@@ -15,12 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
-
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

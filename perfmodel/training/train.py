@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.devices.codec import spec_to_dict
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
@@ -23,7 +24,7 @@ from perfmodel.predictors.joint.joint_store import save_joint
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.members.stacking import fit_weights, mix
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.predictors.serving.distance import TrainingDistance
 from perfmodel.predictors.serving.held_out import HeldOut
@@ -31,9 +32,9 @@ from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED
 from perfmodel.store.artifacts import write_artifact
 from perfmodel.training.joint_facts import joint_facts
 from perfmodel.training.model_card import CARD, model_card
-from perfmodel.training.samples import data_digest
-from perfmodel.training.scores import score
-from perfmodel.training.splits import FOLDS
+from perfmodel.training.samples.samples import data_digest
+from perfmodel.training.validation.held_out_folds import FOLDS
+from perfmodel.training.validation.scores import score
 
 _LIBRARIES = ("numpy", "xgboost-cpu", "torch", "torch-geometric", "safetensors")
 

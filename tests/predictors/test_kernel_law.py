@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from made_up_kernels import made_up_calls
 
-from perfmodel.features.kernels.kernel_calls import FloatArray, KernelCalls
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import KernelRoofline, kernel_roofline
 from perfmodel.predictors.kernels.kernel_law import CLOCK_HZ, DeviceLaw, fit_law
 

@@ -25,7 +25,7 @@ from perfmodel.store.artifacts import latest, read_artifact
 from perfmodel.training.adapt import MOST_RECORDS, adapt_model
 from perfmodel.training.joint_facts import corpus_digest
 from perfmodel.training.model_card import CARD
-from perfmodel.training.probe_plan import prior_of
+from perfmodel.training.probes.probe_plan import prior_of
 
 #: Steps of a device that nobody has measured take this times as long as its specification says.
 SLOWER = 1.8

@@ -2,14 +2,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from accuracy_report.kernel_accuracy import METHODS, evaluate_kernels
 from made_up_kernels import DEVICES, law, made_up_calls
 
 from perfmodel.errors import TrainingError
 from perfmodel.importers.published import Origin, PublishedKernel
 from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
 from perfmodel.store.artifacts import read_artifact
-from perfmodel.training.arena.kernels import METHODS, evaluate_kernels
-from perfmodel.training.kernels import measured_calls, same_shapes, train_kernels
+from perfmodel.training.samples.measured_calls import measured_calls, same_shapes
+from perfmodel.training.train_kernels import train_kernels
 
 ORIGIN = Origin(source="made up", licence="Apache-2.0")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.training.probe_plan import expected_variance, probe_order
+from perfmodel.training.probes.probe_plan import expected_variance, probe_order
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.standard_normal((60, 3)) * np.array([1.0, 0.5, 0.2])

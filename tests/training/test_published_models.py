@@ -9,8 +9,8 @@ import pytest
 
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Origin, PublishedStep
-from perfmodel.training.corpus import build_corpus
-from perfmodel.training.published_models import ANOTHER_MODEL, merged
+from perfmodel.training.samples.corpus import build_corpus
+from perfmodel.training.samples.published_models import ANOTHER_MODEL, merged
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo.timm import build_timm
 

@@ -13,7 +13,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.samples import load_samples
+from perfmodel.training.samples.samples import load_samples
 
 SAMPLE = made_up.samples(families=2)[1]
 

@@ -14,10 +14,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-WordArray = npt.NDArray[np.str_]
+from perfmodel.features.arrays import FloatArray, IntArray, StrArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +35,9 @@ class KernelCalls:
         Named extents; NaN where a call does not have one.
     """
 
-    op: WordArray
-    dtype: WordArray
-    kernel: WordArray
+    op: StrArray
+    dtype: StrArray
+    kernel: StrArray
     device: IntArray
     devices: tuple[AcceleratorSpec, ...]
     shape: Mapping[str, FloatArray]
@@ -49,7 +46,7 @@ class KernelCalls:
         return len(self.op)
 
     @property
-    def device_names(self) -> WordArray:
+    def device_names(self) -> StrArray:
         """Canonical name of the device of each call."""
         names = np.array([spec.name for spec in self.devices] or [""], dtype=np.str_)
         return names[self.device]

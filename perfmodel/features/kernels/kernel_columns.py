@@ -13,13 +13,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.kernels.kernel_calls import (
-    FloatArray,
-    IntArray,
-    KernelCalls,
-    WordArray,
-    kernel_calls,
-)
+from perfmodel.features.arrays import FloatArray, IntArray, StrArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_dtypes import kernel_dtype, peak_flops_per_s
 from perfmodel.features.kernels.kernel_work import KernelWork, kernel_work
 from perfmodel.types import Precision
@@ -172,7 +167,7 @@ def column_names() -> list[str]:
     return list(kernel_columns(nothing, kernel_roofline(nothing)))
 
 
-def framework(calls: KernelCalls) -> WordArray:
+def framework(calls: KernelCalls) -> StrArray:
     """Return the first word of each call's implementation; ``""`` where none is known."""
     words, place = np.unique(calls.kernel, return_inverse=True)
     first = [str(word).split(" ")[0].lower() for word in words]

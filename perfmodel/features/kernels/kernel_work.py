@@ -14,7 +14,8 @@ from types import MappingProxyType
 import numpy as np
 
 from perfmodel.errors import InvalidInputError, UnknownWordError
-from perfmodel.features.kernels.kernel_calls import FloatArray, IntArray, KernelCalls
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_dtypes import KernelDtype, kernel_dtype
 
 

@@ -8,11 +8,9 @@ releases, dense ones faster. A row therefore belongs to one sort.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import IntArray
 from perfmodel.features.steps.sketch import StepSketch
-
-IntArray = npt.NDArray[np.int64]
 
 _CONVOLUTIONS = ("dense_convolution", "grouped_convolution", "depthwise_convolution")
 _OTHERS = (

@@ -21,14 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.dataflow import Dataflow
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS, NodeTable, node_table
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Role
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Raised when the meaning of a row changes; stored sketches of another version are made again.
 SKETCH_VERSION = 1

@@ -25,11 +25,9 @@ enough to be stated. Their time is added to that of the row, seconds::
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Columns of the work of a row, and of the seconds a unit of it takes.
 SLOW_PATHS: tuple[str, ...] = ("scores", "turns")

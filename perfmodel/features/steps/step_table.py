@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
 from perfmodel.features.steps.row_sorts import row_sorts
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
@@ -25,9 +26,6 @@ from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slo
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: PyTorch version that stands for an unknown one, and the compilers that fuse.
 _TYPICAL_TORCH = 2.4

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES
 from perfmodel.features.steps.step_table import (
     DEVICE_FACTS,
@@ -19,9 +20,6 @@ from perfmodel.features.steps.step_table import (
     SETTING_COLUMNS,
     StepTable,
 )
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _CONTRACTIONS = ("matmul", "convolution", "attention", "recurrent")
 _CONTRACTION_MEANS = (

@@ -17,12 +17,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.predictors.joint.device_effect import DeviceEffect
 from perfmodel.predictors.joint.joint_regimes import Regime
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
 _COMMON_VARIANCE = 0.15**2

@@ -18,14 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import nnls
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import torch_version
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: What two cells of a job may have in common.
 MATCHES = ("device", "mode", "compiler", "layout", "software", "precision", "batch", "all")

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import TrainingError
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
@@ -53,8 +54,6 @@ from perfmodel.predictors.step_models.mode_nets import is_training
 from perfmodel.predictors.step_models.node_net import RowParts
 from perfmodel.types import Basis, Mode
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Report = Callable[[str], None]
 
 #: Its weight beside the mean of those that have not seen one part of the families each.

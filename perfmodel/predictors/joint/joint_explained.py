@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import StepTable, step_table
@@ -13,7 +14,6 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import (
     ROOFLINE,
     Accelerators,
-    FloatArray,
     NodeParts,
     Stage,
     StepExplanation,

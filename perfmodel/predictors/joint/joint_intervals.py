@@ -8,11 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.predictors.joint.job_memory import JobMemory
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Fewest residuals from which a group gets a quantile of its own.
 FEWEST = 200

@@ -11,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.steps.step_table import StepTable, step_table
 from perfmodel.predictors.joint.joint_regimes import balanced
 from perfmodel.predictors.step_models.mode_nets import ModeNets
 from perfmodel.predictors.step_models.node_net import NodeNetSettings
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Position of the member that has seen all families: it answers for jobs never measured.
 ALL = -1

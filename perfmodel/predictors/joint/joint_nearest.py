@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.sketch import architecture_key
@@ -27,7 +26,6 @@ from perfmodel.predictors.joint.joint_regimes import of_regime
 from perfmodel.types import Compiler, MemoryFormat, Mode
 
 T = TypeVar("T")
-IntArray = npt.NDArray[np.int64]
 
 #: Sources of points: cells of the same architecture, and graphs of a like shape.
 CELL, GRAPH = "training cell", "training graph"

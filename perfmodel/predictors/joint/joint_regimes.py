@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.steps.step_table import SETTING_COLUMNS, StepTable
 from perfmodel.predictors.folds import family_fold
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Regime = tuple[str, ...]
 
 #: Weights of the network that are tried; neither side is ever silent.

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.whole_step import SHAPE_COLUMNS
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Distances are kept apart in so many groups, and beyond this share of them a step is new.
 _GROUPS = 5

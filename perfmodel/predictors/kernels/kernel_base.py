@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.kernels.kernel_calls import FloatArray, IntArray, KernelCalls, WordArray
+from perfmodel.features.arrays import FloatArray, IntArray, StrArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import (
     DEVICE_COLUMNS,
     KernelRoofline,
@@ -39,7 +40,7 @@ _LAUNCH_QUANTILE = 0.02
 _UNSEEN_LAUNCH_S = 5e-6
 
 
-def kernel_group(calls: KernelCalls) -> WordArray:
+def kernel_group(calls: KernelCalls) -> StrArray:
     """Return the group of operators of each call, one of :data:`GROUPS`."""
     group = np.full(len(calls), "pointwise", dtype="<U12")
     for op, name in _GROUP_OF.items():
@@ -62,8 +63,8 @@ class PreparedCalls:
 
     roofline: KernelRoofline
     columns: Mapping[str, FloatArray]
-    group: WordArray
-    framework: WordArray
+    group: StrArray
+    framework: StrArray
     device: IntArray
 
     @classmethod

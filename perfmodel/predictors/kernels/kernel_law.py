@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.features.kernels.kernel_calls import FloatArray, IntArray
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.kernels.kernel_columns import KernelRoofline
 
 #: Strengths that are tried. 0.36 J / TFLOP halves the rate at some 3 TFLOP/s a watt; a latency of

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import TrainingError
-from perfmodel.features.kernels.kernel_calls import FloatArray
+from perfmodel.features.arrays import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

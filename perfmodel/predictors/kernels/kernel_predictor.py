@@ -21,7 +21,8 @@ from typing import Any, Self, final
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
-from perfmodel.features.kernels.kernel_calls import FloatArray, KernelCalls
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import SCHEMA_VERSION, column_names
 from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.checks import finite, read_json, unfitted, write_json

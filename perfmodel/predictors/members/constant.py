@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import node_table
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import (
@@ -18,7 +19,7 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import Predictor, Sample
 
 
 @final

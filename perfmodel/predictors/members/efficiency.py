@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import OP_CLASSES, PHASES, NodeTable, node_table
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
@@ -24,7 +25,7 @@ from perfmodel.predictors.checks import (
     write_json,
 )
 from perfmodel.predictors.members.step_calibration import non_negative_least_squares
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.types import Compiler, Phase
 
 #: Assumed shares of the stated peak for kinds of device without any training data. They are

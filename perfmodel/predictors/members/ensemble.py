@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import (
     check_samples,
@@ -21,7 +22,7 @@ from perfmodel.predictors.checks import (
 )
 from perfmodel.predictors.folds import CrossFit, family_folds
 from perfmodel.predictors.members.stacking import fit_weights, mix
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.registry import new_predictor, predictor_class
 
 DEFAULT_MEMBERS = ("operators", "gbdt", "gnn")

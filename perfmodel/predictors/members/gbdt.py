@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import node_roofline
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION, workload_rows
 from perfmodel.graph.workload import Workload
@@ -21,7 +22,7 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import Predictor, Sample
 
 DEFAULT_SETTINGS = BoosterSettings(
     rounds=400, depth=4, learning_rate=0.05, column_share=0.3, row_share=0.7

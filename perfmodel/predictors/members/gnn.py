@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError, MissingExtraError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import (
     check_samples,
@@ -24,7 +25,7 @@ from perfmodel.predictors.checks import (
     write_json,
 )
 from perfmodel.predictors.members.node_times import class_times
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import Predictor, Sample
 
 try:
     import torch

@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.node_rows import NodeRows
 from perfmodel.predictors.predictor import Sample
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Operator times are scaled by no more than this factor either way; beyond it they did not
 #: belong to the same step.

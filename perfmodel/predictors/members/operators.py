@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.node_rows import NodeRows, node_rows
 from perfmodel.features.nodes import OP_CLASSES
 from perfmodel.features.roofline import NODE_COLUMNS
@@ -27,7 +28,7 @@ from perfmodel.predictors.checks import (
 )
 from perfmodel.predictors.members.node_times import class_times
 from perfmodel.predictors.members.step_calibration import StepCalibration
-from perfmodel.predictors.predictor import FloatArray, Predictor, Sample
+from perfmodel.predictors.predictor import Predictor, Sample
 
 COLUMNS = (*NODE_COLUMNS, "op_typical")
 

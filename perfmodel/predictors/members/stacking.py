@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from perfmodel.errors import TrainingError
-from perfmodel.predictors.predictor import FloatArray
+from perfmodel.features.arrays import FloatArray
 
 #: Steps between 0 and 1 that a weight may take.
 _GRID = 20

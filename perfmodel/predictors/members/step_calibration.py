@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import finite
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Fewest samples of one way of executing that get coefficients of their own.
 LEAST_SAMPLES = 12

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.tabular import COLUMNS, workload_rows
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.predictor import FloatArray, Sample
+from perfmodel.predictors.predictor import Sample
 
 #: Share of training samples whose nearest sample of another family is nearer than the limit.
 LIMIT_QUANTILE = 0.98

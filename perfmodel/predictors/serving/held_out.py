@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.predictors.checks import finite
 from perfmodel.predictors.members.stacking import mix
-from perfmodel.predictors.predictor import FloatArray
 from perfmodel.predictors.serving.intervals import ConformalIntervals
 
 

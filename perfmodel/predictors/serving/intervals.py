@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.predictors.checks import finite
-from perfmodel.predictors.predictor import FloatArray
 
 #: Fewest residuals of a device whose quantile is taken as it stands.
 ENOUGH_RESIDUALS = 200

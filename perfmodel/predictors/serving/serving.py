@@ -19,6 +19,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import (
     DamagedArtifactError,
 )
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import not_below_bound, read_json, scaled_to
@@ -27,7 +28,7 @@ from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import read_weights
 from perfmodel.predictors.members.stacking import mix
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.predictors.predictor import FloatArray, Predictor
+from perfmodel.predictors.predictor import Predictor
 from perfmodel.predictors.serving.distance import Nearness, TrainingDistance
 from perfmodel.predictors.serving.held_out import HeldOut
 from perfmodel.predictors.serving.intervals import HalfWidth

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import (
     MOST_NEAR,
     ROOFLINE,
-    FloatArray,
     MeasuredPoint,
     NodeParts,
     Stage,

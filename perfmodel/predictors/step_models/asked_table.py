@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from perfmodel.features.arrays import IntArray
 from perfmodel.features.steps.step_table import StepTable
 from perfmodel.predictors.step_models.node_network import Batch, Entries, TableTensors, batches
-
-IntArray = npt.NDArray[np.int64]
 
 #: Under which name it lies with its table.
 _KEPT = "_asked_table"

@@ -14,11 +14,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step_table import SETTING_COLUMNS, StepTable
 from perfmodel.predictors.step_models.node_net import NodeNet, NodeNetSettings, RowParts
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Training steps below which they get no network of their own.
 _FEWEST_STEPS = 500

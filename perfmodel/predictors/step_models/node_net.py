@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -17,6 +16,7 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTable
 from perfmodel.predictors.step_models.asked_table import AskedTable
 from perfmodel.predictors.step_models.effect_facts import regress_effects
@@ -29,8 +29,6 @@ from perfmodel.predictors.step_models.node_network import (
     batches,
 )
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Report = Callable[[str], None]
 
 _TICK_S = 1e-9

@@ -27,6 +27,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from perfmodel.features.arrays import IntArray
 from perfmodel.features.steps.row_sorts import ROW_SORTS
 from perfmodel.features.steps.step_table import (
     DEVICE_FACTS,
@@ -34,8 +35,6 @@ from perfmodel.features.steps.step_table import (
     SETTING_COLUMNS,
     StepTable,
 )
-
-IntArray = npt.NDArray[np.int64]
 
 #: What one call costs where nothing is learned yet, seconds.
 LAUNCH_S = 1e-6

@@ -8,11 +8,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
 from perfmodel.predictors.boosting import Booster, BoosterSettings
-
-FloatArray = npt.NDArray[np.float64]
-
 
 #: Part of a step that no slow path is believed to take, whatever its price says.
 _LEAST_USUAL = 0.25
