@@ -6,7 +6,7 @@ collective, a step on a placement. Every record says where it comes from and und
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -171,6 +171,22 @@ class PublishedPlacement:
     sync_time_s: float | None = None
     memory_bytes: float | None = None
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def steps_alone(placements: Iterable[PublishedPlacement]) -> tuple[PublishedStep, ...]:
+    """Return as steps what known jobs took alone on one accelerator."""
+    return tuple(
+        PublishedStep(
+            job=one.job,
+            accelerator=one.placement.nodes[0].accelerator,
+            samples_per_second=one.job.batch_size * one.job.accumulation_steps / one.step_time_s,
+            origin=one.origin,
+        )
+        for one in placements
+        if one.job is not None
+        and one.placement.accelerator_count == 1
+        and not one.placement.shared_with
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,18 +1,20 @@
-"""Read the rows of a table, numbered, and the fields of a row, checked."""
+"""Read the rows of a table, the fields of a row, checked, and the records that rows become."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from perfmodel.errors import StoreError
-from perfmodel.importers.parquet import read_columns
+from perfmodel.errors import MissingExtraError, StoreError, UnknownAcceleratorError
+from perfmodel.importers.published import RejectedRow
 
 #: A field is None where the table is empty.
 Row = Mapping[str, Any]
+Written = TypeVar("Written")
+Made = TypeVar("Made")
 
 
 def find_table(path: Path, names: Sequence[str]) -> Path:
@@ -20,8 +22,6 @@ def find_table(path: Path, names: Sequence[str]) -> Path:
 
     Parameters
     ----------
-    path : Path
-        A file, or the folder that holds it.
     names : sequence of str
         Usual file names, best first; may contain ``*``.
 
@@ -44,8 +44,6 @@ def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[int, Row]]:
 
     Parameters
     ----------
-    file : Path
-        ``.csv`` or ``.parquet``.
     columns : sequence of str
         Columns that must be there.
 
@@ -64,6 +62,30 @@ def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[int, Row]]:
     if missing := [name for name in columns if name not in present]:
         raise StoreError(f"{file} lacks the columns {', '.join(missing)}; is it the right table?")
     return rows
+
+
+def understood(
+    file: str,
+    rows: Iterable[tuple[int, Written]],
+    make: Callable[[Written, int], Made],
+    rejected: list[RejectedRow],
+) -> list[Made]:
+    """Turn rows into records; keep the reasons of those that cannot be, never guess at them.
+
+    Parameters
+    ----------
+    make : callable
+        Row and line to record; raises with the reason.
+    rejected : list of RejectedRow
+        Gets the rows that were not understood.
+    """
+    made: list[Made] = []
+    for line, row in rows:
+        try:
+            made.append(make(row, line))
+        except (ValueError, KeyError, TypeError, UnknownAcceleratorError) as problem:
+            rejected.append(RejectedRow(file=file, line=line, reason=str(problem)))
+    return made
 
 
 def text(row: Row, name: str) -> str:
@@ -110,3 +132,35 @@ def _read_parquet(file: Path) -> tuple[list[tuple[int, Row]], list[str]]:
     values = zip(*columns.values(), strict=True)
     rows: list[Row] = [dict(zip(columns, row, strict=True)) for row in values]
     return list(enumerate(rows, start=1)), list(columns)
+
+
+def read_columns(
+    file: Path, wanted: Callable[[list[str]], Sequence[str]] = tuple
+) -> dict[str, list[Any]]:
+    """Return columns of a Parquet table by their names, in the order they are wanted.
+
+    Parameters
+    ----------
+    wanted : callable
+        Is given the names of the columns that are there and returns those to be read; it may
+        refuse the table. All are read without it.
+
+    Raises
+    ------
+    MissingExtraError
+        The library that reads Parquet is not installed.
+    StoreError
+        The file cannot be read as a Parquet table.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError("Reading Parquet tables", extra="train") from error
+    try:
+        with pq.ParquetFile(file) as opened:
+            names = list(wanted(opened.schema_arrow.names))
+            table = opened.read(columns=names)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StoreError(f"{file} is no Parquet table: {error}.") from error
+    return {name: table[name].to_pylist() for name in names}

@@ -13,11 +13,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import StoreError, UnknownAcceleratorError
+from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.deep_learning_recipes import Recipe, recipe_of
 from perfmodel.importers.jobs.ngc import ngc_software
@@ -28,7 +29,7 @@ from perfmodel.importers.published import (
     PublishedStep,
     RejectedRow,
 )
-from perfmodel.importers.tables import Row, count, positive, read_rows, text
+from perfmodel.importers.tables import Row, count, positive, read_rows, text, understood
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import MemoryFormat, Mode, Precision
 
@@ -74,35 +75,21 @@ class _Figure:
 
 
 def read_deep_learning_examples(path: Path) -> Imported:
-    """Read the tables of training and inference.
-
-    Parameters
-    ----------
-    path : Path
-        ``nvidia_dle_training.csv`` or ``nvidia_dle_inference.parquet`` (either format), or the
-        folder that holds them. The name says which mode it is.
+    """Read the tables of training and inference, or one: its name says which mode it is.
 
     Returns
     -------
     Imported
         Workloads on one GPU as steps; several GPUs, and jobs known by their name alone, as
         placements.
-
-    Raises
-    ------
-    StoreError
-        No such table there.
     """
     figures: dict[tuple[str, int, str, str], list[_Figure]] = {}
     rejected: list[RejectedRow] = []
     for file in _files(path):
-        for line, row in read_rows(file, _COLUMNS):
-            try:
-                figure = _figure(file, line, row)
-            except (ValueError, UnknownAcceleratorError) as problem:
-                rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
-            else:
-                figures.setdefault(figure.key, []).append(figure)
+        for figure in understood(
+            file.name, read_rows(file, _COLUMNS), partial(_figure, file), rejected
+        ):
+            figures.setdefault(figure.key, []).append(figure)
     steps: list[PublishedStep] = []
     placements: list[PublishedPlacement] = []
     for same in figures.values():
@@ -127,7 +114,7 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _figure(file: Path, line: int, row: Row) -> _Figure:
+def _figure(file: Path, row: Row, line: int) -> _Figure:
     mode = Mode.INFERENCE if "inference" in file.stem else Mode.TRAINING
     recipe = recipe_of(row, mode)
     rate = positive(row, "throughput") / recipe.units_per_sample(row)

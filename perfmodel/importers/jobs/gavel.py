@@ -24,6 +24,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,10 +35,10 @@ from perfmodel.importers.published import (
     Imported,
     Origin,
     PublishedPlacement,
-    PublishedStep,
     RejectedRow,
+    steps_alone,
 )
-from perfmodel.importers.tables import find_table
+from perfmodel.importers.tables import find_table, understood
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode, Precision
 
@@ -90,12 +91,7 @@ class _Subject:
 
 
 def read_gavel(path: Path) -> Imported:
-    """Read the table of throughputs.
-
-    Parameters
-    ----------
-    path : Path
-        The JSON file, its folder, or a clone of the repository.
+    """Read the table of throughputs: the JSON file, its folder, or a clone of the repository.
 
     Returns
     -------
@@ -109,24 +105,17 @@ def read_gavel(path: Path) -> Imported:
         No such file, or another kind of JSON.
     """
     file = find_table(path, FILES)
-    steps: list[PublishedStep] = []
-    placements: list[PublishedPlacement] = []
+    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
     rejected: list[RejectedRow] = []
-    for line, (worker, job, partner, rate) in enumerate(_entries(file), start=1):
-        origin = Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line)
-        try:
-            record = _placement(worker, job, partner, rate, origin)
-        except ValueError as problem:
-            rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
-            continue
-        placements.append(record)
-        if (
-            record.job is not None
-            and record.placement.accelerator_count == 1
-            and not record.placement.shared_with
-        ):
-            steps.append(_step(record, record.job))
-    return Imported(steps=tuple(steps), placements=tuple(placements), rejected=tuple(rejected))
+    placements = understood(
+        file.name,
+        enumerate(_entries(file), start=1),
+        lambda entry, line: _placement(*entry, origin(line=line)),
+        rejected,
+    )
+    return Imported(
+        steps=steps_alone(placements), placements=tuple(placements), rejected=tuple(rejected)
+    )
 
 
 def _entries(file: Path) -> Iterator[tuple[str, str, str, object]]:
@@ -215,13 +204,4 @@ def _job(subject: _Subject) -> Job | None:
         precision=Precision.FP32,
         optimizer=trained.optimizer,
         sequence_length=trained.sequence_length,
-    )
-
-
-def _step(record: PublishedPlacement, job: Job) -> PublishedStep:
-    return PublishedStep(
-        job=job,
-        accelerator=record.placement.nodes[0].accelerator,
-        samples_per_second=job.batch_size / record.step_time_s,
-        origin=record.origin,
     )

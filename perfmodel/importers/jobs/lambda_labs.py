@@ -192,23 +192,13 @@ class _Run:
 
 
 def read_lambda(path: Path) -> Imported:
-    """Read the table of runs.
-
-    Parameters
-    ----------
-    path : Path
-        ``lambda_training.parquet`` (or ``.csv``), or the folder that holds it.
+    """Read the table of runs, or that of a folder.
 
     Returns
     -------
     Imported
         Runs on one accelerator as steps, the others and Mask R-CNN as placements, those that
         ran out of memory as shortages.
-
-    Raises
-    ------
-    StoreError
-        No such table there.
     """
     file = find_table(path, FILES)
     points: dict[_Point, list[_Run]] = {}

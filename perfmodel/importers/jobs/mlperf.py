@@ -17,9 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
+from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text, understood
 from perfmodel.placement.topology.topology import Network, Node, Placement
 
 LICENCE = "Apache-2.0"
@@ -46,32 +45,13 @@ _ADAPTERS = re.compile(r"(\d+)\s*x\s.*?(\d+)\s*gb\s*/\s*s", re.IGNORECASE)
 
 
 def read_mlperf(path: Path) -> Imported:
-    """Read the table of results.
-
-    Parameters
-    ----------
-    path : Path
-        ``mlperf_training.parquet`` (or ``.csv``), or the folder that holds it.
-
-    Returns
-    -------
-    Imported
-        One placement per system and benchmark.
-
-    Raises
-    ------
-    StoreError
-        No such table there.
-    """
+    """Read the table of results, or that of a folder; one placement per system and benchmark."""
     file = find_table(path, FILES)
     catalog = Catalog.default()
-    placements: list[PublishedPlacement] = []
     rejected: list[RejectedRow] = []
-    for line, row in read_rows(file, _COLUMNS):
-        try:
-            placements.append(_placement(row, catalog))
-        except (ValueError, UnknownAcceleratorError) as problem:
-            rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
+    placements = understood(
+        file.name, read_rows(file, _COLUMNS), lambda row, _: _placement(row, catalog), rejected
+    )
     return Imported(placements=tuple(placements), rejected=tuple(rejected))
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -28,10 +29,10 @@ from perfmodel.importers.published import (
     Imported,
     Origin,
     PublishedPlacement,
-    PublishedStep,
     RejectedRow,
+    steps_alone,
 )
-from perfmodel.importers.tables import Row, count, positive, read_rows, text
+from perfmodel.importers.tables import Row, count, positive, read_rows, text, understood
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode, Precision
@@ -116,44 +117,27 @@ JOBS: Mapping[str, Trained] = MappingProxyType(
 
 
 def read_sia(path: Path) -> Imported:
-    """Read every table of placements.
+    """Read every table of placements; those on one accelerator are steps as well.
 
     Parameters
     ----------
     path : Path
         A table, the folder of models, one model's folder, or a clone of the repository.
-
-    Returns
-    -------
-    Imported
-        One placement a row; those on one accelerator also as steps.
-
-    Raises
-    ------
-    StoreError
-        No such table there.
     """
-    steps: list[PublishedStep] = []
     placements: list[PublishedPlacement] = []
     rejected: list[RejectedRow] = []
     for file in _files(path):
-        name = f"{file.parent.name}/{file.name}"
-        cluster = file.stem.removeprefix("placements-")
-        if cluster not in CLUSTERS or file.parent.name not in JOBS:
+        model, cluster = file.parent.name, file.stem.removeprefix("placements-")
+        name = f"{model}/{file.name}"
+        if cluster not in CLUSTERS or model not in JOBS:
             reason = "the path names no known model and cluster"
             rejected.append(RejectedRow(file=name, line=0, reason=reason))
             continue
-        for line, row in read_rows(file, _COLUMNS):
-            origin = Origin(source=SOURCE, licence=LICENCE, file=name, line=line)
-            try:
-                record = _placement(row, file.parent.name, cluster, origin)
-            except ValueError as problem:
-                rejected.append(RejectedRow(file=name, line=line, reason=str(problem)))
-                continue
-            placements.append(record)
-            if record.job is not None and record.placement.accelerator_count == 1:
-                steps.append(_step(record, record.job))
-    return Imported(steps=tuple(steps), placements=tuple(placements), rejected=tuple(rejected))
+        make = partial(_placement, name=name, model=model, cluster=cluster)
+        placements += understood(name, read_rows(file, _COLUMNS), make, rejected)
+    return Imported(
+        steps=steps_alone(placements), placements=tuple(placements), rejected=tuple(rejected)
+    )
 
 
 def _files(path: Path) -> list[Path]:
@@ -168,7 +152,7 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _placement(row: Row, model: str, cluster: str, origin: Origin) -> PublishedPlacement:
+def _placement(row: Row, line: int, *, name: str, model: str, cluster: str) -> PublishedPlacement:
     step_time_s, sync_time_s = positive(row, "step_time"), _seconds(row, "sync_time")
     if sync_time_s > step_time_s:
         raise ValueError("synchronisation takes longer than the step it is part of")
@@ -180,7 +164,7 @@ def _placement(row: Row, model: str, cluster: str, origin: Origin) -> PublishedP
         batch_size=batch_size,
         placement=_nodes(text(row, "placement"), CLUSTERS[cluster]),
         step_time_s=step_time_s,
-        origin=origin,
+        origin=Origin(source=SOURCE, licence=LICENCE, file=name, line=line),
         sync_time_s=sync_time_s,
         settings={"cluster": cluster, "optimizer": JOBS[model].optimizer},
     )
@@ -229,12 +213,3 @@ def _precision(trained: Trained, cluster: Cluster) -> Precision:
         return Precision.AMP_FP16
     # PyTorch of that time multiplied fp32 in TF32 where the device can.
     return Precision.TF32 if cluster.accelerator.startswith("A100") else Precision.FP32
-
-
-def _step(record: PublishedPlacement, job: Job) -> PublishedStep:
-    return PublishedStep(
-        job=job,
-        accelerator=record.placement.nodes[0].accelerator,
-        samples_per_second=job.batch_size / record.step_time_s,
-        origin=record.origin,
-    )

@@ -13,9 +13,9 @@ Reference: huggingface/pytorch-image-models, ``results/README.md``, Apache-2.0.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError, UnknownAcceleratorError
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
-from perfmodel.importers.tables import count, positive, text
+from perfmodel.importers.tables import Row, count, positive, read_rows, text, understood
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 SOURCE = "huggingface/pytorch-image-models results/"
@@ -56,30 +56,14 @@ DEVICES: Mapping[str, str] = MappingProxyType(
 
 
 def read_timm(path: Path) -> Imported:
-    """Read one benchmark table, or every one of a folder.
-
-    Parameters
-    ----------
-    path : Path
-        A table, or the folder that holds ``benchmark-*.csv``.
-
-    Returns
-    -------
-    Imported
-        One step a row, in the order of file names and lines.
-
-    Raises
-    ------
-    StoreError
-        No such table in the folder.
-    """
+    """Read one benchmark table, or every one of a folder; one step a row."""
     files = [path] if path.is_file() else sorted(path.glob("benchmark-*.csv"))
     if not files:
         raise StoreError(f"No benchmark-*.csv in {path}; name the folder that holds the tables.")
     steps: list[PublishedStep] = []
     rejected: list[RejectedRow] = []
     for file in files:
-        _read_file(file, steps, rejected)
+        steps += _read_file(file, rejected)
     return Imported(steps=tuple(steps), rejected=tuple(rejected))
 
 
@@ -115,31 +99,23 @@ def accelerator_named(word: str) -> str | None:
     return None
 
 
-def _read_file(file: Path, steps: list[PublishedStep], rejected: list[RejectedRow]) -> None:
+def _read_file(file: Path, rejected: list[RejectedRow]) -> list[PublishedStep]:
     match = _NAME.fullmatch(file.name)
     accelerator = accelerator_named(match["device"]) if match else None
     if match is None or match["precision"] not in _PRECISION or accelerator is None:
         reason = "the file name does not say mode, precision, layout, versions and a known device"
         rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
-        return
-    with file.open(newline="", encoding="utf-8") as handle:
-        for line, row in enumerate(csv.DictReader(handle), start=2):
-            try:
-                steps.append(
-                    _step(
-                        row,
-                        match,
-                        accelerator,
-                        Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line),
-                    )
-                )
-            except ValueError as problem:
-                rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
+        return []
+    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
+    return understood(
+        file.name,
+        read_rows(file, ()),
+        lambda row, line: _step(row, match, accelerator, origin(line=line)),
+        rejected,
+    )
 
 
-def _step(
-    row: Mapping[str, str], match: re.Match[str], accelerator: str, origin: Origin
-) -> PublishedStep:
+def _step(row: Row, match: re.Match[str], accelerator: str, origin: Origin) -> PublishedStep:
     prefix = match["mode"]
     software = {"torch": torch_version(match["torch"])}
     if match["cuda"] != "cpu":

@@ -23,11 +23,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.importers.kernels import collectives_table as collective_rows
+from perfmodel.devices.catalog import Catalog
+from perfmodel.importers.kernels import collectives_table
 from perfmodel.importers.kernels.attention_window import full_attention
+from perfmodel.importers.kernels.kernel_tables import (
+    UnreadableRowError,
+    joined,
+    positive,
+    table_rows,
+    tidy_files,
+    word,
+)
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -35,17 +45,7 @@ from perfmodel.importers.published import (
     PublishedKernel,
     RejectedRow,
 )
-from perfmodel.importers.tidy import (
-    DeviceNames,
-    Row,
-    UnreadableRowError,
-    joined,
-    positive,
-    read_rows,
-    table_rows,
-    tidy_files,
-    word,
-)
+from perfmodel.importers.tables import Row, understood
 
 SOURCE = "ai-dynamo/aiconfigurator systems/data"
 LICENCE = "Apache-2.0"
@@ -79,36 +79,18 @@ _ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
 
 
 def read_aiconfigurator(path: Path) -> Imported:
-    """Read the kernel tables, and the collectives of the same source.
-
-    Parameters
-    ----------
-    path : Path
-        One of ``aic_gemm.parquet``, ``aic_attention_prefill.parquet``,
-        ``aic_attention_decode.parquet``, ``aic_moe.parquet``, ``collectives.parquet``, or the
-        folder that holds some of them.
-
-    Returns
-    -------
-    Imported
-        Kernels and collectives in the order of the files.
-
-    Raises
-    ------
-    StoreError
-        There is no such table, or one cannot be read.
-    """
-    devices = DeviceNames()
+    """Read the kernel tables, and the collectives of the same source, or one of these files."""
+    canonical = cache(Catalog.default().canonical_name)
     rejected: list[RejectedRow] = []
     kernels: list[PublishedKernel] = []
     collectives: list[PublishedCollective] = []
-    for file in tidy_files(path, (*_TABLES, collective_rows.FILE)):
-        if file.name == collective_rows.FILE:
-            collectives += collective_rows.read_collectives(
+    for file in tidy_files(path, (*_TABLES, collectives_table.FILE)):
+        if file.name == collectives_table.FILE:
+            collectives += collectives_table.read_collectives(
                 file, "aiconfigurator", f"{SOURCE} comm", LICENCE, rejected
             )
         elif file.name in _TABLES:
-            kernels += _read_table(file, devices, rejected)
+            kernels += _read_table(file, canonical, rejected)
         else:
             reason = f"no table of this format is called so; known are {', '.join(_TABLES)}"
             rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
@@ -118,27 +100,23 @@ def read_aiconfigurator(path: Path) -> Imported:
 
 
 def _read_table(
-    file: Path, devices: DeviceNames, rejected: list[RejectedRow]
+    file: Path, canonical: Callable[[str], str], rejected: list[RejectedRow]
 ) -> list[PublishedKernel]:
     op, columns, dtype_column, shape = _TABLES[file.name]
 
-    def make(row: Row, origin: Origin) -> PublishedKernel:
+    def make(row: Row, line: int) -> PublishedKernel:
         return PublishedKernel(
             op=op,
-            accelerator=devices.canonical(row["device"]),
+            accelerator=canonical(row["device"]),
             dtype=word(row, dtype_column, _DTYPES),
             shape=shape(row),
             time_s=positive(row, "latency_ms") * 1e-3,
-            origin=origin,
+            origin=Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line),
             kernel=joined(row["framework"], row["version"], row["kernel_source"]),
         )
 
-    made = read_rows(file, table_rows(file, (*_COMMON, *columns)), make, _origin, rejected)
+    made = understood(file.name, table_rows(file, (*_COMMON, *columns)), make, rejected)
     return full_attention(made, rejected) if op.startswith("attention") else made
-
-
-def _origin(file: str, line: int) -> Origin:
-    return Origin(source=SOURCE, licence=LICENCE, file=file, line=line)
 
 
 def _gemm(row: Row) -> Mapping[str, float]:

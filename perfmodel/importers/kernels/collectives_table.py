@@ -11,19 +11,20 @@ gathered is ``ranks`` times as much.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
-from perfmodel.importers.published import Origin, PublishedCollective, RejectedRow
-from perfmodel.importers.tidy import (
-    DeviceNames,
-    Row,
+from perfmodel.devices.catalog import Catalog
+from perfmodel.importers.kernels.kernel_tables import (
     UnreadableRowError,
     joined,
     positive,
-    read_rows,
     table_rows,
     word,
 )
+from perfmodel.importers.published import Origin, PublishedCollective, RejectedRow
+from perfmodel.importers.tables import Row, understood
 
 FILE = "collectives.parquet"
 
@@ -49,28 +50,24 @@ def read_collectives(
 
     Parameters
     ----------
-    file : Path
-        ``collectives.parquet``.
     source : str
         Value of the column ``source``; rows of other sources are passed over.
     origin_source, licence : str
         For the records' origin.
-    rejected : list of RejectedRow
-        Gets the rows of the source that were not understood.
     """
-    devices = DeviceNames()
+    canonical = cache(Catalog.default().canonical_name)
 
-    def origin(name: str, line: int) -> Origin:
-        return Origin(source=origin_source, licence=licence, file=name, line=line)
+    def make(row: Row, line: int) -> PublishedCollective | None:
+        if row["source"] != source:
+            return None
+        where = Origin(source=origin_source, licence=licence, file=file.name, line=line)
+        return _collective(row, where, canonical)
 
-    def make(row: Row, where: Origin) -> PublishedCollective | None:
-        return _collective(row, where, devices) if row["source"] == source else None
-
-    made = read_rows(file, table_rows(file, _REQUIRED, _OPTIONAL), make, origin, rejected)
+    made = understood(file.name, table_rows(file, _REQUIRED, _OPTIONAL), make, rejected)
     return [record for record in made if record is not None]
 
 
-def _collective(row: Row, origin: Origin, devices: DeviceNames) -> PublishedCollective:
+def _collective(row: Row, origin: Origin, canonical: Callable[[str], str]) -> PublishedCollective:
     ranks, hosts = int(positive(row, "num_gpus")), int(positive(row, "num_nodes"))
     if ranks < 2 or hosts > ranks:
         raise UnreadableRowError(f"{ranks} ranks on {hosts} hosts is no collective")
@@ -79,7 +76,7 @@ def _collective(row: Row, origin: Origin, devices: DeviceNames) -> PublishedColl
     contributed = library == "oneccl" and collective == "all_gather"
     return PublishedCollective(
         collective=collective,
-        accelerator=devices.canonical(row["device"]),
+        accelerator=canonical(row["device"]),
         ranks=ranks,
         hosts=hosts,
         size_bytes=positive(row, "bytes") * (ranks if contributed else 1),

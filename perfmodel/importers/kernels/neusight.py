@@ -15,21 +15,21 @@ ASPLOS 2025; repository sitar-lab/NeuSight, MIT.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
-from perfmodel.importers.tidy import (
-    DeviceNames,
-    Row,
+from perfmodel.devices.catalog import Catalog
+from perfmodel.importers.kernels.kernel_tables import (
     UnreadableRowError,
     joined,
     positive,
-    read_rows,
     table_rows,
     tidy_files,
     word,
 )
+from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
+from perfmodel.importers.tables import Row, understood
 
 FILE = "neusight_ops.parquet"
 SOURCE = "sitar-lab/NeuSight scripts/asplos"
@@ -44,44 +44,27 @@ _DTYPES = {"fp32": "fp32"}
 
 
 def read_neusight(path: Path) -> Imported:
-    """Read the operator table.
-
-    Parameters
-    ----------
-    path : Path
-        ``neusight_ops.parquet`` or the folder that holds it.
-
-    Returns
-    -------
-    Imported
-        One kernel a row, in the order of the file.
-
-    Raises
-    ------
-    StoreError
-        There is no such table, or it cannot be read.
-    """
-    devices = DeviceNames()
+    """Read the operator table, or that of a folder; one kernel a row."""
+    canonical = cache(Catalog.default().canonical_name)
     rejected: list[RejectedRow] = []
     kernels: list[PublishedKernel] = []
     for file in tidy_files(path, (FILE,)):
-        rows = table_rows(file, _REQUIRED, _OPTIONAL)
-        kernels += read_rows(
-            file, rows, lambda row, origin: _kernel(row, origin, devices), _origin, rejected
+        origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
+        kernels += understood(
+            file.name,
+            table_rows(file, _REQUIRED, _OPTIONAL),
+            lambda row, line, origin=origin: _kernel(row, origin(line=line), canonical),
+            rejected,
         )
     return Imported(kernels=tuple(kernels), rejected=tuple(rejected))
 
 
-def _origin(file: str, line: int) -> Origin:
-    return Origin(source=SOURCE, licence=LICENCE, file=file, line=line)
-
-
-def _kernel(row: Row, origin: Origin, devices: DeviceNames) -> PublishedKernel:
+def _kernel(row: Row, origin: Origin, canonical: Callable[[str], str]) -> PublishedKernel:
     op, shape = word(row, "op", OPERATORS)
     torch = str(row["torch"] or "").removeprefix("p")
     return PublishedKernel(
         op=op,
-        accelerator=devices.canonical(row["device"]),
+        accelerator=canonical(row["device"]),
         dtype=word(row, "dtype", _DTYPES),
         shape=shape(row),
         time_s=positive(row, "latency_ms") * 1e-3,

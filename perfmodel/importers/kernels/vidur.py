@@ -21,10 +21,18 @@ Reference: Agrawal et al., "Vidur", MLSys 2024; repository microsoft/vidur, MIT.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.importers.kernels import collectives_table as collective_rows
+from perfmodel.devices.catalog import Catalog
+from perfmodel.importers.kernels import collectives_table
+from perfmodel.importers.kernels.kernel_tables import (
+    UnreadableRowError,
+    positive,
+    table_rows,
+    tidy_files,
+)
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -32,15 +40,7 @@ from perfmodel.importers.published import (
     PublishedKernel,
     RejectedRow,
 )
-from perfmodel.importers.tidy import (
-    DeviceNames,
-    Row,
-    UnreadableRowError,
-    positive,
-    read_rows,
-    table_rows,
-    tidy_files,
-)
+from perfmodel.importers.tables import Row, understood
 
 FILE = "vidur_mlp_ops.parquet"
 SOURCE = "microsoft/vidur data/profiling"
@@ -53,38 +53,22 @@ _REQUIRED = (
 
 
 def read_vidur(path: Path) -> Imported:
-    """Read the sub-operators, and the collectives of the same source.
-
-    Parameters
-    ----------
-    path : Path
-        ``vidur_mlp_ops.parquet``, ``collectives.parquet`` or the folder that holds them.
-
-    Returns
-    -------
-    Imported
-        Kernels and collectives in the order of the files.
-
-    Raises
-    ------
-    StoreError
-        There is no such table, or it cannot be read.
-    """
-    devices = DeviceNames()
+    """Read the sub-operators, and the collectives of the same source, or one of these files."""
+    canonical = cache(Catalog.default().canonical_name)
     rejected: list[RejectedRow] = []
     kernels: list[PublishedKernel] = []
     collectives: list[PublishedCollective] = []
-    for file in tidy_files(path, (FILE, collective_rows.FILE)):
-        if file.name == collective_rows.FILE:
-            collectives += collective_rows.read_collectives(
+    for file in tidy_files(path, (FILE, collectives_table.FILE)):
+        if file.name == collectives_table.FILE:
+            collectives += collectives_table.read_collectives(
                 file, "vidur", f"{SOURCE}/network", LICENCE, rejected
             )
             continue
-        kernels += read_rows(
-            file,
+        origin = partial(Origin, source=f"{SOURCE}/compute", licence=LICENCE, file=file.name)
+        kernels += understood(
+            file.name,
             table_rows(file, _REQUIRED),
-            lambda row, origin: _kernel(row, origin, devices),
-            _origin,
+            lambda row, line, origin=origin: _kernel(row, origin(line=line), canonical),
             rejected,
         )
     return Imported(
@@ -92,11 +76,7 @@ def read_vidur(path: Path) -> Imported:
     )
 
 
-def _origin(file: str, line: int) -> Origin:
-    return Origin(source=f"{SOURCE}/compute", licence=LICENCE, file=file, line=line)
-
-
-def _kernel(row: Row, origin: Origin, devices: DeviceNames) -> PublishedKernel:
+def _kernel(row: Row, origin: Origin, canonical: Callable[[str], str]) -> PublishedKernel:
     if row["op"] not in OPERATORS:
         raise UnreadableRowError(
             f"op is {row['op']!r}; understood are {', '.join(sorted(OPERATORS))}"
@@ -106,7 +86,7 @@ def _kernel(row: Row, origin: Origin, devices: DeviceNames) -> PublishedKernel:
         raise UnreadableRowError(f"{shape} does not divide into whole extents")
     return PublishedKernel(
         op=op,
-        accelerator=devices.canonical(row["device"]),
+        accelerator=canonical(row["device"]),
         dtype="fp16",
         shape=shape,
         time_s=positive(row, "median_ms") * 1e-3,

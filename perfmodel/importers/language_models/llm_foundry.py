@@ -16,6 +16,7 @@ Reference: mosaicml/llm-foundry, ``scripts/train/benchmarking``, Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -23,7 +24,7 @@ from typing import TypeVar
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
+from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text, understood
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 
@@ -75,38 +76,22 @@ _GPUS_OF_A_HOST = 8
 
 
 def read_llm_foundry(path: Path) -> Imported:
-    """Read the tables of MPT training.
+    """Read the tables of MPT training, one placement a row.
 
     Parameters
     ----------
     path : Path
         The tidy CSV, the page, the folder that holds the CSV, or a clone of the repository.
-
-    Returns
-    -------
-    Imported
-        One placement a row.
-
-    Raises
-    ------
-    StoreError
-        No such table there.
     """
     file = find_table(path, FILES)
-    rows = _page_rows(file) if file.suffix == ".md" else read_rows(file, (*_tidy_columns(),))
-    placements: list[PublishedPlacement] = []
+    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
+    is_page = file.suffix == ".md"
+    rows = _page_rows(file) if is_page else read_rows(file, tuple(_PAGE_COLUMNS.values()))
     rejected: list[RejectedRow] = []
-    for line, row in rows:
-        origin = Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line)
-        try:
-            placements.append(_placement(row, origin))
-        except ValueError as problem:
-            rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
+    placements = understood(
+        file.name, rows, lambda row, line: _placement(row, origin(line=line)), rejected
+    )
     return Imported(placements=tuple(placements), rejected=tuple(rejected))
-
-
-def _tidy_columns() -> tuple[str, ...]:
-    return tuple(_PAGE_COLUMNS.values())
 
 
 def _page_rows(file: Path) -> list[tuple[int, Row]]:

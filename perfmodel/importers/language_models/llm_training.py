@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,7 +32,7 @@ from typing import Any
 from perfmodel.graph.job import Job
 from perfmodel.importers.language_models.llm_training_runs import RUNS, Run, config_of, plain_name
 from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
+from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text, understood
 from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
 from perfmodel.types import Mode, Precision
@@ -90,35 +91,16 @@ class _Split:
 
 
 def read_llm_training(path: Path) -> Imported:
-    """Read the table of published training rates of language models.
-
-    Parameters
-    ----------
-    path : Path
-        The table, or the folder that holds it.
-
-    Returns
-    -------
-    Imported
-        One placement a row.
-
-    Raises
-    ------
-    StoreError
-        No such table there.
-    """
+    """Read the table of published training rates, or that of a folder; one placement a row."""
     file = find_table(path, FILES)
-    placements: list[PublishedPlacement] = []
     rejected: list[RejectedRow] = []
-    for line, row in read_rows(file, _COLUMNS):
-        try:
-            placements.append(_placement(row, file.name, line))
-        except ValueError as problem:
-            rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
+    placements = understood(
+        file.name, read_rows(file, _COLUMNS), partial(_placement, file.name), rejected
+    )
     return Imported(placements=tuple(placements), rejected=tuple(rejected))
 
 
-def _placement(row: Row, file: str, line: int) -> PublishedPlacement:
+def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
     device, devices = _device(row), count(row, "num_devices")
     is_stated = _has(row, "hidden") and _has(row, "layers")
     split = _stated_split(row, devices) if is_stated else _known_split(row, device, devices)

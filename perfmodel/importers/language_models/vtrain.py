@@ -13,6 +13,7 @@ Reference: VIA-Research/vTrain, ``data/``, MIT.
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 
 from perfmodel.errors import StoreError
@@ -21,10 +22,10 @@ from perfmodel.importers.published import (
     Imported,
     Origin,
     PublishedPlacement,
-    PublishedStep,
     RejectedRow,
+    steps_alone,
 )
-from perfmodel.importers.tables import Row, count, find_table, positive
+from perfmodel.importers.tables import Row, count, find_table, positive, understood
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 
@@ -43,38 +44,22 @@ _MOST_OF_A_NODE = 8
 
 
 def read_vtrain(path: Path) -> Imported:
-    """Read the single-node table.
+    """Read the single-node table; rows on one accelerator are steps as well.
 
     Parameters
     ----------
     path : Path
         ``ground_truth_single.csv``, its folder, or a clone of the repository.
-
-    Returns
-    -------
-    Imported
-        One placement a row; rows on one accelerator also as steps.
-
-    Raises
-    ------
-    StoreError
-        No such table there.
     """
     file = find_table(path, FILES)
-    steps: list[PublishedStep] = []
-    placements: list[PublishedPlacement] = []
+    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
     rejected: list[RejectedRow] = []
-    for line, row in _rows(file):
-        origin = Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line)
-        try:
-            record = _placement(row, origin)
-        except ValueError as problem:
-            rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
-            continue
-        placements.append(record)
-        if record.placement.accelerator_count == 1:
-            steps.append(_step(record))
-    return Imported(steps=tuple(steps), placements=tuple(placements), rejected=tuple(rejected))
+    placements = understood(
+        file.name, _rows(file), lambda row, line: _placement(row, origin(line=line)), rejected
+    )
+    return Imported(
+        steps=steps_alone(placements), placements=tuple(placements), rejected=tuple(rejected)
+    )
 
 
 def _rows(file: Path) -> list[tuple[int, Row]]:
@@ -131,16 +116,4 @@ def _job(row: Row, *, data: int) -> Job:
         optimizer="adam",
         sequence_length=count(row, "sequence length"),
         activation_checkpointing=True,
-    )
-
-
-def _step(record: PublishedPlacement) -> PublishedStep:
-    if record.job is None:
-        raise AssertionError("every row of this table has a job")
-    samples = record.job.batch_size * record.job.accumulation_steps
-    return PublishedStep(
-        job=record.job,
-        accelerator=ACCELERATOR,
-        samples_per_second=samples / record.step_time_s,
-        origin=record.origin,
     )
