@@ -20,7 +20,7 @@ from perfmodel.placement.calibration.calibration import CalibratedSteps, calibra
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.pollux import fit_pollux
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.training.placement_fits.residual_fit import fit_prior
+from perfmodel.training.placement_fits.fit_calibration import fit_prior
 from perfmodel.training.placement_rows.sia_rows import Group, Measured, sia_groups
 
 Groups = Mapping[Group, Measured]

@@ -22,12 +22,11 @@ from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_f
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import save_joint
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
-from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
-from perfmodel.predictors.members.stacking import fit_weights, mix
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
 from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.predictors.serving.distance import TrainingDistance
-from perfmodel.predictors.serving.held_out import HeldOut
+from perfmodel.predictors.serving.intervals import HeldOut
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
 from perfmodel.store.artifacts import write_artifact
 from perfmodel.training.joint_facts import joint_facts

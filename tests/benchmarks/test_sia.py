@@ -6,7 +6,7 @@ import calibration_world as world
 import numpy as np
 from placement_accuracy import sia
 
-from perfmodel.training.placement_fits.residual_start import START
+from perfmodel.training.placement_fits.fit_calibration import START
 from perfmodel.training.placement_rows.sia_rows import Group, Measured
 
 PLACEMENTS = {

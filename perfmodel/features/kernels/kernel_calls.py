@@ -26,7 +26,7 @@ class KernelCalls:
     op : ndarray of str, shape (calls,)
         Operator: a key of :data:`perfmodel.features.kernels.kernel_work.FORMULAS`.
     dtype : ndarray of str, shape (calls,)
-        A key of :data:`perfmodel.features.kernels.kernel_dtypes.DTYPES`.
+        A key of :data:`perfmodel.features.kernels.kernel_work.DTYPES`.
     kernel : ndarray of str, shape (calls,)
         Implementation, ``"<framework> <version> <source>"``, as far as it is known; ``""`` if not.
     device : ndarray of int, shape (calls,)

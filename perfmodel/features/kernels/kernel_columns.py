@@ -15,8 +15,12 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray, IntArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
-from perfmodel.features.kernels.kernel_dtypes import kernel_dtype, peak_flops_per_s
-from perfmodel.features.kernels.kernel_work import KernelWork, kernel_work
+from perfmodel.features.kernels.kernel_work import (
+    KernelWork,
+    kernel_dtype,
+    kernel_work,
+    peak_flops_per_s,
+)
 from perfmodel.types import Precision
 
 #: Raised when the meaning of a column changes.

@@ -10,7 +10,7 @@ It answers in four steps, each of which says how sure it is:
    (:mod:`.job_memory`), relative to the members that had not seen its family. On a device
    without records, which the networks alone answer, they are residuals of the networks alone.
 3. A device without records adds the spread of devices; records of it, however few, replace that
-   by what they say (:mod:`.device_effect`).
+   by what they say (:mod:`.device_beliefs`).
 4. The interval is the standard deviation of what is left, times a quantile that was measured on
    held-out families for this group of devices and settings (split conformal).
 """

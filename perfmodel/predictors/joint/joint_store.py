@@ -24,8 +24,7 @@ from safetensors.numpy import save as save_arrays
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.predictors.checks import read_json
-from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs
-from perfmodel.predictors.joint.device_effect import DeviceEffect
+from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
 from perfmodel.predictors.joint.job_memory import JobMemory
 from perfmodel.predictors.joint.joint import JointPredictor, maker_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles

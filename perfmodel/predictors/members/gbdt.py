@@ -72,11 +72,6 @@ class TabularPredictor(Predictor):
         times = _base(workloads) * np.exp(np.clip(factors, *self.log_limits_))
         return not_below_bound(times, workloads)
 
-    def use_threads(self, threads: int) -> None:
-        """Set how many threads answers may use."""
-        if self.booster_ is not None:
-            self.booster_.use_threads(threads)
-
     def save(self, folder: Path) -> Mapping[str, Any]:
         """Write the booster and its limits."""
         if self.booster_ is None:

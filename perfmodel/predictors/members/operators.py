@@ -128,11 +128,6 @@ class OperatorPredictor(Predictor):
             for r, factor in zip(rows, np.split(factors, ends[:-1]), strict=True)
         ]
 
-    def use_threads(self, threads: int) -> None:
-        """Set how many threads answers may use."""
-        if self.booster_ is not None:
-            self.booster_.use_threads(threads)
-
     def save(self, folder: Path) -> Mapping[str, Any]:
         """Write the booster, the operator encoding and the calibration."""
         if self.booster_ is None:

@@ -20,6 +20,7 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.predictors.checks import finite
+from perfmodel.predictors.members.ensemble import mix
 
 #: Fewest residuals of a device whose quantile is taken as it stands.
 ENOUGH_RESIDUALS = 200
@@ -130,38 +131,6 @@ class ConformalIntervals:
         warning = f"There are no measurements of {device}: {text}."
         return HalfWidth(log_half=half, warnings=(warning,))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "coverage": self.coverage,
-            "residuals": {name: list(values) for name, values in self.residuals.items()},
-            "unseen_residuals": list(self.unseen_residuals),
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Any, path: Path) -> ConformalIntervals:
-        """Read the residuals back.
-
-        Raises
-        ------
-        DamagedArtifactError
-            Anything but lists of finite numbers >= 0.
-        """
-        groups = stored.get("residuals") if isinstance(stored, Mapping) else None
-        if not isinstance(groups, Mapping) or not groups:
-            raise DamagedArtifactError(f"{path} holds no residuals.")
-        return cls(
-            residuals={name: _sorted(values, path) for name, values in groups.items()},
-            unseen_residuals=_sorted(stored.get("unseen_residuals", []), path),
-            coverage=finite(stored.get("coverage"), path, low=0.01, high=0.999),
-        )
-
-
-def _sorted(values: Any, path: Path) -> tuple[float, ...]:
-    if not isinstance(values, list):
-        raise DamagedArtifactError(f"{path} holds {values!r} where residuals belong.")
-    return tuple(sorted(finite(value, path, low=0.0) for value in values))
-
 
 def conformal_quantile(residuals: Sequence[float], coverage: float, *, careful: bool) -> float:
     """Return the residual that a further one stays below with the wanted probability.
@@ -191,3 +160,69 @@ def conformal_quantile(residuals: Sequence[float], coverage: float, *, careful: 
     if rank > count:
         return 1.5 * float(residuals[-1])
     return float(residuals[rank - 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Answers of every member for samples that it had not learned from.
+
+    Parameters
+    ----------
+    times_s : ndarray, shape (samples,)
+    unseen : ndarray
+        Log residuals on devices that were left out in turn; empty with one device.
+    """
+
+    devices: tuple[str, ...]
+    times_s: FloatArray
+    answers_s: Mapping[str, FloatArray]
+    coverage: float
+    unseen: FloatArray
+
+    def intervals(self, weights: Mapping[str, float]) -> ConformalIntervals:
+        """Return the intervals that a mix of members has earned."""
+        answers = np.stack([self.answers_s[member] for member in weights], axis=1)
+        return ConformalIntervals.fit(
+            self.devices,
+            mix(answers, np.array(list(weights.values()))),
+            self.times_s,
+            coverage=self.coverage,
+            unseen=self.unseen if len(self.unseen) else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "devices": list(self.devices),
+            "times_s": self.times_s.tolist(),
+            "answers_s": {m: a.tolist() for m, a in self.answers_s.items()},
+            "coverage": self.coverage,
+            "unseen": self.unseen.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Any, path: Path) -> HeldOut:
+        """Read the answers back.
+
+        Raises
+        ------
+        DamagedArtifactError
+            Arrays that do not fit together, or times that are not finite and positive.
+        """
+        try:
+            held_out = cls(
+                devices=tuple(str(device) for device in stored["devices"]),
+                times_s=np.array(stored["times_s"], dtype=np.float64),
+                answers_s={
+                    str(m): np.array(a, dtype=np.float64) for m, a in stored["answers_s"].items()
+                },
+                coverage=finite(stored["coverage"], path, low=0.01, high=0.999),
+                unseen=np.array(stored["unseen"], dtype=np.float64),
+            )
+            columns = [held_out.times_s, *held_out.answers_s.values()]
+            for column in columns:
+                if column.shape != (len(held_out.devices),) or not np.all(column > 0):
+                    raise ValueError("its arrays do not fit together")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedArtifactError(f"{path} holds no held-out answers: {error}.") from error
+        return held_out

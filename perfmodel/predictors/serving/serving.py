@@ -25,13 +25,11 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import not_below_bound, read_json, scaled_to
 from perfmodel.predictors.explanation import Accelerators, StepExplanation
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
-from perfmodel.predictors.members.ensemble import read_weights
-from perfmodel.predictors.members.stacking import mix
+from perfmodel.predictors.members.ensemble import mix, read_weights
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.predictor import Predictor
 from perfmodel.predictors.serving.distance import Nearness, TrainingDistance
-from perfmodel.predictors.serving.held_out import HeldOut
-from perfmodel.predictors.serving.intervals import HalfWidth
+from perfmodel.predictors.serving.intervals import HalfWidth, HeldOut
 from perfmodel.predictors.serving.serving_explained import (
     explain_efficiencies,
     explain_members,

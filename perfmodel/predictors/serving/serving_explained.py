@@ -20,13 +20,13 @@ from perfmodel.predictors.explanation import (
     parts_of_nodes,
 )
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
+from perfmodel.predictors.members.ensemble import mix
 from perfmodel.predictors.members.operators import BASE_OVERHEAD_S
-from perfmodel.predictors.members.stacking import mix
 from perfmodel.predictors.predictor import Predictor
 from perfmodel.predictors.serving.distance import TrainingDistance
 
 if TYPE_CHECKING:
-    from perfmodel.predictors.serving.held_out import HeldOut
+    from perfmodel.predictors.serving.intervals import HeldOut
 
 #: Source of points: steps that this project measured.
 PROFILE = "profile"

@@ -220,11 +220,6 @@ class NodeNet:
             shares[batch.steps] = (parts / total[:, None]).numpy()
         return logs[steps], shares[steps]
 
-    def row_times(self, table: StepTable) -> FloatArray:
-        """Return the time of every row of the one step of a table, equal nodes together."""
-        parts = self.row_parts(table)
-        return parts.work_s + parts.launch_s
-
     @torch.no_grad()
     def row_parts(self, table: StepTable) -> RowParts:
         """Return the one step of a table, taken apart."""

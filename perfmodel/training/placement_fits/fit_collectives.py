@@ -7,9 +7,8 @@ beside it; all are in logarithms or logits, so that no constant leaves its range
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +27,7 @@ from perfmodel.placement.collectives.collective_operations import (
 )
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.collective_rows import CollectiveCells, read_cells
 
 #: Scatter of log times around the model; beyond it residuals count by their size, not its square.
@@ -169,26 +169,11 @@ def _weights(cells: CollectiveCells) -> FloatArray:
 
 
 def fit(data: Path) -> dict[str, Any]:
-    """Fit on all tables of a folder.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of public data.
-
-    Returns
-    -------
-    dict
-        What ``perfmodel fit-placement --part collectives`` writes.
-    """
+    """Fit on all tables of a folder."""
     cells = read_cells(data)
-    return {
-        "constants": _rounded(fit_constants(cells).to_dict()),
-        "source": f"{AICONFIGURATOR} comm; {VIDUR}/network",
-        "rows": int(cells.plain.sum()),
-        "command": "perfmodel fit-placement --part collectives",
-        "date": datetime.now(tz=UTC).date().isoformat(),
-    }
+    constants = rounded(fit_constants(cells).to_dict())
+    source = f"{AICONFIGURATOR} comm; {VIDUR}/network"
+    return document("collectives", constants, source, int(cells.plain.sum()))
 
 
 def _robust(scaled: FloatArray) -> FloatArray:
@@ -290,12 +275,3 @@ def _logit(share: float) -> float:
 
 def _exp(*values: float) -> tuple[float, ...]:
     return tuple(float(np.exp(value)) for value in values)
-
-
-def _rounded(value: Any) -> Any:
-    """Return JSON values with six significant digits."""
-    if isinstance(value, Mapping):
-        return {name: _rounded(one) for name, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_rounded(one) for one in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value

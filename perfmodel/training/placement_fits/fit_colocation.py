@@ -8,7 +8,6 @@ accelerator, that were left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from perfmodel.placement.sharing.job_load import (
     job_type_parts,
 )
 from perfmodel.placement.sharing.pair_model import Likeness, PairLaw, PairModel
+from perfmodel.training.placement_fits.fitted_file import document
 from perfmodel.training.placement_rows.pair_rows import TYPICAL_SHARE, Pairs, read_pairs
 
 #: Constants of the law around which the fit is held: jobs that take turns, longer steps winning
@@ -56,18 +56,7 @@ def fit_pairs(pairs: Pairs) -> PairModel:
 
 
 def fit(data: Path) -> dict[str, Any]:
-    """Return the constants of :mod:`.colocation`.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of public data.
-
-    Returns
-    -------
-    dict
-        JSON object with ``constants``, ``source``, ``rows``, ``command`` and ``date``.
-    """
+    """Fit law, residuals and intervals on the pairs of a folder."""
     pairs, shares = read_pairs(data)
     model = fit_pairs(pairs)
     names = {job_type_parts(name): name for by_type in shares.values() for name in by_type}
@@ -83,13 +72,7 @@ def fit(data: Path) -> dict[str, Any]:
             for kind, by_type in sorted(shares.items())
         },
     }  # fmt: skip
-    return {
-        "constants": constants,
-        "source": SOURCE,
-        "rows": len(pairs),
-        "command": "perfmodel fit-placement --part colocation",
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    return document("colocation", constants, SOURCE, len(pairs))
 
 
 def answer(known: Pairs, questions: Pairs) -> FloatArray:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +37,7 @@ from perfmodel.placement.data_parallel.observed_links import (
 )
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.placement.topology.groups import LinkClass
+from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.data_parallel_rows import (
     DataParallelRow,
     columns,
@@ -47,7 +47,6 @@ from perfmodel.training.placement_rows.data_parallel_rows import (
 
 _DIFFERENCE = 1e-6
 
-COMMAND = "perfmodel fit-placement --part data_parallel"
 SOURCE = "lambdal/deeplearning-benchmark; NVIDIA/DeepLearningExamples"
 
 #: Link classes with a slowdown of their own.
@@ -80,26 +79,9 @@ _OTHERS = (
 
 
 def fit(data: Path) -> dict[str, Any]:
-    """Fit the constants on all the rows.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of public measurements.
-
-    Returns
-    -------
-    dict
-        Constants with where they come from, as the package keeps them.
-    """
+    """Fit the constants on all the rows."""
     rows = data_parallel_rows(data)
-    return {
-        "constants": _rounded(fit_constants(rows).to_dict()),
-        "source": SOURCE,
-        "rows": len(rows),
-        "command": COMMAND,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    return document("data_parallel", rounded(fit_constants(rows).to_dict()), SOURCE, len(rows))
 
 
 def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataParallelConstants:
@@ -195,9 +177,3 @@ def _constants(x: FloatArray, jobs: Sequence[str]) -> DataParallelConstants:
         piece_s=piece_s,
         pack_bytes_per_s=pack,
     )
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return float(f"{value:.6g}")

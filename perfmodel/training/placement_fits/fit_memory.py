@@ -16,7 +16,6 @@ which few are published, counts as often as the root of how many more ran.
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -42,6 +41,7 @@ from perfmodel.placement.memory.memory_demand import (
 )
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts, stacked
 from perfmodel.predictors.folds import Progress
+from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.memory_rows import MemoryRow, memory_rows
 
 #: Prior values of the unknowns that are not of one workload: a context of 0.8 GB, gradients copied
@@ -186,26 +186,10 @@ class Unknowns:
 
 
 def fit(data: Path, *, progress: Progress | None = None) -> dict[str, Any]:
-    """Fit on the published memory of a folder.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of published tables.
-
-    Returns
-    -------
-    dict
-        What ``perfmodel/placement/fitted/memory.json`` holds.
-    """
+    """Fit on the published memory of a folder."""
     rows = memory_rows(data, progress=progress)
-    return {
-        "constants": fit_rows(rows),
-        "source": "lambdal/deeplearning-benchmark, memory of the device as its monitor showed it",
-        "rows": len(rows),
-        "command": "perfmodel fit-placement --part memory",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-    }
+    source = "lambdal/deeplearning-benchmark, memory of the device as its monitor showed it"
+    return document("memory", fit_rows(rows), source, len(rows))
 
 
 def fit_rows(rows: Sequence[MemoryRow]) -> dict[str, Any]:
@@ -276,16 +260,16 @@ def _constants(unknowns: Unknowns, x: FloatArray, share: float, spread: float) -
     runtime = dict(zip(unknowns.generations, unknowns.per_generation(x).tolist(), strict=True))
     return {
         "runtime_bytes": {
-            "gpu": _round(math.exp(unknowns.common(x, "runtime"))),
-            **{name: _round(value) for name, value in runtime.items()},
+            "gpu": rounded(math.exp(unknowns.common(x, "runtime"))),
+            **{name: rounded(value) for name, value in runtime.items()},
         },
-        "bucket_share": _round(math.exp(unknowns.common(x, "bucket"))),
-        "unfused_share": _round(math.exp(unknowns.common(x, "unfused"))),
-        "workspace_share": _round(math.exp(unknowns.common(x, "workspace"))),
-        "scattered_share": _round(math.expm1(unknowns.common(x, "scattered"))),
-        "full_share": _round(math.exp(unknowns.common(x, "full"))),
-        "need_share": _round(share),
-        "deviation": _round(spread),
+        "bucket_share": rounded(math.exp(unknowns.common(x, "bucket"))),
+        "unfused_share": rounded(math.exp(unknowns.common(x, "unfused"))),
+        "workspace_share": rounded(math.exp(unknowns.common(x, "workspace"))),
+        "scattered_share": rounded(math.expm1(unknowns.common(x, "scattered"))),
+        "full_share": rounded(math.exp(unknowns.common(x, "full"))),
+        "need_share": rounded(share),
+        "deviation": rounded(spread),
     }
 
 
@@ -293,14 +277,10 @@ def _workloads(unknowns: Unknowns, x: FloatArray) -> dict[str, dict[str, float]]
     factors, older, held = unknowns.per_workload(x)
     return {
         name: {
-            "full": _round(math.exp(factors[row, 0])),
-            "half": _round(math.exp(factors[row, 1])),
-            "older": _round(math.exp(older[row])),
-            "held_bytes": _round(math.exp(held[row])),
+            "full": rounded(math.exp(factors[row, 0])),
+            "half": rounded(math.exp(factors[row, 1])),
+            "older": rounded(math.exp(older[row])),
+            "held_bytes": rounded(math.exp(held[row])),
         }
         for row, name in enumerate(unknowns.workloads)
     }
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.6g}")

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.opaque.completion import COVERAGE, RUNGS, OpaquePrior, complete
 from perfmodel.placement.opaque.opaque_covariance import cell_keys, covariance, variance_names
 from perfmodel.placement.opaque.opaque_likeness import FEATURES, features
+from perfmodel.training.placement_fits.fitted_file import document
 from perfmodel.training.placement_rows.opaque_rows import (
     MeasuredCells,
     gavel_cells,
@@ -36,7 +36,6 @@ from perfmodel.training.placement_rows.opaque_rows import (
     thinned,
 )
 
-COMMAND = "perfmodel fit-placement --part opaque"
 SOURCE = (
     "stanford-futuredata/gavel simulation_throughputs.json (MIT); siasosp23/artifacts "
     "sia-simulator/traces (no licence stated)"
@@ -240,22 +239,10 @@ def training_tables(data: Path) -> tuple[list[MeasuredCells], float]:
 
 
 def fit(data: Path) -> dict[str, Any]:
-    """Fit the prior of opaque jobs on the public tables of a folder.
-
-    Returns
-    -------
-    dict
-        What ``perfmodel/placement/fitted/opaque.json`` holds.
-    """
+    """Fit the prior of opaque jobs on the public tables of a folder."""
     tables, noise_variance = training_tables(data)
     prior = calibrated(fit_prior(tables, noise_variance), tables)
-    return {
-        "constants": constants(prior),
-        "source": SOURCE,
-        "rows": sum(len(table.log_s) for table in tables),
-        "command": COMMAND,
-        "date": datetime.now(tz=UTC).date().isoformat(),
-    }
+    return document("opaque", constants(prior), SOURCE, sum(len(table.log_s) for table in tables))
 
 
 def constants(prior: OpaquePrior) -> dict[str, Any]:

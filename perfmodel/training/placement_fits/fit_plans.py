@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import import_format
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_fit import OPEN, START, fit_constants
+from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.plan_rows import PlanRows, plan_rows
 
 #: Import formats with steps of each stack.
@@ -22,7 +22,7 @@ FORMATS: Mapping[Stack, str] = {
     Stack.XLA: "llm-training",
 }
 
-_DIGITS = 6
+SOURCE = "VIA-Research/vTrain; mosaicml/llm-foundry; AI-Hypercomputer/maxtext and tpu-recipes"
 _SCORES_ON_CHIP = ("fused_score_efficiency", "score_cycles")
 
 
@@ -31,11 +31,6 @@ def fit(data: Path) -> dict[str, Any]:
 
     What sharded steps cannot tell (splits of products, sends, scores in memory) is taken from
     split ones, and from them what those cannot tell: scores that stay on the chip.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of public measurements.
 
     Raises
     ------
@@ -46,18 +41,12 @@ def fit(data: Path) -> dict[str, Any]:
     splits = constants_of(megatron)
     sharded = constants_of(torch, start=shared_start(splits))
     scores = {name: getattr(sharded, name) for name in _SCORES_ON_CHIP}
-    return {
-        "constants": {
-            Stack.MEGATRON.value: _rounded(replace(splits, **scores)),
-            Stack.TORCH.value: _rounded(sharded),
-            Stack.XLA.value: _rounded(constants_of(xla)),
-        },
-        "source": "VIA-Research/vTrain; mosaicml/llm-foundry; AI-Hypercomputer/maxtext and "
-        "tpu-recipes",
-        "rows": len(megatron) + len(torch) + len(xla),
-        "command": "perfmodel fit-placement --part plans",
-        "date": datetime.now(UTC).date().isoformat(),
+    constants = {
+        Stack.MEGATRON.value: rounded(asdict(replace(splits, **scores))),
+        Stack.TORCH.value: rounded(asdict(sharded)),
+        Stack.XLA.value: rounded(asdict(constants_of(xla))),
     }
+    return document("plans", constants, SOURCE, len(megatron) + len(torch) + len(xla))
 
 
 def steps_of(data: Path, stack: Stack) -> PlanRows:
@@ -95,7 +84,3 @@ def shared_start(splits: PlanConstants) -> PlanConstants:
     begin = START[Stack.TORCH]
     kept = {name: getattr(begin, name) for name in (*OPEN[Stack.TORCH], "gradient_overlap")}
     return replace(splits, **kept)
-
-
-def _rounded(constants: PlanConstants) -> dict[str, float]:
-    return {name: float(f"{value:.{_DIGITS}g}") for name, value in asdict(constants).items()}

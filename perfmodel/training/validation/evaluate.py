@@ -18,8 +18,7 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.predictors.checks import check_samples
 from perfmodel.predictors.folds import CrossFit, Progress
-from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
-from perfmodel.predictors.members.stacking import fit_weights, mix
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
 from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.predictors.serving.intervals import ConformalIntervals

@@ -69,11 +69,6 @@ class AnswerTable:
         return len(self.measured_s)
 
     @property
-    def error(self) -> FloatArray:
-        """Relative error of the step time, ``|T^ / T - 1|``."""
-        return np.abs(self.predicted_s / self.measured_s - 1.0)
-
-    @property
     def inside(self) -> BoolArray:
         """Whether the measured time lies in the interval."""
         return (self.low_s <= self.measured_s) & (self.measured_s <= self.high_s)

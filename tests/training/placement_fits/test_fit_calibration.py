@@ -12,9 +12,14 @@ import pytest
 
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, basis
-from perfmodel.training.placement_fits.fit_calibration import described, fit
-from perfmodel.training.placement_fits.residual_fit import Sample, fit_prior, gradient
-from perfmodel.training.placement_fits.residual_start import START
+from perfmodel.training.placement_fits.fit_calibration import (
+    START,
+    Sample,
+    fit,
+    fit_prior,
+    gradient,
+)
+from perfmodel.training.placement_fits.fitted_file import rounded
 from perfmodel.training.placement_rows.sia_rows import Group, Measured
 
 PLACEMENTS = tuple((hosts * share, hosts, share) for hosts in (1, 2, 4) for share in (1, 2, 4, 8))
@@ -61,8 +66,7 @@ def test_the_slope_by_a_noise_is_that_of_the_marginal_likelihood():
 
 def test_a_fit_gives_a_prior_that_can_be_stored():
     prior = fit_prior(groups(), steps=2)
-    stored = described(prior, rows=144)["constants"]
-    again = ResidualPrior.from_dict(stored)
+    again = ResidualPrior.from_dict(rounded(prior.to_dict()))
     assert again.sds.keys() == START.sds.keys()
     assert all(sd > 0 for sd in again.sds.values())
     assert again.noise.inflation > 0
