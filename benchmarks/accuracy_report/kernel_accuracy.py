@@ -134,10 +134,6 @@ def evaluate_kernels(
     ----------
     seed : int
         Chooses the shapes that are kept, and grows the trees.
-    fast : bool
-        Fewer shapes and trees.
-    progress : callable or None
-        Receives one line a device and group.
 
     Returns
     -------
@@ -283,12 +279,8 @@ def run_kernels(
 
     Parameters
     ----------
-    data : Path
-        Folder of public tables.
     folder : Path
         Where the answers go.
-    progress : callable or None
-        Receives a line for each table.
 
     Returns
     -------

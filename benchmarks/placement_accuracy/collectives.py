@@ -31,8 +31,6 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
 
     Parameters
     ----------
-    data : Path
-        Folder of public data.
     fast : bool
         Some of the folds only.
     """

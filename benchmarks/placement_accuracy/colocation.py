@@ -28,8 +28,6 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
 
     Parameters
     ----------
-    data : Path
-        Folder of public data.
     fast : bool
         Three folds instead of ten.
     """

@@ -92,13 +92,6 @@ _ONE_COUNTED = _Question(
 def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     """Return a line for each set.
 
-    Parameters
-    ----------
-    data : Path
-        Folder of public measurements.
-    fast : bool
-        Fewer steps of each fit.
-
     Returns
     -------
     list of Line

@@ -63,8 +63,6 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
 
     Parameters
     ----------
-    data : Path
-        Folder of published tables.
     fast : bool
         Leave out single devices only, not workloads, and run nothing on the CPU.
     """

@@ -63,8 +63,6 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
 
     Parameters
     ----------
-    data : Path
-        Folder of public tables.
     fast : bool
         One draw of what is known instead of several, and only a part of the questions.
     models : Path

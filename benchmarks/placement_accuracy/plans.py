@@ -35,15 +35,7 @@ _ANSWERS, _FAST_ANSWERS = 24, 6
 
 
 def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
-    """Return one line for each question about plans that the data can answer.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of public measurements.
-    fast : bool
-        Fewer folds and no intervals.
-    """
+    """Return one line for each question about plans that the data can answer."""
     return [*_splits(data, fast=fast), *_shards(data), *_answered(data, fast=fast)]
 
 

@@ -60,8 +60,6 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
 
     Parameters
     ----------
-    data : Path
-        Folder of public measurements.
     fast : bool
         A few rows alone.
     models : Path

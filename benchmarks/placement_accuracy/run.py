@@ -34,16 +34,10 @@ def run_placements(
 
     Parameters
     ----------
-    data : Path
-        Folder of public tables.
     folder : Path
         Where the answers go.
-    fast : bool
-        Fewer folds and draws.
     parts : sequence of str
         Of :data:`PARTS`.
-    progress : callable or None
-        Receives a line for each table.
     """
     found = []
     for part in parts:

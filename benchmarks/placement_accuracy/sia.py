@@ -62,8 +62,6 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
 
     Parameters
     ----------
-    data : Path
-        Folder of the public tables.
     fast : bool
         One draw, and priors that were not fitted at all.
     models : Path

@@ -25,8 +25,6 @@ class Origin:
         Repository or publication, with the part of it.
     licence : str
         Terms as stated there; ``"not stated"`` where they are not.
-    file : str
-        File name.
     line : int
         Line (or row) in the file, from 1; 0 where there is none.
     """
@@ -45,8 +43,6 @@ class PublishedStep:
     ----------
     job : Job
         Enough to capture the graph of what ran.
-    accelerator : str
-        Catalogue name.
     samples_per_second : float
         Throughput of the one accelerator, > 0.
     memory_bytes : float or None
@@ -84,8 +80,6 @@ class PublishedKernel:
     op : str
         ``"gemm"``, ``"bmm"``, ``"conv2d"``, ``"softmax"``, ``"layer_norm"``, ``"elementwise"``,
         ``"attention_prefill"``, ``"attention_decode"``, ``"moe"`` or a further lower-case word.
-    accelerator : str
-        Catalogue name.
     dtype : str
         Operand type of the arithmetic: ``"fp32"``, ``"fp16"``, ``"bf16"``, ``"fp8"``, ...
     shape : mapping of str to float
@@ -114,8 +108,6 @@ class PublishedCollective:
     collective : str
         ``"all_reduce"``, ``"all_gather"``, ``"reduce_scatter"``, ``"all_to_all"``,
         ``"broadcast"``, ``"send_recv"``.
-    accelerator : str
-        Catalogue name.
     ranks, hosts : int
         Accelerators that take part, and hosts they are spread over.
     size_bytes : float
@@ -217,8 +209,6 @@ class RejectedRow:
 
     Parameters
     ----------
-    file : str
-        File name.
     line : int
         Line in the file, from 1; 0 for the file as a whole.
     """

@@ -18,8 +18,6 @@ class ImportFormat:
 
     Parameters
     ----------
-    name : str
-        As on the command line.
     description : str
         What it holds and who publishes it, in one line.
     location : str
@@ -43,12 +41,7 @@ class ImportFormat:
         return found
 
     def read(self, path: Path) -> Imported:
-        """Read a table, or those of a folder.
-
-        Parameters
-        ----------
-        path : Path
-            File, or folder as the public repository lays it out.
+        """Read a table, or those of a folder as the public repository lays it out.
 
         Raises
         ------
@@ -131,6 +124,18 @@ _ALL = (
 
 #: Every import format by name.
 FORMATS: Mapping[str, ImportFormat] = MappingProxyType({one.name: one for one in _ALL})
+
+
+def read_format(name: str, data: Path) -> Imported:
+    """Read a format from a folder of many formats.
+
+    Raises
+    ------
+    StoreError
+        Nothing of the format is there.
+    """
+    found = import_format(name)
+    return found.read(found.usual_path(data))
 
 
 def import_format(name: str) -> ImportFormat:

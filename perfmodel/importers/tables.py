@@ -42,11 +42,6 @@ def find_table(path: Path, names: Sequence[str]) -> Path:
 def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[int, Row]]:
     """Read a CSV or Parquet table.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Columns that must be there.
-
     Returns
     -------
     list of (int, mapping)

@@ -29,8 +29,6 @@ class Stage:
 
     Parameters
     ----------
-    name : str
-        What was taken into account.
     time_s : float
         > 0.
     """
@@ -53,8 +51,6 @@ class MeasuredPoint:
         0 for the same; its unit depends on the source.
     measured_s, predicted_s : float or None
         Step time, and what is predicted without it; None where the model does not keep them.
-    measured_over_predicted : float or None
-        Their ratio, which may be known where they are not.
     same_job : bool
         It is the same architecture at the same input size.
     """

@@ -66,8 +66,6 @@ class CrossFit:
     fold : ndarray of int, shape (samples,)
     factory : callable
         Makes an unfitted predictor from its name.
-    progress : callable or None
-        Called with one line per finished fit.
     """
 
     def __init__(
@@ -85,11 +83,6 @@ class CrossFit:
 
     def held_out(self, name: str, folds: frozenset[int]) -> FloatArray:
         """Return answers for the samples of some folds, from a fit on all others.
-
-        Parameters
-        ----------
-        name : str
-            Predictor.
 
         Returns
         -------

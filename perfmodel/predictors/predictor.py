@@ -31,8 +31,6 @@ class Sample:
         Architecture family; samples of one family never lie on both sides of a split.
     node_times_s : mapping of int to float
         Measured times of some nodes by position; empty where none were taken.
-    weight : float
-        Relative weight of the sample, > 0.
     model : str
         Model reference, for reports.
     spread : float

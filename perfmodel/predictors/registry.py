@@ -26,11 +26,6 @@ PREDICTORS: Mapping[str, tuple[str, str]] = MappingProxyType(
 def predictor_class(name: str) -> type[Predictor]:
     """Return the class of a predictor by its name.
 
-    Parameters
-    ----------
-    name : str
-        A key of :data:`PREDICTORS`.
-
     Raises
     ------
     UnknownPredictorError

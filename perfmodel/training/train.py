@@ -59,16 +59,8 @@ def train(
 
     Parameters
     ----------
-    out : Path
-        The folder that holds all models.
-    name : str
-        Name of the model.
     members : sequence of str
         Predictors that the ensemble mixes.
-    coverage : float
-        Coverage of the intervals, in (0, 1).
-    progress : callable or None
-        Receives one line per finished fit.
     corpus : sequence of StepSample
         Steps of any devices. The joint predictor learns from them and answers for every device
         that ``samples`` do not hold; without them such devices are answered from typical

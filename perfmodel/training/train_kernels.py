@@ -34,16 +34,10 @@ def train_kernels(
 
     Parameters
     ----------
-    out : Path
-        The folder that holds all models.
-    name : str
-        Name of the model.
     limit : int
         Most calls of one operator on one device.
     scores : dict or None
         Held-out scores for the manifest.
-    progress : callable or None
-        Receives one line when the fit is done.
 
     Returns
     -------

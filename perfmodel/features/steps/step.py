@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
+from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
@@ -54,6 +55,20 @@ class Step:
             compiler=workload.compiler,
             software=workload.software,
             threads=workload.threads,
+        )
+
+    @classmethod
+    def of_job(cls, job: Job, sketch: StepSketch, accelerator: AcceleratorSpec) -> Step:
+        """Return the step of a job whose graph has a sketch; micro-batches are one step."""
+        return cls(
+            sketch=sketch,
+            accelerator=accelerator,
+            mode=job.mode,
+            batch_size=job.batch_size * job.accumulation_steps,
+            precision=job.precision,
+            memory_format=job.memory_format,
+            compiler=job.compiler,
+            software=job.software,
         )
 
 

@@ -22,8 +22,6 @@ class Recipe:
 
     Parameters
     ----------
-    name : str
-        Name of the job for people.
     model : str or None
         Reference or timm model; None where the name is all there is.
     units : mapping of str to float

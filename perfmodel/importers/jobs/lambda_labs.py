@@ -60,8 +60,6 @@ class Task:
         Reference workload; None where there is none.
     unit : str
         As the table writes it.
-    per_sample : float
-        Units of one sample.
     """
 
     model: str | None

@@ -51,10 +51,6 @@ class Cluster:
 
     Parameters
     ----------
-    accelerator : str
-        Catalogue name.
-    per_node : int
-        Accelerators of a node.
     network : str or None
         Named network between nodes; None where it is not stated.
     """

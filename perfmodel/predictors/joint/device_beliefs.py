@@ -108,8 +108,6 @@ class DeviceBeliefs:
         Samples of each group in training.
     effects : mapping of str to DeviceEffect
         Of devices of which records were taken into account since.
-    records : mapping of str to int
-        How many.
     """
 
     def __init__(

@@ -88,12 +88,8 @@ class JointPredictor:
     ----------
     folds : int
         Parts of the families that are left out in turn.
-    epochs : int
-        Passes of the node network.
     rounds : int
         Trees of the whole-step predictor.
-    coverage : float
-        Of the intervals.
     workers : int
         Members that are fitted at the same time.
     """
@@ -124,8 +120,6 @@ class JointPredictor:
 
         Parameters
         ----------
-        samples : sequence of StepSample
-            Whole steps.
         operators : sequence of StepSample
             Steps of one operator (``step.alone``): the networks learn efficiencies from them and
             what facts of devices say; they are no jobs, and no devices that are known.

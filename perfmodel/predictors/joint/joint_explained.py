@@ -40,11 +40,6 @@ def explain_jointly(
 
     The node networks are additive: each row of the sketch has a time of its work and one of its
     launches, and all of them add up. What comes after them changes the whole step by a factor.
-
-    Parameters
-    ----------
-    accelerators : callable
-        Returns an accelerator by its name, or None.
     """
     step = Step.of(workload)
     table = step_table([step])

@@ -84,11 +84,6 @@ def near_cells(
 ) -> tuple[MeasuredPoint, ...]:
     """Return the measured cells of the same architecture that say most about a step.
 
-    Parameters
-    ----------
-    accelerators : callable
-        Returns an accelerator by its name, or None.
-
     Returns
     -------
     tuple of MeasuredPoint
@@ -119,11 +114,6 @@ def near_graphs(
     joint: JointPredictor, step: Step, accelerators: Accelerators, most: int = MOST_NEAR
 ) -> tuple[MeasuredPoint, ...]:
     """Return the models with the graphs that look most like that of a step.
-
-    Parameters
-    ----------
-    accelerators : callable
-        Returns an accelerator by its name, or None.
 
     Returns
     -------

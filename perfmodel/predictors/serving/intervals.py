@@ -73,8 +73,6 @@ class ConformalIntervals:
 
         Parameters
         ----------
-        devices : sequence of str
-            Device of each sample.
         answers_s, times_s : ndarray, shape (samples,)
             Held-out answers and measured times.
         unseen : ndarray or None

@@ -171,8 +171,6 @@ class ServingModel:
 
         Parameters
         ----------
-        workloads : sequence of Workload
-            Answered together: many at once cost little more than one.
         node_times : bool
             Also split each answer over the nodes of its graph.
 

@@ -84,8 +84,6 @@ def near_samples(
 
     Parameters
     ----------
-    held_out : HeldOut
-        Of the same samples in the same order.
     weights : mapping of str to float
         Of the members that answer.
 

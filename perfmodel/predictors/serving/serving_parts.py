@@ -32,15 +32,7 @@ MEMBERS = "members"
 def load_members(
     artifact: Artifact, weights: Mapping[str, float], without: Collection[str]
 ) -> tuple[dict[str, Predictor], dict[str, str]]:
-    """Read the members that have weights; return them, and why others do not answer.
-
-    Parameters
-    ----------
-    weights : mapping of str to float
-        Of each member in the mix.
-    without : collection of str
-        Members not to read.
-    """
+    """Read the members that have weights; return them, and why others do not answer."""
     members: dict[str, Predictor] = {}
     absent: dict[str, str] = {}
     for member in weights:

@@ -45,13 +45,7 @@ class AskedTable:
         return self._tensors.standardised(mean, scale)
 
     def batches(self, steps: IntArray) -> Iterator[tuple[Batch, Entries]]:
-        """Return some steps in batches, laid out.
-
-        Parameters
-        ----------
-        steps : ndarray of int64
-            Which steps of the table.
-        """
+        """Return some steps in batches, laid out."""
         key = steps.tobytes()
         known = self._single.get(key)
         if known is not None:

@@ -80,11 +80,6 @@ class ModeNets:
     ) -> tuple[FloatArray, FloatArray]:
         """Return log step times, and the share of each device effect in them.
 
-        Parameters
-        ----------
-        steps : ndarray of int64 or None
-            Which steps; all by default.
-
         Returns
         -------
         log_times : ndarray, shape (steps,)

@@ -40,10 +40,6 @@ class NodeNetSettings:
 
     Parameters
     ----------
-    epochs : int
-        Passes over the samples.
-    batch_size : int
-        Steps a batch, about.
     learning_rate : float
         Highest rate of the one-cycle schedule.
     shrinkage : float
@@ -52,8 +48,6 @@ class NodeNetSettings:
         Noise on the inputs that tell devices apart.
     tolerance : float
         Logarithmic error up to which the loss is quadratic.
-    wide, narrow : int
-        Widths of the hidden layers.
     """
 
     seed: int = 0
@@ -114,8 +108,6 @@ class NodeNet:
             Logarithm of seconds; relative weight.
         steps : ndarray of int64
             Which to learn from; whole steps and operators alone.
-        report : callable or None
-            Receives a line per pass.
         """
         chosen = self.settings
         torch.manual_seed(chosen.seed)
@@ -195,11 +187,6 @@ class NodeNet:
         self, table: StepTable, steps: IntArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return log step times, and the share of each device effect in them.
-
-        Parameters
-        ----------
-        steps : ndarray of int64 or None
-            Which steps; all by default.
 
         Returns
         -------

@@ -141,8 +141,6 @@ class Batch:
     ----------
     sketches : ndarray of int64, shape (sketches,)
         Which sketches of the table.
-    steps : ndarray of int64, shape (steps,)
-        Which steps.
     place : ndarray of int64, shape (steps,)
         Position of the sketch of each step in ``sketches``.
     """
@@ -159,10 +157,6 @@ def batches(sketch_of: IntArray, steps: IntArray, size: int, order: IntArray) ->
     ----------
     sketch_of : ndarray of int64
         Sketch of every step of the table.
-    steps : ndarray of int64
-        Which steps to split.
-    size : int
-        Steps a batch.
     order : ndarray of int64
         Position of every sketch of the table in the order of the batches.
     """
@@ -293,8 +287,6 @@ class NodeNetwork(nn.Module):
     ----------
     devices : int
         Devices with effects of their own; number ``devices`` stands for all others.
-    wide, narrow : int
-        Widths of the two hidden layers.
     """
 
     def __init__(self, devices: int, *, wide: int = 96, narrow: int = 48) -> None:

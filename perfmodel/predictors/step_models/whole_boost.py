@@ -21,11 +21,6 @@ class WholeBoost:
 
     With the reference ``R`` of contractions, other work and calls and the time ``X`` of slow
     paths, a step takes ``t = R exp(f(row)) + X``.
-
-    Parameters
-    ----------
-    rounds : int
-        Trees.
     """
 
     def __init__(self, *, seed: int = 0, rounds: int = 500, depth: int = 6) -> None:

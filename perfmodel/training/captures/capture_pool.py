@@ -53,8 +53,6 @@ class CapturePool:
         Where the sketches go, see :class:`~perfmodel.store.sketches.SketchFiles`.
     workers : int
         Processes, >= 1; each computes on one thread.
-    progress : callable or None
-        Receives a line every 200 captures.
     """
 
     def __init__(self, folder: Path, *, workers: int, progress: Progress | None = None) -> None:

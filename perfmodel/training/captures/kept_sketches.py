@@ -54,8 +54,6 @@ def kept_sketches(
         Folder of kept sketches; None: :func:`sketch_folder`.
     workers : int or None
         Processes that capture; None: as many as there are processors.
-    progress : callable or None
-        Receives a line now and then.
 
     Returns
     -------

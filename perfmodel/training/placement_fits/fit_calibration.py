@@ -133,8 +133,6 @@ def fit(data: Path, *, models: Path = Path("models"), steps: int = _STEPS) -> di
     ----------
     models : Path
         Folder of the trained models that predict single accelerators.
-    steps : int
-        Of the ascent.
     """
     groups = sia_groups(data, models)
     prior = fit_prior(groups, steps=steps)

@@ -87,11 +87,6 @@ def fit(data: Path) -> dict[str, Any]:
 def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataParallelConstants:
     """Return the constants under which the simulated steps meet the measured ones best.
 
-    Parameters
-    ----------
-    steps : int
-        Most steps of the search.
-
     Raises
     ------
     TrainingError

@@ -163,13 +163,7 @@ def repeat_variance(table: MeasuredCells) -> float:
 def calibrated(
     prior: OpaquePrior, tables: Sequence[MeasuredCells], *, seeds: int = 4
 ) -> OpaquePrior:
-    """Set quantiles by cells left out: what share of them an interval has to hold.
-
-    Parameters
-    ----------
-    seeds : int
-        Draws of what is known.
-    """
+    """Set quantiles by cells left out: what share of them an interval has to hold."""
     prior = replace(prior, quantiles=dict.fromkeys(RUNGS, _NORMAL))
     by_table = [_table_quantiles(prior, table, seeds) for table in tables]
     # The widest of the tables: a new one may be as irregular as any of them.

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.errors import StoreError, TrainingError
 from perfmodel.importers.published import PublishedPlacement
-from perfmodel.importers.registry import import_format
+from perfmodel.importers.registry import read_format
 from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plans.plan_fit import OPEN, START, fit_constants
 from perfmodel.training.placement_fits.fitted_file import document, rounded
@@ -65,9 +65,8 @@ def steps_of(data: Path, stack: Stack) -> PlanRows:
 
 def published(data: Path, name: str) -> tuple[PublishedPlacement, ...]:
     """Return the placements of an import format; none where its table is not there."""
-    known = import_format(name)
     try:
-        return known.read(known.usual_path(data)).placements
+        return read_format(name, data).placements
     except StoreError:
         return ()
 

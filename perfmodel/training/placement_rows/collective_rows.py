@@ -118,11 +118,6 @@ def with_latencies(
 def read_cells(data: Path) -> CollectiveCells:
     """Read the collectives of the public tables.
 
-    Parameters
-    ----------
-    data : Path
-        Folder of public data.
-
     Raises
     ------
     TrainingError
@@ -139,11 +134,6 @@ def cells_of(
     records: Iterable[PublishedCollective], catalog: Catalog | None = None
 ) -> CollectiveCells:
     """Turn records into columns, one row a cell.
-
-    Parameters
-    ----------
-    catalog : Catalog or None
-        The shipped one where None.
 
     Raises
     ------

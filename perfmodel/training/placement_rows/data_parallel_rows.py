@@ -25,7 +25,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Imported, PublishedPlacement
-from perfmodel.importers.registry import import_format
+from perfmodel.importers.registry import read_format
 from perfmodel.placement.data_parallel.opaque_profile import opaque_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.topology.data_groups import data_groups
@@ -34,7 +34,7 @@ from perfmodel.placement.topology.groups import CommGroups
 from perfmodel.placement.topology.peer_access import has_peer_access
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.training.captures.capture_key import capture_key
-from perfmodel.training.captures.kept_profiles import kept_profiles
+from perfmodel.training.captures.kept_profiles import step_profiles
 from perfmodel.types import Mode, Precision
 
 #: Sets with steps on one and on several accelerators.
@@ -65,12 +65,8 @@ class DataParallelRow:
 
     Parameters
     ----------
-    source : str
-        Set it comes from.
     alone_s : float
         Step of the same job on one accelerator.
-    profile : StepProfile
-        Of one replica.
     """
 
     source: str
@@ -112,16 +108,7 @@ class DataParallelRow:
 def data_parallel_rows(
     data: Path, *, sets: Sequence[str] = SETS, cache: Path | None = None
 ) -> tuple[DataParallelRow, ...]:
-    """Read every row of the sets.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of public measurements.
-    sets : sequence of str
-        Import formats.
-    cache : Path or None
-        Folder of kept profiles.
+    """Read every row of some import formats.
 
     Returns
     -------
@@ -130,9 +117,8 @@ def data_parallel_rows(
     """
     pairs: list[tuple[str, PublishedPlacement, float]] = []
     for name in sets:
-        form = import_format(name)
-        pairs.extend((name, *pair) for pair in paired(form.read(form.usual_path(data))))
-    profiles = kept_profiles((one.job for _, one, _ in pairs if one.job is not None), cache=cache)
+        pairs.extend((name, *pair) for pair in paired(read_format(name, data)))
+    profiles = step_profiles((one.job for _, one, _ in pairs if one.job is not None), cache=cache)
     rows = []
     for name, record, alone_s in pairs:
         profile = _profile(name, record, profiles)
@@ -233,13 +219,7 @@ def columns(rows: Iterable[DataParallelRow]) -> tuple[list[StepProfile], FloatAr
 
 
 def groups_of(rows: Iterable[DataParallelRow], catalog: Catalog | None = None) -> CommGroups:
-    """Return the group of all accelerators of each row, one row each.
-
-    Parameters
-    ----------
-    catalog : Catalog or None
-        None means the shipped one.
-    """
+    """Return the group of all accelerators of each row, one row each."""
     known = catalog or Catalog.default()
     return data_groups([Fabric.of(_through_host(row.record.placement, known)) for row in rows])
 

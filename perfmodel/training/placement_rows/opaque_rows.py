@@ -13,7 +13,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
-from perfmodel.importers.registry import import_format
+from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
 from perfmodel.types import Mode
@@ -73,15 +73,13 @@ def _observation(record: PublishedPlacement) -> Observation:
 
 def gavel_cells(data: Path, *, shared: bool = False) -> MeasuredCells:
     """Return Gavel's cells: jobs alone, or (``shared``) those beside another job too."""
-    found = import_format("gavel")
-    records = found.read(found.usual_path(data)).placements
+    records = read_format("gavel", data).placements
     return measured_cells([r for r in records if shared or not r.placement.shared_with])
 
 
 def sia_cells(data: Path) -> MeasuredCells:
     """Return Sia's cells, repeats included."""
-    found = import_format("sia")
-    return measured_cells(found.read(found.usual_path(data)).placements)
+    return measured_cells(read_format("sia", data).placements)
 
 
 def thinned(table: MeasuredCells, per_device: int, rng: np.random.Generator) -> MeasuredCells:

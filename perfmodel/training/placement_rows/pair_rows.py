@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import BoolArray, FloatArray
-from perfmodel.importers.jobs.gavel import ACCELERATORS, read_gavel
+from perfmodel.importers.jobs.gavel import ACCELERATORS
 from perfmodel.importers.published import PublishedPlacement
+from perfmodel.importers.registry import read_format
 from perfmodel.placement.sharing.job_load import (
     Loads,
     job_type_parts,
@@ -78,11 +79,6 @@ class Pairs:
 def read_pairs(data: Path) -> tuple[Pairs, Mapping[str, Mapping[str, float]]]:
     """Read the pairs on one accelerator and the device share of each job alone.
 
-    Parameters
-    ----------
-    data : Path
-        Folder of public data.
-
     Returns
     -------
     pairs : Pairs
@@ -91,7 +87,7 @@ def read_pairs(data: Path) -> tuple[Pairs, Mapping[str, Mapping[str, float]]]:
         Kind of accelerator to job type to device share.
     """
     records = [
-        p for p in read_gavel(data / "gavel").placements if p.placement.accelerator_count == 1
+        p for p in read_format("gavel", data).placements if p.placement.accelerator_count == 1
     ]
     alone: dict[str, dict[str, float]] = defaultdict(dict)
     for record in records:

@@ -39,8 +39,6 @@ class PlanRows:
 
     Parameters
     ----------
-    step_time_s : ndarray, shape (rows,)
-        Measured.
     positions : ndarray of int
         Of each row among the records given.
     sizes, devices : ndarray of str

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.importers.published import PublishedPlacement
-from perfmodel.importers.registry import import_format
+from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 
@@ -43,8 +43,6 @@ def sia_groups(data: Path, models: Path = Path("models")) -> dict[Group, Measure
 
     Parameters
     ----------
-    data : Path
-        Folder of the public tables.
     models : Path
         Folder of the trained models that predict single accelerators; analytical without any.
         None of them was trained on these tables.
@@ -57,9 +55,8 @@ def sia_groups(data: Path, models: Path = Path("models")) -> dict[Group, Measure
     # The estimator brings the trained models' libraries, which a fit on read tables does not need.
     from perfmodel.estimator import Estimator
 
-    source = import_format("sia")
     records: dict[Group, list[PublishedPlacement]] = defaultdict(list)
-    for record in source.read(data / source.folder).placements:
+    for record in read_format("sia", data).placements:
         if record.job is not None:
             records[Group(record.job_type, record.settings["cluster"])].append(record)
     estimator = Estimator.from_folder(models)

@@ -10,7 +10,6 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory import memory_estimate
@@ -165,20 +164,7 @@ def _fitting(
     """Return the jobs that could be captured and that fit into the memory of a device."""
     by_key = {capture_key(job): job for job in jobs}
     return [
-        (job, _step(job, spec, kept[key].sketch))
+        (job, Step.of_job(job, kept[key].sketch, spec))
         for key, job in by_key.items()
         if key in kept and memory_estimate(kept[key].peak_tensor_bytes, spec).fits
     ]
-
-
-def _step(job: Job, spec: AcceleratorSpec, sketch: StepSketch) -> Step:
-    return Step(
-        sketch=sketch,
-        accelerator=spec,
-        mode=job.mode,
-        batch_size=job.batch_size * job.accumulation_steps,
-        precision=job.precision,
-        memory_format=job.memory_format,
-        compiler=job.compiler,
-        software=job.software,
-    )

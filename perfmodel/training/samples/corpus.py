@@ -75,10 +75,6 @@ def build_corpus(
         Folder of kept sketches; None: :func:`sketch_folder`.
     workers : int or None
         Processes that capture; None: as many as there are processors.
-    catalog : Catalog or None
-        Where accelerator names are looked up; the embedded one by default.
-    progress : callable or None
-        Receives a line now and then.
 
     Returns
     -------
@@ -181,20 +177,10 @@ def _accelerators(
 
 
 def _sample(step: PublishedStep, spec: AcceleratorSpec, kept: KeptSketch) -> StepSample:
-    job = step.job
     return StepSample(
-        step=Step(
-            sketch=kept.sketch,
-            accelerator=spec,
-            mode=job.mode,
-            batch_size=job.batch_size * job.accumulation_steps,
-            precision=job.precision,
-            memory_format=job.memory_format,
-            compiler=job.compiler,
-            software=job.software,
-        ),
+        step=Step.of_job(step.job, kept.sketch, spec),
         step_time_s=step.step_time_s,
-        model=job.label,
+        model=step.job.label,
         family=kept.family,
         source=source_name(step.origin.source),
         spread=step.spread,

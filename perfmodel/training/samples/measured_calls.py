@@ -39,11 +39,6 @@ def measured_calls(
 ) -> MeasuredCalls:
     """Return records as columns.
 
-    Parameters
-    ----------
-    catalog : Catalog or None
-        The shipped one where None.
-
     Raises
     ------
     TrainingError

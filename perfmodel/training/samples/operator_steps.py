@@ -50,8 +50,6 @@ def operator_steps(
         Those that no graph stands for are left out: other types, caches, experts.
     limit : int
         Most records of an operator on a device; the same shapes on every device.
-    catalog : Catalog or None
-        Where accelerator names are looked up; the embedded one by default.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from pathlib import Path
 from perfmodel.errors import StoreError, TrainingError
 from perfmodel.features.steps.step import StepSample
 from perfmodel.importers.published import Imported
-from perfmodel.importers.registry import import_format
+from perfmodel.importers.registry import read_format
 from perfmodel.predictors.folds import Progress
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.corpus import build_corpus
@@ -57,9 +57,8 @@ def read_formats(data: Path, formats: Sequence[str]) -> dict[str, Imported]:
     """
     found: dict[str, Imported] = {}
     for name in formats:
-        one = import_format(name)
         try:
-            found[name] = one.read(one.usual_path(data))
+            found[name] = read_format(name, data)
         except StoreError:
             continue
     return found
@@ -78,8 +77,6 @@ def load_data(
 
     Parameters
     ----------
-    data : Path or None
-        Folder of public tables; None: none.
     profiles : Path or None
         Folder of stored profiles; None: none.
     cache, workers, progress

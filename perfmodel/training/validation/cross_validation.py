@@ -56,8 +56,6 @@ class CrossValidation:
         Takes a seed, returns an unfitted learner.
     folder : Path
         Gets one file a fold, and ``run.json``.
-    name : str
-        Of the learner, for people.
     workers : int
         Folds that run at the same time, each in a process.
     operators : sequence of StepSample
@@ -89,8 +87,6 @@ def cross_validate(
     ----------
     resume : bool
         Folds whose answers lie in the folder, from the same run, are not fitted again.
-    progress : callable or None
-        Receives a line a fold.
 
     Raises
     ------

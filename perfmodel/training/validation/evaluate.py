@@ -36,13 +36,9 @@ class Evaluation:
 
     Parameters
     ----------
-    coverage : float
-        Wanted coverage of the intervals.
     fold : ndarray of int, shape (samples,)
     answers_s : mapping of str to ndarray
         Held-out answers by predictor; ``"ensemble"`` among them.
-    low_s, high_s : ndarray, shape (samples,)
-        Intervals of the ensemble.
     weights : mapping of int to mapping of str to float
         Weights of the members when a fold was held out.
     """
@@ -136,10 +132,6 @@ def evaluate(
         Predictors that the ensemble mixes; each is scored alone as well.
     baselines : sequence of str
         Predictors that are only scored.
-    coverage : float
-        Wanted coverage of the intervals, in (0, 1).
-    progress : callable or None
-        Receives one line per finished fit.
 
     Raises
     ------

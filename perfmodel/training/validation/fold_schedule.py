@@ -75,13 +75,7 @@ FAST = Effort(
 def schedule(
     samples: Sequence[StepSample], effort: Effort, splits: Sequence[str] = SPLITS
 ) -> list[Fold]:
-    """Return the folds to run, cut down to an effort.
-
-    Parameters
-    ----------
-    splits : sequence of str
-        Names; all by default.
-    """
+    """Return the folds to run, cut down to an effort."""
     by_row = np.array([unit_hash(f"order:{identity(sample)}") for sample in samples])
     by_model = np.array([unit_hash(f"order:{sample.model}") for sample in samples])
     scarce = _scarce(samples)
@@ -152,8 +146,6 @@ def probe_sets(
         One that leaves a device out.
     learner : object
         Plans the choice where it is a :class:`ProbeChooser`.
-    random_probes : int
-        Random choices.
 
     Returns
     -------

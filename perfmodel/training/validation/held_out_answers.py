@@ -137,13 +137,7 @@ def answer_table(
     probes: int = 0,
     choice: str = "",
 ) -> AnswerTable:
-    """Return the table of the answers to some samples.
-
-    Parameters
-    ----------
-    answers : sequence of StepPrediction
-        One for each sample.
-    """
+    """Return the table of the answers to some samples."""
     steps = [sample.step for sample in samples]
 
     def words(values: Sequence[str]) -> StrArray:

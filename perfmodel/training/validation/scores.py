@@ -20,8 +20,6 @@ class Scores:
 
     Parameters
     ----------
-    count : int
-        Samples.
     mape, median_ape, p90_ape : float
         Mean, median and 90 % quantile of the relative errors.
     bias : float

@@ -26,8 +26,6 @@ class StepTotals:
     ----------
     flops, matrix_flops, traffic_bytes, launches : float
         All of them, those of matrix units, bytes moved, nodes that do work.
-    parameters : float
-        Number of parameters.
     roofline_s : float
         Sum over nodes of the larger of FLOPs over peak and bytes over bandwidth.
     """
