@@ -29,7 +29,7 @@ from perfmodel.predictors.kernels.kernel_predictor import (
     KernelPredictor,
     architecture_weights,
 )
-from perfmodel.training.samples.measured_calls import MeasuredCalls, measured_calls, same_shapes
+from perfmodel.training.samples.measured_kernels import MeasuredCalls, measured_calls, same_shapes
 from perfmodel.training.samples.public_data import KERNEL_FORMATS, read_formats
 
 #: The predictor, then what it is compared with.

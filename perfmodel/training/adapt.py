@@ -15,8 +15,7 @@ from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.joint_facts import corpus_digest
-from perfmodel.training.model_card import CARD, model_card
+from perfmodel.training.model_card import CARD, corpus_digest, model_card
 from perfmodel.training.samples.corpus import Corpus
 from perfmodel.training.samples.profile_corpus import profile_corpus
 from perfmodel.training.train import time_now, version_folder

@@ -29,8 +29,7 @@ from perfmodel.predictors.serving.distance import TrainingDistance
 from perfmodel.predictors.serving.intervals import HeldOut
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
 from perfmodel.store.artifacts import write_artifact
-from perfmodel.training.joint_facts import joint_facts
-from perfmodel.training.model_card import CARD, model_card
+from perfmodel.training.model_card import CARD, joint_facts, model_card
 from perfmodel.training.samples.samples import data_digest
 from perfmodel.training.validation.held_out_folds import FOLDS
 from perfmodel.training.validation.scores import score

@@ -14,7 +14,7 @@ from perfmodel.importers.published import PublishedKernel
 from perfmodel.predictors.kernels.kernel_base import kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS, KernelPredictor
 from perfmodel.store.artifacts import write_artifact
-from perfmodel.training.samples.measured_calls import MeasuredCalls, measured_calls, same_shapes
+from perfmodel.training.samples.measured_kernels import MeasuredCalls, measured_calls, same_shapes
 
 #: Calls of one operator on one device that are learned from; more add time, not accuracy.
 CALLS_PER_OPERATOR = 8000

@@ -189,17 +189,6 @@ def test_together_equals_one_by_one(joint: JointPredictor) -> None:
     assert joint.predict([]) == []
 
 
-def test_node_times_add_up_to_the_rows_and_views_take_none(joint: JointPredictor) -> None:
-    workload = world.new_workload("Gpu-L", training=True)
-    times = joint.node_times(workload)
-    views = step_sketch(workload.graph).class_of_node < 0
-    assert len(times) == len(workload.graph.nodes) and views.any()
-    assert np.array_equal(times == 0, views)
-    # The members that it averages are those of the answer: the same order of size.
-    (answer,) = joint.predict([Step.of(workload)])
-    assert times.sum() == pytest.approx(answer.time_s, rel=0.3)
-
-
 def test_a_graph_without_work_has_a_finite_answer(joint: JointPredictor) -> None:
     make = made_up.GraphBuilder()
     make.node("t", (make.tensor((4, 4), Role.INPUT),), [(4, 4)])

@@ -107,14 +107,6 @@ def test_a_slower_device_gets_an_effect_of_its_own() -> None:
     assert abs(float(np.mean((found - logs)[~own]))) < 0.08
 
 
-def test_reports_every_pass() -> None:
-    lines: list[str] = []
-    few = np.arange(30)
-    settings = NodeNetSettings(epochs=2)
-    NodeNet(settings).fit(TABLE, LOGS, WEIGHTS, few, report=lines.append)
-    assert [line.split(":")[0] for line in lines] == ["pass 1", "pass 2"]
-
-
 def test_batches_hold_every_step_once_with_its_sketch() -> None:
     steps = np.flatnonzero(SEEN)
     order = np.random.default_rng(0).permutation(len(TABLE.sketches))

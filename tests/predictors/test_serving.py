@@ -89,14 +89,6 @@ def test_many_at_once_equal_one_by_one(folder: Path) -> None:
     assert ServingModel.load(folder).predict([]) == []
 
 
-def test_node_times_add_up_when_asked_for(model: ServingModel) -> None:
-    workload = _new_workload()
-    plain, split = model.predict([workload])[0], model.predict([workload], node_times=True)[0]
-    assert plain.node_times_s is None and split.node_times_s is not None
-    assert len(split.node_times_s) == len(workload.graph.nodes)
-    assert sum(split.node_times_s) == pytest.approx(split.time_s, rel=1e-6)
-
-
 def test_an_explanation_ends_at_the_answer(model: ServingModel) -> None:
     unmeasured = dataclasses.replace(made_up.DEVICE, name="never-measured")
     new = _new_workload()

@@ -101,14 +101,6 @@ def test_answers_keep_the_order_of_the_questions(model: ServingModel, folder: Pa
         assert one.time_s == pytest.approx(other.time_s, rel=1e-4)
 
 
-def test_node_times_of_a_joint_answer_add_up(model: ServingModel) -> None:
-    workload = world.new_workload("Gpu-L", training=True)
-    (answer,) = model.predict([workload], node_times=True)
-    assert answer.node_times_s is not None
-    assert len(answer.node_times_s) == len(workload.graph.nodes)
-    assert sum(answer.node_times_s) == pytest.approx(answer.time_s, rel=1e-6)
-
-
 def test_software_is_part_of_what_is_remembered(folder: Path) -> None:
     workload = world.new_workload("Gpu-L")
     old = replace(workload, software={"torch": "1.4.0"})

@@ -9,7 +9,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.importers.published import Origin, PublishedKernel
 from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
 from perfmodel.store.artifacts import read_artifact
-from perfmodel.training.samples.measured_calls import measured_calls, same_shapes
+from perfmodel.training.samples.measured_kernels import measured_calls, same_shapes
 from perfmodel.training.train_kernels import train_kernels
 
 ORIGIN = Origin(source="made up", licence="Apache-2.0")

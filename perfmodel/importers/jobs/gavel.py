@@ -23,14 +23,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from perfmodel.errors import StoreError
-from perfmodel.graph.job import Job
+from perfmodel.importers.jobs.trained import Trained
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -40,7 +39,7 @@ from perfmodel.importers.published import (
 )
 from perfmodel.importers.tables import find_table, understood
 from perfmodel.placement.topology.topology import Node, Placement
-from perfmodel.types import Mode, Precision
+from perfmodel.types import Precision
 
 SOURCE = "stanford-futuredata/gavel scheduler/simulation_throughputs.json"
 LICENCE = "MIT"
@@ -49,16 +48,6 @@ ACCELERATORS: Mapping[str, str] = MappingProxyType({"k80": "K80", "v100": "V100-
 
 _SPREAD = "_unconsolidated"
 _TYPE = re.compile(r"(?P<name>.+?)(?: \(batch size (?P<batch>\d+)\))?")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trained:
-    """The reference workload of a job type."""
-
-    model: str
-    optimizer: str
-    model_kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    sequence_length: int | None = None
 
 
 #: Job types that a graph stands for. The translation Transformer has sentences of no stated
@@ -136,13 +125,14 @@ def _placement(
     if kind not in ACCELERATORS:
         raise ValueError(f"unknown worker type {worker!r}")
     subject = _subject(job)
+    trained = JOBS.get(subject.name)
     shared_with = () if partner == "null" else (_subject(partner).label,)
     is_spread = worker != kind
     if is_spread and subject.accelerators == 1:
         raise ValueError(f"one accelerator cannot be spread: a copy of the entry of {kind}")
     steps_per_second = _rate(rate, alone=not shared_with)
     return PublishedPlacement(
-        job=_job(subject),
+        job=trained.job(subject.batch_size, Precision.FP32) if trained else None,
         job_type=subject.label,
         batch_size=subject.batch_size,
         placement=Placement(
@@ -190,18 +180,3 @@ def _rate(rate: object, *, alone: bool) -> float:
     if rate <= 0:
         raise ValueError("did not run: the rate is 0")
     return float(rate)
-
-
-def _job(subject: _Subject) -> Job | None:
-    trained = JOBS.get(subject.name)
-    if trained is None:
-        return None
-    return Job(
-        model=trained.model,
-        model_kwargs=dict(trained.model_kwargs),
-        mode=Mode.TRAINING,
-        batch_size=subject.batch_size,
-        precision=Precision.FP32,
-        optimizer=trained.optimizer,
-        sequence_length=trained.sequence_length,
-    )

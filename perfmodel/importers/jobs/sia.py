@@ -16,15 +16,14 @@ Reference: siasosp23/artifacts, no licence stated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from perfmodel.errors import StoreError
-from perfmodel.graph.job import Job
+from perfmodel.importers.jobs.trained import Trained
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -35,7 +34,7 @@ from perfmodel.importers.published import (
 from perfmodel.importers.tables import Row, count, positive, read_rows, text, understood
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Node, Placement
-from perfmodel.types import Mode, Precision
+from perfmodel.types import Precision
 
 SOURCE = "siasosp23/artifacts sia-simulator/traces/"
 LICENCE = "not stated"
@@ -71,25 +70,6 @@ CLUSTERS: Mapping[str, Cluster] = MappingProxyType(
         "rtx": Cluster(accelerator="RTX-2080Ti", per_node=8),
     }
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trained:
-    """The job that a folder of tables is about.
-
-    Parameters
-    ----------
-    model : str or None
-        Reference workload; None where the inputs are not fixed or not stated.
-    amp : bool
-        Trained with fp16 casts (apex O1).
-    """
-
-    model: str | None
-    optimizer: str
-    amp: bool = False
-    model_kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    sequence_length: int | None = None
 
 
 JOBS: Mapping[str, Trained] = MappingProxyType(
@@ -153,7 +133,7 @@ def _placement(row: Row, line: int, *, name: str, model: str, cluster: str) -> P
     if sync_time_s > step_time_s:
         raise ValueError("synchronisation takes longer than the step it is part of")
     batch_size = count(row, "local_bsz")
-    job = _job(JOBS[model], CLUSTERS[cluster], batch_size)
+    job = JOBS[model].job(batch_size, _precision(JOBS[model], CLUSTERS[cluster]))
     return PublishedPlacement(
         job=job,
         job_type=f"sia/{model}",
@@ -188,20 +168,6 @@ def _nodes(digits: str, cluster: Cluster) -> Placement:
     )
     network = named_network(cluster.network) if cluster.network and len(counts) > 1 else None
     return Placement(nodes=nodes, network=network)
-
-
-def _job(trained: Trained, cluster: Cluster, batch_size: int) -> Job | None:
-    if trained.model is None:
-        return None
-    return Job(
-        model=trained.model,
-        model_kwargs=dict(trained.model_kwargs),
-        mode=Mode.TRAINING,
-        batch_size=batch_size,
-        precision=_precision(trained, cluster),
-        optimizer=trained.optimizer,
-        sequence_length=trained.sequence_length,
-    )
 
 
 def _precision(trained: Trained, cluster: Cluster) -> Precision:

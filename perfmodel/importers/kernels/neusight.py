@@ -49,17 +49,17 @@ def read_neusight(path: Path) -> Imported:
     rejected: list[RejectedRow] = []
     kernels: list[PublishedKernel] = []
     for file in tidy_files(path, (FILE,)):
-        origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
+        make = partial(_kernel, file=file.name, canonical=canonical)
         kernels += understood(
             file.name,
             table_rows(file, _REQUIRED, _OPTIONAL),
-            lambda row, line, origin=origin: _kernel(row, origin(line=line), canonical),
+            make,
             rejected,
         )
     return Imported(kernels=tuple(kernels), rejected=tuple(rejected))
 
 
-def _kernel(row: Row, origin: Origin, canonical: Callable[[str], str]) -> PublishedKernel:
+def _kernel(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedKernel:
     op, shape = word(row, "op", OPERATORS)
     torch = str(row["torch"] or "").removeprefix("p")
     return PublishedKernel(
@@ -68,7 +68,7 @@ def _kernel(row: Row, origin: Origin, canonical: Callable[[str], str]) -> Publis
         dtype=word(row, "dtype", _DTYPES),
         shape=shape(row),
         time_s=positive(row, "latency_ms") * 1e-3,
-        origin=origin,
+        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
         kernel=joined("torch", torch, row["kernel"]),
     )
 

@@ -64,11 +64,11 @@ def read_vidur(path: Path) -> Imported:
                 file, "vidur", f"{SOURCE}/network", LICENCE, rejected
             )
             continue
-        origin = partial(Origin, source=f"{SOURCE}/compute", licence=LICENCE, file=file.name)
+        make = partial(_kernel, file=file.name, canonical=canonical)
         kernels += understood(
             file.name,
             table_rows(file, _REQUIRED),
-            lambda row, line, origin=origin: _kernel(row, origin(line=line), canonical),
+            make,
             rejected,
         )
     return Imported(
@@ -76,7 +76,7 @@ def read_vidur(path: Path) -> Imported:
     )
 
 
-def _kernel(row: Row, origin: Origin, canonical: Callable[[str], str]) -> PublishedKernel:
+def _kernel(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedKernel:
     if row["op"] not in OPERATORS:
         raise UnreadableRowError(
             f"op is {row['op']!r}; understood are {', '.join(sorted(OPERATORS))}"
@@ -90,7 +90,7 @@ def _kernel(row: Row, origin: Origin, canonical: Callable[[str], str]) -> Publis
         dtype="fp16",
         shape=shape,
         time_s=positive(row, "median_ms") * 1e-3,
-        origin=origin,
+        origin=Origin(source=f"{SOURCE}/compute", licence=LICENCE, file=file, line=line),
         kernel=f"vidur {row['op']}",
     )
 

@@ -32,12 +32,19 @@ from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
-from perfmodel.graph.workload import Workload
 from perfmodel.predictors.checks import SHORTEST_STEP_S
 from perfmodel.predictors.joint.device_beliefs import DeviceBeliefs, features
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles, Rung, rung_scores
-from perfmodel.predictors.joint.joint_members import ALL, FitTask, Member, fit_members
+from perfmodel.predictors.joint.joint_members import (
+    ALL,
+    Asked,
+    FitTask,
+    LogStages,
+    Member,
+    MemberAnswers,
+    fit_members,
+)
 from perfmodel.predictors.joint.joint_regimes import (
     balanced,
     even_folds,
@@ -47,7 +54,6 @@ from perfmodel.predictors.joint.joint_regimes import (
     regimes,
     spreads,
 )
-from perfmodel.predictors.joint.joint_stages import Asked, LogStages, MemberAnswers
 from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.step_models.mode_nets import is_training
@@ -351,14 +357,6 @@ class JointPredictor:
         table = step_table(steps)
         raw = self._raw(table, *whole_rows(table), members=self.members_[fold : fold + 1])
         return np.asarray(raw.mixed[0])
-
-    def node_times(self, workload: Workload) -> FloatArray:
-        """Return the time of every node of a workload, seconds, shape (nodes,); views take none."""
-        step = Step.of(workload)
-        table = step_table([step])
-        rows = np.mean([member.net.row_times(table) for member in self.members_], axis=0)
-        each = np.append(rows / step.sketch.count, 0.0)
-        return np.asarray(each[step.sketch.class_of_node], dtype=np.float64)
 
     # -- a few records of a device ------------------------------------------------------------
 

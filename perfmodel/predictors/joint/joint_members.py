@@ -1,4 +1,4 @@
-"""The members of the joint predictor: fitted without a part of the families each, side by side."""
+"""The members of the joint predictor, fitted without a part of the families each; their answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.features.steps.step import StepSample
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_table
 from perfmodel.predictors.joint.joint_regimes import balanced
 from perfmodel.predictors.step_models.mode_nets import ModeNets
@@ -99,3 +99,66 @@ def _one_thread() -> None:
 
 def _member(k: int) -> Member:
     return _TASK[0].member(k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberAnswers:
+    """What the members say of steps, without anything that was measured of a job or a device.
+
+    Parameters
+    ----------
+    network, mixed : ndarray, shape (members, steps)
+        Logarithm of seconds: of the networks alone, and of networks and trees.
+    shares : ndarray, shape (steps, effects)
+        Of the effects of a device in each step.
+    scale : ndarray, shape (steps,)
+        Standard deviation of what is usually left.
+    least_s : ndarray, shape (steps,)
+        What no step can beat.
+    """
+
+    network: FloatArray
+    mixed: FloatArray
+    shares: FloatArray
+    scale: FloatArray
+    least_s: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Steps, and all that is said of them whatever was observed on their devices.
+
+    See :meth:`JointPredictor.ask`.
+    """
+
+    steps: Sequence[Step]
+    members: MemberAnswers
+    groups: Sequence[tuple[str, ...]]
+    distance: FloatArray
+    factor: FloatArray
+    nearest: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogStages:
+    """Logarithm of the time of a step, after one thing more each.
+
+    Parameters
+    ----------
+    network : float
+        By the node networks alone, mixed as all members are.
+    trees : float
+        And by the trees on whole steps.
+    memory : float
+        And by what measured cells of the same job say.
+    device : float
+        And by what a few records of the device say.
+    least : float
+        And no less than what the arithmetic takes at the peaks.
+    """
+
+    network: float
+    trees: float
+    memory: float
+    device: float
+    least: float

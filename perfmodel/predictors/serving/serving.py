@@ -22,7 +22,7 @@ from perfmodel.errors import (
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.checks import not_below_bound, read_json, scaled_to
+from perfmodel.predictors.checks import not_below_bound, read_json
 from perfmodel.predictors.explanation import Accelerators, StepExplanation
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import mix, read_weights
@@ -164,22 +164,9 @@ class ServingModel:
         """The predictor for devices without members of their own; None where there is none."""
         return self._joint
 
-    def predict(
-        self, workloads: Sequence[Workload], *, node_times: bool = False
-    ) -> list[Prediction]:
-        """Return the step time of each workload; equal workloads are computed once.
-
-        Parameters
-        ----------
-        node_times : bool
-            Also split each answer over the nodes of its graph.
-
-        Returns
-        -------
-        list of Prediction
-            One per workload, in order.
-        """
-        keys = [(*_key(workload), node_times) for workload in workloads]
+    def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
+        """Return the step time of each workload, in order; equal ones are computed once."""
+        keys = [_key(workload) for workload in workloads]
         answers: dict[tuple[Any, ...], Prediction] = {}
         missing: dict[tuple[Any, ...], Workload] = {}
         for key, workload in zip(keys, workloads, strict=True):
@@ -189,7 +176,7 @@ class ServingModel:
             else:
                 answers[key] = known
         if missing:
-            fresh = self._answer(list(missing.values()), node_times)
+            fresh = self._answer(list(missing.values()))
             for key, prediction in zip(missing, fresh, strict=True):
                 answers[key] = self._remembered[key] = prediction
             while len(self._remembered) > _REMEMBERED:
@@ -227,7 +214,7 @@ class ServingModel:
             nearest=near_samples(self._distance, self._held_out, self._weights, workload),
         )
 
-    def _answer(self, workloads: list[Workload], node_times: bool) -> list[Prediction]:
+    def _answer(self, workloads: list[Workload]) -> list[Prediction]:
         known = [self._as_measured(workload) for workload in workloads]
         results: list[Prediction | None] = [None] * len(known)
         places: dict[str, list[int]] = {"own": [], "joint": [], "analytical": []}
@@ -242,10 +229,7 @@ class ServingModel:
             if chosen:
                 for position, prediction in zip(positions, answer(chosen), strict=True):
                     results[position] = prediction
-        found = [prediction for prediction in results if prediction is not None]
-        if node_times:
-            return [self._with_nodes(p, w) for p, w in zip(found, known, strict=True)]
-        return found
+        return [prediction for prediction in results if prediction is not None]
 
     def _who_answers(self, workload: Workload) -> str:
         if workload.accelerator.name in self.devices:
@@ -353,22 +337,6 @@ class ServingModel:
             model_version=self.version,
             warnings=(f"Answered from the roofline with {rests}.", *width.warnings),
         )
-
-    def _with_nodes(self, prediction: Prediction, workload: Workload) -> Prediction:
-        """Split an answer as the heaviest member that can would."""
-        predictors: list[Predictor] = [self._fallback]
-        if workload.accelerator.name in self.devices:
-            by_weight = sorted(self._members, key=lambda m: -self._weights[m])
-            predictors = [self._members[m] for m in by_weight] + predictors
-        elif self._who_answers(workload) == "joint" and self._joint is not None:
-            scaled = scaled_to(self._joint.node_times(workload), prediction.time_s)
-            return replace(prediction, node_times_s=tuple(scaled.tolist()))
-        for predictor in predictors:
-            times = predictor.predict_nodes(workload)
-            if times is not None and times.sum() > 0:
-                scaled = scaled_to(times, prediction.time_s)
-                return replace(prediction, node_times_s=tuple(scaled.tolist()))
-        return prediction
 
 
 def _key(workload: Workload) -> tuple[Any, ...]:

@@ -120,11 +120,6 @@ class ModeNets:
             shares=one.shares + weight * (other.shares - one.shares),
         )
 
-    def row_times(self, table: StepTable) -> FloatArray:
-        """Return the time of every row of the one step of a table, equal nodes together."""
-        parts = self.row_parts(table)
-        return parts.work_s + parts.launch_s
-
     def _weights(self, table: StepTable) -> FloatArray:
         """Return the weight of the network of training steps in each step of a table.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -28,8 +28,6 @@ from perfmodel.predictors.step_models.node_network import (
     TableTensors,
     batches,
 )
-
-Report = Callable[[str], None]
 
 _TICK_S = 1e-9
 
@@ -97,8 +95,6 @@ class NodeNet:
         log_times: FloatArray,
         weights: FloatArray,
         steps: IntArray,
-        *,
-        report: Report | None = None,
     ) -> Self:
         """Learn from some steps of a table.
 
@@ -125,8 +121,7 @@ class NodeNet:
         order = np.arange(sketches)
         size = len(batches(table.sketch_of, steps, chosen.batch_size, order)) + 2
         optimizer, schedule = _optimizer(network, chosen, size * chosen.epochs)
-        for epoch in range(chosen.epochs):
-            errors = []
+        for _ in range(chosen.epochs):
             plan = batches(table.sketch_of, steps, chosen.batch_size, rng.permutation(sketches))
             for batch in plan[:size]:
                 own = torch.from_numpy(batch.steps)
@@ -136,9 +131,6 @@ class NodeNet:
                 nn.utils.clip_grad_norm_(network.parameters(), 1.0)
                 optimizer.step()
                 schedule.step()
-                errors.append(float(error.detach().abs().mean()))
-            if report is not None:
-                report(f"pass {epoch + 1}: mean |log error| {np.mean(errors):.4f}")
         self.network_ = network.eval()
         self._learn_unknown(table, steps)
         # What operators alone say of a device goes into the regression, and no further.

@@ -130,9 +130,7 @@ def read_cells(data: Path) -> CollectiveCells:
     return cells_of(records)
 
 
-def cells_of(
-    records: Iterable[PublishedCollective], catalog: Catalog | None = None
-) -> CollectiveCells:
+def cells_of(records: Iterable[PublishedCollective]) -> CollectiveCells:
     """Turn records into columns, one row a cell.
 
     Raises
@@ -150,7 +148,7 @@ def cells_of(
             "The tables hold no collective of NCCL or oneCCL on 16-bit elements; is this the "
             "folder of public data?"
         )
-    known = catalog or Catalog.default()
+    known = Catalog.default()
     cells = sorted(times)
     described = {cell[1:5]: _groups(*cell[1:5], known) for cell in cells}
     return CollectiveCells(

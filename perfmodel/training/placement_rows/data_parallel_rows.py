@@ -14,7 +14,7 @@ not in the tables; these facts are:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -105,10 +105,8 @@ class DataParallelRow:
         return " ".join(map(str, (*words, self.accelerator, settings.get("torch", ""))))
 
 
-def data_parallel_rows(
-    data: Path, *, sets: Sequence[str] = SETS, cache: Path | None = None
-) -> tuple[DataParallelRow, ...]:
-    """Read every row of some import formats.
+def data_parallel_rows(data: Path) -> tuple[DataParallelRow, ...]:
+    """Read every row of the sets.
 
     Returns
     -------
@@ -116,9 +114,9 @@ def data_parallel_rows(
         Without rows whose job cannot be captured.
     """
     pairs: list[tuple[str, PublishedPlacement, float]] = []
-    for name in sets:
+    for name in SETS:
         pairs.extend((name, *pair) for pair in paired(read_format(name, data)))
-    profiles = step_profiles((one.job for _, one, _ in pairs if one.job is not None), cache=cache)
+    profiles = step_profiles(one.job for _, one, _ in pairs if one.job is not None)
     rows = []
     for name, record, alone_s in pairs:
         profile = _profile(name, record, profiles)
@@ -218,9 +216,9 @@ def columns(rows: Iterable[DataParallelRow]) -> tuple[list[StepProfile], FloatAr
     )
 
 
-def groups_of(rows: Iterable[DataParallelRow], catalog: Catalog | None = None) -> CommGroups:
+def groups_of(rows: Iterable[DataParallelRow]) -> CommGroups:
     """Return the group of all accelerators of each row, one row each."""
-    known = catalog or Catalog.default()
+    known = Catalog.default()
     return data_groups([Fabric.of(_through_host(row.record.placement, known)) for row in rows])
 
 

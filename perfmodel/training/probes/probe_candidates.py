@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -104,8 +103,6 @@ def plan_probes(
     jobs: Sequence[Job] | None = None,
     modes: Sequence[Mode] = (Mode.INFERENCE, Mode.TRAINING),
     chooser: ProbeChooser | None = None,
-    cache: Path | None = None,
-    workers: int | None = None,
     progress: Progress | None = None,
 ) -> ProbePlan:
     """Return the k workloads whose measurement would shrink the error on a device most.
@@ -118,8 +115,6 @@ def plan_probes(
         Of the default candidates.
     chooser : ProbeChooser, optional
         Says what is particular about a device; shares of kinds of work by default.
-    cache, workers, progress
-        As in :func:`~perfmodel.training.samples.corpus.build_corpus`.
 
     Raises
     ------
@@ -128,9 +123,7 @@ def plan_probes(
     """
     chooser = chooser or DeviceShares()
     found = list(candidate_jobs(spec, modes) if jobs is None else jobs)
-    kept, _ = kept_sketches(
-        {capture_key(job): job for job in found}, cache=cache, workers=workers, progress=progress
-    )
+    kept, _ = kept_sketches({capture_key(job): job for job in found}, progress=progress)
     fitting = _fitting(found, spec, kept)
     if not fitting:
         raise InvalidInputError(

@@ -53,16 +53,13 @@ def probe_order(
     prior: FloatArray,
     noise: float | FloatArray,
     k: int,
-    *,
-    population: FloatArray | None = None,
-    cost: FloatArray | None = None,
 ) -> list[int]:
     """Return the k candidates to measure, best first.
 
     Parameters
     ----------
     candidates : ndarray, shape (candidates, features)
-        Features of what could be measured.
+        Features of what could be measured, and will be asked.
     prior : ndarray, shape (features,) or (features, features)
         Prior variance of each coefficient, >= 0, or their covariance.
     noise : float or ndarray, shape (candidates,)
@@ -70,10 +67,6 @@ def probe_order(
         hard to predict tells little about its device.
     k : int
         How many, >= 1; at most all candidates.
-    population : ndarray, shape (steps, features), optional
-        Features of what will be asked; the candidates by default.
-    cost : ndarray, shape (candidates,), optional
-        Relative cost of each measurement, > 0; gains are divided by it.
 
     Returns
     -------
@@ -93,17 +86,15 @@ def probe_order(
     [1, 0]
     """
     _check(k, noise)
-    asked = candidates if population is None else population
-    moment = asked.T @ asked / max(len(asked), 1)
+    moment = candidates.T @ candidates / max(len(candidates), 1)
     covariance = _as_covariance(prior)
-    price = np.ones(len(candidates)) if cost is None else cost
     free = np.ones(len(candidates), dtype=np.bool_)
     chosen: list[int] = []
     for _ in range(min(k, len(candidates))):
         moved = candidates @ covariance
         spread = np.square(noise) + np.einsum("ij,ij->i", moved, candidates)
         # trace(M S x x' S) / (noise^2 + x' S x): what the mean variance loses by measuring x.
-        gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread / price
+        gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread
         best = int(np.argmax(np.where(free, gain, -1.0)))
         chosen.append(best)
         free[best] = False

@@ -64,7 +64,6 @@ def build_corpus(
     *,
     cache: Path | None = None,
     workers: int | None = None,
-    catalog: Catalog | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
     """Turn published steps into samples; captures what no kept sketch stands for.
@@ -84,7 +83,7 @@ def build_corpus(
     """
     steps = list(steps)
     dropped: Counter[str] = Counter()
-    accelerators = _accelerators(steps, catalog or Catalog.default())
+    accelerators = _accelerators(steps)
     found = _captures(steps, cache=cache, workers=workers, progress=progress)
     samples: list[StepSample] = []
     failures: dict[str, CaptureFailure] = {}
@@ -164,9 +163,8 @@ def source_name(source: str) -> str:
     return repository.rpartition("/")[2] or "unnamed"
 
 
-def _accelerators(
-    steps: Sequence[PublishedStep], catalog: Catalog
-) -> dict[str, AcceleratorSpec | None]:
+def _accelerators(steps: Sequence[PublishedStep]) -> dict[str, AcceleratorSpec | None]:
+    catalog = Catalog.default()
     found: dict[str, AcceleratorSpec | None] = {}
     for name in {step.accelerator for step in steps}:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.kept_sketches import sketch_folder
 from perfmodel.training.samples.corpus import Corpus
+from perfmodel.training.samples.samples import unusable
 
 SOURCE = "profiles"
 
@@ -29,7 +29,6 @@ def profile_corpus(
     *,
     device: str | None = None,
     cache: Path | None = None,
-    max_spread: float = 0.3,
 ) -> Corpus:
     """Turn every usable step of a store into a sample.
 
@@ -39,8 +38,6 @@ def profile_corpus(
         One accelerator; all by default.
     cache : Path or None
         Folder of kept sketches; None: :func:`~perfmodel.training.samples.corpus.sketch_folder`.
-    max_spread : float
-        Largest relative spread of the repeated timings of a step marked as noisy.
 
     Returns
     -------
@@ -57,12 +54,8 @@ def profile_corpus(
     samples: list[StepSample] = []
     records.sort(key=lambda record: (record.accelerator, record.model, record.workload_hash))
     for record in records:
-        if record.graph_hash not in sketches:
-            dropped["graph is missing"] += 1
-        elif record.noisy and record.spread > max_spread:
-            dropped["too noisy"] += 1
-        elif not (math.isfinite(record.step_time_s) and record.step_time_s > 0):
-            dropped["no positive time"] += 1
+        if reason := unusable(record, record.graph_hash in sketches):
+            dropped[reason] += 1
         else:
             # The first description of a device holds for all of its records.
             spec = specs.setdefault(

@@ -14,7 +14,7 @@ from perfmodel.importers.registry import read_format
 from perfmodel.predictors.folds import Progress
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.corpus import build_corpus
-from perfmodel.training.samples.operator_steps import operator_steps
+from perfmodel.training.samples.measured_kernels import operator_steps
 from perfmodel.training.samples.profile_corpus import profile_corpus
 
 #: Formats whose steps on one accelerator are learned from.
@@ -68,7 +68,6 @@ def load_data(
     data: Path | None,
     *,
     profiles: Path | None = None,
-    formats: Sequence[str] = STEP_FORMATS,
     cache: Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -87,7 +86,7 @@ def load_data(
     TrainingError
         There is nothing to learn from.
     """
-    imported = read_formats(data, formats) if data is not None else {}
+    imported = read_formats(data, STEP_FORMATS) if data is not None else {}
     steps = [step for one in imported.values() for step in one.steps]
     corpus = build_corpus(steps, cache=cache, workers=workers, progress=progress)
     dropped = Counter(corpus.dropped)
@@ -104,7 +103,7 @@ def load_data(
         samples=tuple(samples),
         dropped=dict(dropped),
         rejected={name: len(one.rejected) for name, one in imported.items() if one.rejected},
-        absent=tuple(name for name in formats if name not in imported),
+        absent=tuple(name for name in STEP_FORMATS if name not in imported),
         operators=_operators(data) if data is not None else (),
     )
 

@@ -17,12 +17,14 @@ from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
-from perfmodel.records import Measurement
+from perfmodel.records import Measurement, StepRecord
 from perfmodel.store.profiles import ProfileStore
 
 #: Share of the profiled operator time that must have been joined to nodes for the operator
 #: times of a workload to be used.
 LEAST_JOINED_SHARE = 0.5
+#: Largest relative spread of the repeated timings of a step that is marked as noisy.
+MOST_SPREAD = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +45,13 @@ class SampleSet:
     notes: Mapping[str, int]
 
 
-def load_samples(
-    store: ProfileStore, *, device: str | None = None, max_spread: float = 0.3
-) -> SampleSet:
+def load_samples(store: ProfileStore, *, device: str | None = None) -> SampleSet:
     """Turn every usable measurement of a store into a sample.
 
     Parameters
     ----------
     device : str or None
         One accelerator; all by default.
-    max_spread : float
-        Largest relative spread of the repeated timings of a step marked as noisy.
 
     Raises
     ------
@@ -66,7 +64,7 @@ def load_samples(
     dropped: Counter[str] = Counter()
     notes: Counter[str] = Counter()
     for measurement in store.iter_measurements(device):
-        reason = _unusable(measurement, graphs, max_spread)
+        reason = unusable(measurement.step, measurement.step.graph_hash in graphs)
         if reason:
             dropped[reason] += 1
             continue
@@ -85,12 +83,11 @@ def load_samples(
     return SampleSet(samples=tuple(samples), dropped=dict(dropped), notes=dict(notes))
 
 
-def _unusable(measurement: Measurement, graphs: Mapping[str, Graph], max_spread: float) -> str:
-    """Say why a measurement cannot be used; nothing when it can."""
-    step = measurement.step
-    if step.graph_hash not in graphs:
+def unusable(step: StepRecord, has_graph: bool) -> str:
+    """Say why a measured step cannot be used; nothing when it can."""
+    if not has_graph:
         return "graph is missing"
-    if step.noisy and step.spread > max_spread:
+    if step.noisy and step.spread > MOST_SPREAD:
         return "too noisy"
     if not (np.isfinite(step.step_time_s) and step.step_time_s > 0):
         return "no positive time"
