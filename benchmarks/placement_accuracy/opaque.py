@@ -110,13 +110,15 @@ def _without_app(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: flo
     return calibrated(fit_prior(tables, noise), tables, seeds=2)
 
 
-def hidden_lines(data: Path, *, seeds: Sequence[int]) -> list[Line]:
+def hidden_lines(
+    data: Path, *, seeds: Sequence[int], shares: Sequence[float] = _HIDDEN
+) -> list[Line]:
     """Judge Gavel's table with most of its cells hidden, by what Sia's table says of jobs."""
     sia = sia_cells(data)
     few = thinned(sia, _PER_DEVICE, np.random.default_rng(0))
     prior = calibrated(fit_prior([few], repeat_variance(sia)), [few], seeds=2)
     gavel = gavel_cells(data)
-    return [_hidden(gavel, prior, share, seeds) for share in _HIDDEN]
+    return [_hidden(gavel, prior, share, seeds) for share in shares]
 
 
 def _hidden(table: MeasuredCells, prior: OpaquePrior, share: float, seeds: Sequence[int]) -> Line:

@@ -53,7 +53,8 @@ def test_rows_without_a_known_rate_have_no_answer() -> None:
 @pytest.mark.skipif("PERFMODEL_DATA" not in os.environ, reason="needs the public tables")
 @pytest.mark.slow
 def test_half_the_error_of_matrix_completion() -> None:
-    for line in hidden_lines(Path(os.environ["PERFMODEL_DATA"]), seeds=range(1)):
+    data = Path(os.environ["PERFMODEL_DATA"])
+    for line in hidden_lines(data, seeds=range(1), shares=[0.8]):
         assert line.target is not None
         assert line.errors().mean() <= line.target
         assert np.nanmedian(line.errors()) < np.nanmedian(line.errors("effects of job and place"))

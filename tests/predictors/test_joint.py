@@ -304,7 +304,7 @@ def test_members_fitted_side_by_side_are_those_fitted_in_turn() -> None:
         "import joint_world as world\n"
         "from perfmodel.features.steps.step import Step\n"
         "from perfmodel.predictors.joint.joint import JointPredictor\n"
-        "samples = world.samples(('Gpu-S', 'Gpu-L'))[:60]\n"
+        "samples = world.samples(('Gpu-S', 'Gpu-L'))[:60:2]\n"
         "step = Step.of(world.new_workload('Gpu-S'))\n"
         "for workers in (2, 1):\n"
         "    model = JointPredictor(folds=2, epochs=1, rounds=5, workers=workers).fit(samples)\n"

@@ -108,6 +108,7 @@ def test_what_cannot_be_used_is_counted_by_reason(cache: Path) -> None:
     assert [failure.label for failure in corpus.failures] == ["timm/no_such_net"]
 
 
+@pytest.mark.usefixtures("captured_here")
 def test_a_damaged_sketch_is_made_again(cache: Path, tmp_path: Path) -> None:
     job = _step().job
     key = capture_key(job)

@@ -31,6 +31,9 @@ def _millions(name: str, **kwargs: bool) -> float:
     return build_timm(name, kwargs, batch_size=1).parameter_count / 1e6
 
 
+pytestmark = pytest.mark.usefixtures("captured_here")
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sketches")

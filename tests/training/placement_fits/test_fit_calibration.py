@@ -72,9 +72,15 @@ def test_a_fit_gives_a_prior_that_can_be_stored():
     assert again.noise.inflation > 0
 
 
-@pytest.mark.slow
-def test_the_real_tables_can_be_fitted():
+def test_the_real_tables_can_be_fitted(tmp_path: Path):
     data = os.environ.get("PERFMODEL_DATA")
     if not data:
         pytest.skip("PERFMODEL_DATA names no folder of public tables")
-    assert fit(Path(data), steps=1)["rows"] > 10_000
+    # Two jobs on two clusters have all that is compared: placements, jobs, machines.
+    for job in ("cifar10", "ncf"):
+        for cluster in ("dgx", "rtx"):
+            table = Path("sia") / job / f"placements-{cluster}.csv"
+            (tmp_path / table).parent.mkdir(parents=True, exist_ok=True)
+            header, *rows = (Path(data) / table).read_text().splitlines()
+            (tmp_path / table).write_text("\n".join([header, *rows[::5]]))
+    assert fit(tmp_path, steps=1)["rows"] > 250

@@ -53,7 +53,7 @@ def test_a_sample_keeps_the_same_shapes_on_every_device() -> None:
 
 
 def test_every_device_is_left_out_and_the_law_is_found() -> None:
-    found = evaluate_kernels(records(200), fast=True)
+    found = evaluate_kernels(records(100), fast=True)
     assert set(found.device.tolist()) == set(DEVICES)
     assert set(found.question.tolist()) == {"product", "pointwise"}
     tables = found.tables()
@@ -73,7 +73,7 @@ def test_probes_help_where_a_device_is_slow() -> None:
             op=k.op, accelerator=k.accelerator, dtype=k.dtype, shape=k.shape,
             time_s=1.8 * k.time_s, origin=k.origin, kernel=k.kernel,
         )
-        for k in records(200)
+        for k in records(100)
     ]  # fmt: skip
     found = evaluate_kernels(slow, fast=True)
     curve = found.probe_curve("product", probes=(1, 10))
