@@ -57,7 +57,7 @@ class ImportFormat:
 
 #: Name, reader, folder and description of every format.
 _ALL = (
-    ("timm", "jobs.timm:read_timm", "timm",
+    ("timm", "jobs.timm_results:read_timm", "timm",
      "Images/s of vision models: huggingface/pytorch-image-models results/."),
     ("lambda", "jobs.lambda_labs:read_lambda", "",
      "Training on 1 to 16 GPUs a node: lambdal/deeplearning-benchmark."),
@@ -71,9 +71,9 @@ _ALL = (
      "LLM training on clusters: Megatron-LM, MaxText, tpu-recipes, ModelLink."),
     ("vtrain", "language_models.vtrain:read_vtrain", "vtrain",
      "GPT iteration times per parallel plan: VIA-Research/vTrain."),
-    ("sia", "jobs.sia:read_sia", "sia",
+    ("sia", "jobs.sia_traces:read_sia", "sia",
      "Data-parallel steps per placement and batch size: siasosp23/artifacts."),
-    ("gavel", "jobs.gavel:read_gavel", "gavel",
+    ("gavel", "jobs.gavel_throughputs:read_gavel", "gavel",
      "Steps/s alone and co-located: stanford-futuredata/gavel."),
     ("neusight", "kernels.neusight:read_neusight", "",
      "Times of fp32 operators: sitar-lab/NeuSight."),

@@ -15,8 +15,8 @@ PREDICTORS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "constant": ("perfmodel.predictors.members.constant", "ConstantRatePredictor"),
         "roofline": ("perfmodel.predictors.roofline", "RooflinePredictor"),
         "efficiency": ("perfmodel.predictors.members.efficiency", "EfficiencyPredictor"),
-        "gbdt": ("perfmodel.predictors.members.gbdt", "TabularPredictor"),
-        "operators": ("perfmodel.predictors.members.operators", "OperatorPredictor"),
+        "gbdt": ("perfmodel.predictors.members.graph_trees", "TabularPredictor"),
+        "operators": ("perfmodel.predictors.members.operator_trees", "OperatorPredictor"),
         "gnn": ("perfmodel.predictors.members.gnn", "GraphPredictor"),
         "ensemble": ("perfmodel.predictors.members.ensemble", "EnsemblePredictor"),
     }

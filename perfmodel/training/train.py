@@ -17,13 +17,13 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
-from perfmodel.predictors.checks import check_samples, write_json
 from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_folds
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import save_joint
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
 from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import check_samples, write_json
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.predictors.serving.distance import TrainingDistance
 from perfmodel.predictors.serving.intervals import HeldOut
@@ -32,7 +32,7 @@ from perfmodel.store.artifacts import write_artifact
 from perfmodel.training.model_card import CARD, joint_facts, model_card
 from perfmodel.training.samples.samples import data_digest
 from perfmodel.training.validation.held_out_folds import FOLDS
-from perfmodel.training.validation.scores import score
+from perfmodel.training.validation.workload_scores import score
 
 _LIBRARIES = ("numpy", "xgboost-cpu", "torch", "torch-geometric", "safetensors")
 

@@ -11,7 +11,7 @@ import pytest
 
 from perfmodel.errors import MissingExtraError, StoreError
 from perfmodel.importers.kernels.kernel_tables import table_rows
-from perfmodel.importers.tables import read_columns, read_rows
+from perfmodel.importers.public_tables import read_columns, read_rows
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from perfmodel.training.train import train
 from perfmodel.training.validation.evaluate import Evaluation, evaluate
 from perfmodel.training.validation.evaluation_report import held_out_models, write_report
 from perfmodel.training.validation.held_out_folds import workload_folds
-from perfmodel.training.validation.scores import score, spearman
+from perfmodel.training.validation.workload_scores import score, spearman
 
 SAMPLES = made_up.samples(families=14)
 

@@ -22,6 +22,7 @@ from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.deep_learning_recipes import Recipe, recipe_of
 from perfmodel.importers.jobs.ngc import ngc_software
+from perfmodel.importers.public_tables import Row, count, positive, read_rows, text, understood
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -29,7 +30,6 @@ from perfmodel.importers.published import (
     PublishedStep,
     RejectedRow,
 )
-from perfmodel.importers.tables import Row, count, positive, read_rows, text, understood
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import MemoryFormat, Mode, Precision
 

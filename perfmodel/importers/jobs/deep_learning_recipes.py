@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.importers.tables import Row, positive, text
+from perfmodel.importers.public_tables import Row, positive, text
 from perfmodel.types import Mode
 
 

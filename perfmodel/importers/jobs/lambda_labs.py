@@ -26,6 +26,7 @@ from types import MappingProxyType
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.ngc import ngc_software, plain_version
+from perfmodel.importers.public_tables import Row, count, find_table, positive, read_rows, text
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -34,7 +35,6 @@ from perfmodel.importers.published import (
     PublishedStep,
     RejectedRow,
 )
-from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode, Precision
 

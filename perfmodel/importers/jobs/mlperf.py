@@ -17,8 +17,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.importers.public_tables import (
+    Row,
+    count,
+    find_table,
+    positive,
+    read_rows,
+    text,
+    understood,
+)
 from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text, understood
 from perfmodel.placement.topology.topology import Network, Node, Placement
 
 LICENCE = "Apache-2.0"

@@ -44,6 +44,7 @@ from perfmodel.importers.kernels.kernel_tables import (
     tidy_files,
     word,
 )
+from perfmodel.importers.public_tables import Row, understood
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -51,7 +52,6 @@ from perfmodel.importers.published import (
     PublishedKernel,
     RejectedRow,
 )
-from perfmodel.importers.tables import Row, understood
 
 SOURCE = "ai-dynamo/aiconfigurator systems/data"
 LICENCE = "Apache-2.0"

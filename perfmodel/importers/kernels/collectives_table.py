@@ -23,8 +23,8 @@ from perfmodel.importers.kernels.kernel_tables import (
     table_rows,
     word,
 )
+from perfmodel.importers.public_tables import Row, understood
 from perfmodel.importers.published import Origin, PublishedCollective, RejectedRow
-from perfmodel.importers.tables import Row, understood
 
 FILE = "collectives.parquet"
 

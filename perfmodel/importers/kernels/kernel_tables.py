@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.tables import Made, Row, read_columns
+from perfmodel.importers.public_tables import Made, Row, read_columns
 
 
 class UnreadableRowError(ValueError):

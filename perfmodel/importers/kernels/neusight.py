@@ -28,8 +28,8 @@ from perfmodel.importers.kernels.kernel_tables import (
     tidy_files,
     word,
 )
+from perfmodel.importers.public_tables import Row, understood
 from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
-from perfmodel.importers.tables import Row, understood
 
 FILE = "neusight_ops.parquet"
 SOURCE = "sitar-lab/NeuSight scripts/asplos"

@@ -33,6 +33,7 @@ from perfmodel.importers.kernels.kernel_tables import (
     table_rows,
     tidy_files,
 )
+from perfmodel.importers.public_tables import Row, understood
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -40,7 +41,6 @@ from perfmodel.importers.published import (
     PublishedKernel,
     RejectedRow,
 )
-from perfmodel.importers.tables import Row, understood
 
 FILE = "vidur_mlp_ops.parquet"
 SOURCE = "microsoft/vidur data/profiling"

@@ -23,8 +23,16 @@ from typing import TypeVar
 
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
+from perfmodel.importers.public_tables import (
+    Row,
+    count,
+    find_table,
+    positive,
+    read_rows,
+    text,
+    understood,
+)
 from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text, understood
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 

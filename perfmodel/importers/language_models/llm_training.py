@@ -31,8 +31,16 @@ from typing import Any
 
 from perfmodel.graph.job import Job
 from perfmodel.importers.language_models.llm_training_runs import RUNS, Run, config_of, plain_name
+from perfmodel.importers.public_tables import (
+    Row,
+    count,
+    find_table,
+    positive,
+    read_rows,
+    text,
+    understood,
+)
 from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.tables import Row, count, find_table, positive, read_rows, text, understood
 from perfmodel.placement.plans.transformer_jobs import transformer_shape
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
 from perfmodel.types import Mode, Precision

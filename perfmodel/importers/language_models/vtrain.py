@@ -18,6 +18,7 @@ from pathlib import Path
 
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
+from perfmodel.importers.public_tables import Row, count, find_table, positive, understood
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -25,7 +26,6 @@ from perfmodel.importers.published import (
     RejectedRow,
     steps_alone,
 )
-from perfmodel.importers.tables import Row, count, find_table, positive, understood
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 

@@ -32,7 +32,6 @@ from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
-from perfmodel.predictors.checks import SHORTEST_STEP_S
 from perfmodel.predictors.joint.device_beliefs import DeviceBeliefs, features
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles, Rung, rung_scores
@@ -56,6 +55,7 @@ from perfmodel.predictors.joint.joint_regimes import (
 )
 from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
+from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.mode_nets import is_training
 from perfmodel.predictors.step_models.node_net import RowParts
 from perfmodel.types import Basis, Mode

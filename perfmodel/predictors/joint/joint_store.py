@@ -23,13 +23,13 @@ from safetensors.numpy import save as save_arrays
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.predictors.checks import read_json
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
 from perfmodel.predictors.joint.job_memory import JobMemory
 from perfmodel.predictors.joint.joint import JointPredictor, maker_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles
 from perfmodel.predictors.joint.joint_members import Member
 from perfmodel.predictors.joint.novelty import Novelty
+from perfmodel.predictors.predictor_checks import read_json
 from perfmodel.predictors.step_models.mode_nets import ModeNets
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
 

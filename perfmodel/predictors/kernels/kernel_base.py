@@ -24,8 +24,8 @@ from perfmodel.features.kernels.kernel_columns import (
     kernel_columns,
     kernel_roofline,
 )
-from perfmodel.predictors.checks import finite
 from perfmodel.predictors.kernels.kernel_law import CLOCK_HZ, DeviceLaw, fit_law
+from perfmodel.predictors.predictor_checks import finite
 
 #: Groups of operators with laws and boosters of their own.
 GROUPS = ("product", "product_fp32", "prefill", "decode", "moe", "pointwise")

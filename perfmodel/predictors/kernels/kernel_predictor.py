@@ -25,7 +25,6 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import SCHEMA_VERSION, column_names
 from perfmodel.predictors.boosting import Booster, BoosterSettings, read_packed, slim, write_packed
-from perfmodel.predictors.checks import finite, read_json, unfitted, write_json
 from perfmodel.predictors.kernels.kernel_base import (
     GROUPS,
     MEMBERS,
@@ -35,6 +34,7 @@ from perfmodel.predictors.kernels.kernel_base import (
     member_columns,
 )
 from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
+from perfmodel.predictors.predictor_checks import finite, read_json, unfitted, write_json
 
 KERNEL_SETTINGS = BoosterSettings(
     rounds=250, depth=8, learning_rate=0.08, min_child_weight=8.0, row_share=0.8, column_share=0.4

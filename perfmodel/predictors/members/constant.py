@@ -11,7 +11,8 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import node_table
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.checks import (
+from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import (
     check_samples,
     finite,
     not_below_bound,
@@ -19,7 +20,6 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.predictor import Predictor, Sample
 
 
 @final

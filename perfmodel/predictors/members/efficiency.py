@@ -16,7 +16,9 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import OP_CLASSES, PHASES, NodeTable, node_table
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.checks import (
+from perfmodel.predictors.members.step_calibration import non_negative_least_squares
+from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import (
     check_samples,
     finite,
     not_below_bound,
@@ -24,8 +26,6 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.members.step_calibration import non_negative_least_squares
-from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.types import Compiler, Phase
 
 #: Assumed shares of the stated peak for kinds of device without any training data. They are

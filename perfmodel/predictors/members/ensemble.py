@@ -12,7 +12,9 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.checks import (
+from perfmodel.predictors.folds import CrossFit, family_folds
+from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import (
     check_samples,
     finite,
     not_below_bound,
@@ -21,8 +23,6 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.folds import CrossFit, family_folds
-from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.registry import new_predictor, predictor_class
 
 DEFAULT_MEMBERS = ("operators", "gbdt", "gnn")

@@ -16,7 +16,9 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError, MissingExtraError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.checks import (
+from perfmodel.predictors.members.node_times import class_times
+from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import (
     check_samples,
     not_below_bound,
     read_json,
@@ -24,8 +26,6 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.members.node_times import class_times
-from perfmodel.predictors.predictor import Predictor, Sample
 
 try:
     import torch

@@ -21,7 +21,7 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.checks import finite
+from perfmodel.predictors.predictor_checks import finite
 
 #: Fewest samples of one way of executing that get coefficients of their own.
 LEAST_SAMPLES = 12

@@ -19,8 +19,8 @@ import numpy as np
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.arrays import FloatArray
-from perfmodel.predictors.checks import finite
 from perfmodel.predictors.members.ensemble import mix
+from perfmodel.predictors.predictor_checks import finite
 
 #: Fewest residuals of a device whose quantile is taken as it stands.
 ENOUGH_RESIDUALS = 200

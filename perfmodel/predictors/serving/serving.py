@@ -22,12 +22,12 @@ from perfmodel.errors import (
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.checks import not_below_bound, read_json
 from perfmodel.predictors.explanation import Accelerators, StepExplanation
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import mix, read_weights
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.predictor import Predictor
+from perfmodel.predictors.predictor_checks import not_below_bound, read_json
 from perfmodel.predictors.serving.distance import Nearness, TrainingDistance
 from perfmodel.predictors.serving.intervals import HalfWidth, HeldOut
 from perfmodel.predictors.serving.serving_explained import (

@@ -21,7 +21,7 @@ from perfmodel.predictors.explanation import (
 )
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import mix
-from perfmodel.predictors.members.operators import BASE_OVERHEAD_S
+from perfmodel.predictors.members.operator_trees import BASE_OVERHEAD_S
 from perfmodel.predictors.predictor import Predictor
 from perfmodel.predictors.serving.distance import TrainingDistance
 

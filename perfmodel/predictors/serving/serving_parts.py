@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError, InvalidInputError, MissingExtraError
-from perfmodel.predictors.checks import finite, read_json
 from perfmodel.predictors.predictor import Predictor
+from perfmodel.predictors.predictor_checks import finite, read_json
 from perfmodel.predictors.registry import predictor_class
 from perfmodel.store.artifacts import MANIFEST, Artifact
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.importers.jobs.gavel import JOBS, SOURCE
+from perfmodel.importers.jobs.gavel_throughputs import JOBS, SOURCE
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.placement.sharing.job_load import (
     job_type_parts,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import BoolArray, FloatArray
-from perfmodel.importers.jobs.gavel import ACCELERATORS
+from perfmodel.importers.jobs.gavel_throughputs import ACCELERATORS
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.sharing.job_load import (

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.predictors.checks import check_samples
 from perfmodel.predictors.folds import CrossFit, Progress
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
 from perfmodel.predictors.predictor import Sample
+from perfmodel.predictors.predictor_checks import check_samples
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.predictors.serving.intervals import ConformalIntervals
 from perfmodel.training.samples.samples import data_digest
 from perfmodel.training.validation.held_out_folds import FOLDS, workload_folds
-from perfmodel.training.validation.scores import Scores, score
+from perfmodel.training.validation.workload_scores import Scores, score
 
 BASELINES = ("constant", "roofline", "efficiency")
 ENSEMBLE = "ensemble"

@@ -10,7 +10,7 @@ import numpy as np
 from perfmodel.predictors.predictor import Sample
 from perfmodel.store.durable import write_whole
 from perfmodel.training.validation.evaluate import ENSEMBLE, Evaluation
-from perfmodel.training.validation.scores import Scores
+from perfmodel.training.validation.workload_scores import Scores
 
 _SHOWN_MODELS = 20
 _MEANING = {

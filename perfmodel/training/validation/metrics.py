@@ -23,7 +23,7 @@ import numpy as np
 
 from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray
 from perfmodel.training.validation.held_out_answers import AnswerTable
-from perfmodel.training.validation.scores import spearman
+from perfmodel.training.validation.workload_scores import spearman
 
 #: Rows from which on the coverage of a group means something.
 LEAST_GROUP = 200

@@ -17,7 +17,10 @@ from perfmodel.features.nodes import OP_CLASSES
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.boosting import Booster, BoosterSettings
-from perfmodel.predictors.checks import (
+from perfmodel.predictors.members.node_times import class_times
+from perfmodel.predictors.members.step_calibration import StepCalibration
+from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import (
     check_samples,
     finite,
     not_below_bound,
@@ -26,9 +29,6 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.members.node_times import class_times
-from perfmodel.predictors.members.step_calibration import StepCalibration
-from perfmodel.predictors.predictor import Predictor, Sample
 
 COLUMNS = (*NODE_COLUMNS, "op_typical")
 

@@ -22,8 +22,8 @@ from types import MappingProxyType
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError, UnknownAcceleratorError
 from perfmodel.graph.job import Job
+from perfmodel.importers.public_tables import Row, count, positive, read_rows, text, understood
 from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
-from perfmodel.importers.tables import Row, count, positive, read_rows, text, understood
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 SOURCE = "huggingface/pytorch-image-models results/"

@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import StoreError
 from perfmodel.importers.jobs.trained import Trained
+from perfmodel.importers.public_tables import Row, count, positive, read_rows, text, understood
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -31,7 +32,6 @@ from perfmodel.importers.published import (
     RejectedRow,
     steps_alone,
 )
-from perfmodel.importers.tables import Row, count, positive, read_rows, text, understood
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Precision

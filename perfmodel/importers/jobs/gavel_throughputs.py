@@ -30,6 +30,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import StoreError
 from perfmodel.importers.jobs.trained import Trained
+from perfmodel.importers.public_tables import find_table, understood
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -37,7 +38,6 @@ from perfmodel.importers.published import (
     RejectedRow,
     steps_alone,
 )
-from perfmodel.importers.tables import find_table, understood
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Precision
 

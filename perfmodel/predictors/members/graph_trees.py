@@ -14,7 +14,8 @@ from perfmodel.features.roofline import node_roofline
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION, workload_rows
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.boosting import Booster, BoosterSettings
-from perfmodel.predictors.checks import (
+from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import (
     check_samples,
     finite,
     not_below_bound,
@@ -22,7 +23,6 @@ from perfmodel.predictors.checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.predictor import Predictor, Sample
 
 DEFAULT_SETTINGS = BoosterSettings(
     rounds=400, depth=4, learning_rate=0.05, column_share=0.3, row_share=0.7
