@@ -1,4 +1,4 @@
-"""Run the arena and write docs/accuracy.md: how good answers are for what was never seen.
+"""Cross-validate and write docs/accuracy.md: how good answers are for what was never seen.
 
 Public measurements are read from ``--data`` (or PERFMODEL_DATA); without them only the profiles
 of this project are judged. Captured sketches are kept (PERFMODEL_CACHE): the first run captures
@@ -22,15 +22,22 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from perfmodel.training.arena.data import load_data
-from perfmodel.training.arena.others import run_others
-from perfmodel.training.arena.placement.run import PARTS, run_placements
-from perfmodel.training.arena.report import write_report
-from perfmodel.training.arena.run import load_answers, note_duration, run_arena
-from perfmodel.training.arena.splits import SPLITS
-from perfmodel.training.arena.summary import summarise
+from accuracy_report.kernel_accuracy import run_kernels
+from accuracy_report.report import write_report
+from accuracy_report.summary import summarise
+from placement_accuracy.run import PARTS, run_placements
 
-LEARNER = "perfmodel.predictors.joint:JointPredictor"
+from perfmodel.training.samples.public_data import load_data
+from perfmodel.training.validation.cross_validation import (
+    CrossValidation,
+    cross_validate,
+    load_answers,
+    note_duration,
+)
+from perfmodel.training.validation.fold_schedule import FAST, FULL
+from perfmodel.training.validation.held_out_folds import SPLITS
+
+LEARNER = "perfmodel.predictors.joint.joint:JointPredictor"
 #: With how much less it learns in the fast form, beside fewer folds and samples.
 _FEWER_PASSES = {LEARNER: {"folds": 3, "epochs": 4}}
 
@@ -71,20 +78,19 @@ def _run_steps(arguments: argparse.Namespace) -> None:
     factory = _learner(arguments.learner)
     fewer = _FEWER_PASSES.get(arguments.learner, {}) if arguments.fast else {}
     changed = "".join(f", {setting} {value}" for setting, value in fewer.items())
-    run_arena(
-        data.samples,
-        lambda seed: factory(seed=seed, **fewer),
+    validation = CrossValidation(
+        samples=data.samples,
+        make_learner=lambda seed: factory(seed=seed, **fewer),
         folder=arguments.folder,
         name=arguments.learner.partition(":")[2] + changed,
         seed=arguments.seed,
-        fast=arguments.fast,
-        resume=arguments.resume,
-        progress=_tell,
+        effort=FAST if arguments.fast else FULL,
         splits=arguments.split or SPLITS,
         workers=arguments.workers,
         operators=data.operators,
         facts={"dropped": data.dropped, "rejected": data.rejected},
     )
+    cross_validate(validation, resume=arguments.resume, progress=_tell)
 
 
 def _run_tables(arguments: argparse.Namespace) -> None:
@@ -98,7 +104,7 @@ def _run_tables(arguments: argparse.Namespace) -> None:
 
 
 def _judge_kernels(arguments: argparse.Namespace) -> None:
-    run_others(
+    run_kernels(
         arguments.data,
         arguments.folder,
         seed=arguments.seed,

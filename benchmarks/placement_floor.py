@@ -32,8 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.sharing.job_load import job_type_parts
-from perfmodel.training.placement.pair_table import Pairs, read_pairs
-from perfmodel.training.placement.sia_cells import Group, Measured, sia_groups
+from perfmodel.training.placement_rows.pair_rows import Pairs, read_pairs
+from perfmodel.training.placement_rows.sia_rows import Group, Measured, sia_groups
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

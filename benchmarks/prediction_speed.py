@@ -111,7 +111,7 @@ class Timing:
 def measure_job(model: Any, fields: dict[str, Any], device: Any, repeats: int) -> Timing:
     """Time the answers for one job."""
     from perfmodel.capture.torch import capture
-    from perfmodel.features.sketch import step_sketch
+    from perfmodel.features.steps.sketch import step_sketch
     from perfmodel.graph.cost import cost_table
     from perfmodel.graph.workload import Workload
     from perfmodel.requests import parse_job
@@ -155,7 +155,7 @@ def measure_answers(folder: Path, device_name: str, repeats: int) -> None:
     import torch
 
     from perfmodel.devices.catalog import Catalog
-    from perfmodel.predictors.serving import ServingModel
+    from perfmodel.predictors.serving.serving import ServingModel
 
     torch.set_num_threads(1)
     model = ServingModel.load(folder)

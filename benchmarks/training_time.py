@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.store.measurements.profiles import ProfileStore
-from perfmodel.training.samples import load_samples
+from perfmodel.training.samples.samples import load_samples
 
 PREDICTORS = ("efficiency", "gbdt", "operators", "gnn")
 PEER = "gbdt"

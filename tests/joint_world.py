@@ -15,9 +15,9 @@ import numpy as np
 from synthetic_workloads import DEVICE, convnet, mlp
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.features.sketch import StepSketch, step_sketch
-from perfmodel.features.step import Step, StepSample
-from perfmodel.features.step_table import step_table
+from perfmodel.features.steps.sketch import StepSketch, step_sketch
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.features.steps.step_table import step_table
 from perfmodel.graph.workload import Workload
 from perfmodel.types import Mode
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.features.kernel_calls import FloatArray, KernelCalls, kernel_calls
-from perfmodel.features.kernels import kernel_roofline
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
+from perfmodel.features.kernels.kernel_columns import kernel_roofline
 
 DEVICES = ("T4", "V100-PCIe-32GB", "A100-PCIe-40GB", "H100-SXM5-80GB")
 LAUNCH_S = 4e-6

@@ -16,7 +16,7 @@ from perfmodel.features.nodes import OP_CLASSES, node_table
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.base import Sample
+from perfmodel.predictors.predictor import Sample
 from perfmodel.types import Mode, Phase, Role
 
 DEVICE = AcceleratorSpec(

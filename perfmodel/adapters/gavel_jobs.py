@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perfmodel.adapters.gavel import GavelJob
-from perfmodel.importers.gavel import JOBS
+from perfmodel.importers.jobs.gavel_throughputs import JOBS
 from perfmodel.placement.opaque.opaque_cells import split_label
 
 

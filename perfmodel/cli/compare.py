@@ -78,11 +78,11 @@ def _rank(estimator: Estimator, job: Job, candidates: tuple[str, ...]) -> list[d
     from perfmodel.errors import PerfModelError
     from perfmodel.placement.topology.parse import parse_placement
 
-    prepared = estimator.prepare(job)
+    prepared = estimator.core.prepare(job)
     rows: list[dict[str, Any]] = []
     for text in candidates:
         try:
-            found = estimator.answer(prepared, estimator.resolve(parse_placement(text)))
+            found = estimator.answer(prepared, estimator.core.resolve(parse_placement(text)))
             rows.append({"placement": text, **found.to_dict()})
         except PerfModelError as error:
             rows.append({"placement": text, "error": problem(error)})

@@ -10,7 +10,7 @@ import click
 from perfmodel.cli.options import members_option, output_options
 
 if TYPE_CHECKING:
-    from perfmodel.training.evaluate import Evaluation
+    from perfmodel.training.validation.evaluate import Evaluation
 
 
 @click.command()
@@ -53,11 +53,11 @@ def command(
     Every sample is answered by predictors that have not learned from its family. Takes minutes;
     progress goes to standard error.
     """
-    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
+    from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
     from perfmodel.store.measurements.profiles import ProfileStore
-    from perfmodel.training.evaluate import evaluate
-    from perfmodel.training.report import write_report
-    from perfmodel.training.samples import load_samples
+    from perfmodel.training.samples.samples import load_samples
+    from perfmodel.training.validation.evaluate import evaluate
+    from perfmodel.training.validation.evaluation_report import write_report
 
     samples = load_samples(ProfileStore(profiles), device=device).samples
     chosen = members or DEFAULT_MEMBERS

@@ -42,14 +42,14 @@ def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool)
     import importlib
 
     from perfmodel.cli.output import print_facts, print_json
-    from perfmodel.training.placement.write import write_fitted
+    from perfmodel.training.placement_fits.fitted_file import write_fitted
 
     found = {}
     for part in PARTS:
         if parts and part not in parts:
             continue
         click.echo(f"fitting {part}", err=True)
-        fit = importlib.import_module(f"perfmodel.training.placement.fit_{part}").fit
+        fit = importlib.import_module(f"perfmodel.training.placement_fits.fit_{part}").fit
         document = fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}
     if as_json:

@@ -11,7 +11,7 @@ import click
 from perfmodel.cli.options import output_options
 
 if TYPE_CHECKING:
-    from perfmodel.importers.base import Imported
+    from perfmodel.importers.published import Imported
     from perfmodel.importers.registry import ImportFormat
 
 

@@ -12,8 +12,8 @@ from perfmodel.cli.options import models_option, output_options
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
     from perfmodel.graph.job import Job
-    from perfmodel.predictors.serving import ServingModel
-    from perfmodel.training.probe_candidates import ProbePlan
+    from perfmodel.predictors.serving.serving import ServingModel
+    from perfmodel.training.probes.probe_candidates import ProbePlan
 
 
 @click.command()
@@ -47,7 +47,7 @@ def command(
     call captures the candidates, which takes a minute; their sketches are kept.
     """
     from perfmodel.devices.catalog import Catalog
-    from perfmodel.training.probe_candidates import plan_probes
+    from perfmodel.training.probes.probe_candidates import plan_probes
     from perfmodel.types import Mode
 
     spec = Catalog.default().get(device)
@@ -70,7 +70,7 @@ def command(
 def _model_for(models: Path, spec: AcceleratorSpec) -> ServingModel | None:
     """Return the installed model if its joint predictor answers for a device."""
     from perfmodel.estimator.single.loading import load_model
-    from perfmodel.predictors.serving import ServingModel
+    from perfmodel.predictors.serving.serving import ServingModel
 
     model = load_model(models).model
     if isinstance(model, ServingModel) and model.answers_jointly(spec):

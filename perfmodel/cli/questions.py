@@ -121,8 +121,8 @@ def prepare_question(
     job = job_of({"graph": graph.content_hash, **settings_of(graph)}, settings)
     return job, Estimator(
         accelerators=estimator.accelerators,
-        model=estimator.model,
-        graphs=GivenGraph(graph, estimator.graphs),
+        model=estimator.core.model,
+        graphs=GivenGraph(graph, estimator.core.graphs),
         problems=estimator.problems,
     )
 

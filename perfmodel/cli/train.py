@@ -10,7 +10,7 @@ import click
 from perfmodel.cli.options import members_option, models_option, output_options
 
 if TYPE_CHECKING:
-    from perfmodel.training.arena.data import ArenaData
+    from perfmodel.training.samples.public_data import TrainingData
 
 
 @click.command()
@@ -52,9 +52,9 @@ def command(
 
     Takes minutes; progress goes to standard error.
     """
-    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
+    from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
     from perfmodel.store.measurements.profiles import ProfileStore
-    from perfmodel.training.samples import load_samples
+    from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.train import train
 
     found = load_samples(ProfileStore(profiles), device=device)
@@ -90,8 +90,8 @@ def command(
         click.echo(f"Note: {number} ({note}).")
 
 
-def _public(data: Path, profiles: Path, workers: int) -> ArenaData:
-    from perfmodel.training.arena.data import load_data
+def _public(data: Path, profiles: Path, workers: int) -> TrainingData:
+    from perfmodel.training.samples.public_data import load_data
 
     found = load_data(data, profiles=profiles, workers=workers, progress=_tell)
     for name, number in found.rejected.items():

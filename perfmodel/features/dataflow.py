@@ -14,11 +14,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Phase
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """A workload as tensors for message passing, and several of them as one.
 
-Nodes are classes of equal nodes (:mod:`perfmodel.features.quotient`): a network with twelve
+Nodes are classes of equal nodes (:mod:`perfmodel.features.node_rows`): a network with twelve
 equal layers costs as much as one with two. Needs torch.
 """
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.nodes import NodeTable, node_table
 from perfmodel.graph.ir import Graph
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 #: Operands of so many bytes are computed with at full precision.
 _WIDE_ITEM_BYTES = 4.0

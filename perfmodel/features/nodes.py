@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.dataflow import Dataflow, trace_dataflow
 from perfmodel.features.operand_shapes import (
     NO_CONVOLUTION,
@@ -29,8 +30,6 @@ from perfmodel.graph.cost import CostTable, cost_table
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import DTYPE_BYTES, Graph
 from perfmodel.types import Phase, Role
-
-FloatArray = npt.NDArray[np.float64]
 
 OP_CLASSES: tuple[OpClass, ...] = tuple(OpClass)
 PHASES: tuple[Phase, ...] = tuple(Phase)

@@ -23,12 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.node_work import NodeWork, node_work
 from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
 from perfmodel.graph.workload import Workload
 from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 #: How much faster than memory the last-level cache is taken to be in the lower bound. Measured
 #: ratios on CPUs and GPUs lie between 2 and 6; a bound must err on the fast side.

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import OP_CLASSES, PHASES, STATIC_COLUMNS, NodeTable, node_table
 from perfmodel.features.roofline import SETTING_COLUMNS, NodeRoofline, node_roofline, settings
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.types import Role
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Raised when the meaning of a column changes; part of the schema.
 SCHEMA_VERSION = 1

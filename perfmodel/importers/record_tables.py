@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import MissingExtraError
-from perfmodel.importers.base import (
+from perfmodel.graph.job import Job
+from perfmodel.importers.published import (
     Imported,
     Kind,
-    Origin,
-    PublishedCollective,
-    PublishedKernel,
     PublishedPlacement,
-    PublishedStep,
     Record,
     RejectedRow,
 )
 from perfmodel.placement.topology.parse import placement_to_dict
+from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import job_to_dict
 from perfmodel.store.durable import whole_file
 
@@ -80,13 +78,8 @@ SCHEMAS: Mapping[Kind, Mapping[str, str]] = {
 
 def records_of(imported: Imported, kind: Kind) -> tuple[Record, ...]:
     """Return the records of one kind."""
-    by_kind: Mapping[Kind, tuple[Record, ...]] = {
-        "steps": imported.steps,
-        "kernels": imported.kernels,
-        "collectives": imported.collectives,
-        "placements": imported.placements,
-    }
-    return by_kind[kind]
+    found: tuple[Record, ...] = getattr(imported, kind)
+    return found
 
 
 def accelerator_of(record: Record) -> str:
@@ -96,26 +89,24 @@ def accelerator_of(record: Record) -> str:
     return record.accelerator
 
 
-def row_of(record: Record) -> dict[str, Any]:
-    """Return a record as one row of its table; unknown values are None."""
-    match record:
-        case PublishedStep():
-            own = _fields(record, "accelerator", "samples_per_second", "step_time_s")
-            own |= _fields(record, "memory_bytes", "repeats", "spread")
-            own["job"] = _json(job_to_dict(record.job))
-        case PublishedKernel():
-            own = _fields(record, "op", "accelerator", "dtype", "time_s", "kernel")
-            own["shape"] = _json(record.shape)
-        case PublishedCollective():
-            own = _fields(record, "collective", "accelerator", "ranks", "hosts", "size_bytes")
-            own |= _fields(record, "time_s", "topology", "backend", "dtype")
-        case PublishedPlacement():
-            own = _fields(record, "job_type", "batch_size", "step_time_s", "sync_time_s")
-            own |= _fields(record, "memory_bytes")
-            own["job"] = None if record.job is None else _json(job_to_dict(record.job))
-            own["placement"] = _json(placement_to_dict(record.placement))
-            own["settings"] = _json(record.settings)
-    return own | _origin(record.origin)
+def row_of(record: Record, kind: Kind) -> dict[str, Any]:
+    """Return a record as one row of the table of its kind; unknown values are None."""
+    return {
+        name: _written(getattr(record.origin if name in _ORIGIN else record, name))
+        for name in SCHEMAS[kind]
+    }
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Job):
+        value = job_to_dict(value)
+    elif isinstance(value, Placement):
+        value = placement_to_dict(value)
+    if not isinstance(value, Mapping):
+        return value
+    import orjson
+
+    return orjson.dumps(dict(value), option=orjson.OPT_SORT_KEYS).decode()
 
 
 def write_records(folder: Path, imported: Imported) -> dict[Kind, Path]:
@@ -140,7 +131,7 @@ def write_records(folder: Path, imported: Imported) -> dict[Kind, Path]:
     for kind in KINDS:
         if records := records_of(imported, kind):
             written[kind] = folder / f"{kind}.parquet"
-            _write_table(written[kind], SCHEMAS[kind], [row_of(record) for record in records])
+            _write_table(written[kind], SCHEMAS[kind], [row_of(record, kind) for record in records])
     return written
 
 
@@ -162,17 +153,3 @@ def _write_table(file: Path, schema: Mapping[str, str], rows: list[dict[str, Any
     table = pa.Table.from_pylist(rows, schema=columns)
     with whole_file(file) as temporary:
         pq.write_table(table, temporary, compression="zstd")
-
-
-def _fields(record: Record, *names: str) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
-
-
-def _origin(origin: Origin) -> dict[str, Any]:
-    return {name: getattr(origin, name) for name in _ORIGIN}
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    import orjson
-
-    return orjson.dumps(dict(value), option=orjson.OPT_SORT_KEYS).decode()

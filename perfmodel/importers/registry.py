@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.errors import UnknownWordError
-from perfmodel.importers.base import Imported
+from perfmodel.importers.published import Imported
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,8 +18,6 @@ class ImportFormat:
 
     Parameters
     ----------
-    name : str
-        As on the command line.
     description : str
         What it holds and who publishes it, in one line.
     location : str
@@ -43,12 +41,7 @@ class ImportFormat:
         return found
 
     def read(self, path: Path) -> Imported:
-        """Read a table, or those of a folder.
-
-        Parameters
-        ----------
-        path : Path
-            File, or folder as the public repository lays it out.
+        """Read a table, or those of a folder as the public repository lays it out.
 
         Raises
         ------
@@ -62,75 +55,53 @@ class ImportFormat:
         return data / self.folder
 
 
+#: Name, reader, folder and description of every format.
 _ALL = (
-    ImportFormat(
-        name="timm",
-        description="Images/s of vision models: huggingface/pytorch-image-models results/.",
-        location="timm:read_timm",
-        folder="timm",
-    ),
-    ImportFormat(
-        name="lambda",
-        description="Training on 1 to 16 GPUs a node: lambdal/deeplearning-benchmark.",
-        location="lambda_labs:read_lambda",
-    ),
-    ImportFormat(
-        name="deep-learning-examples",
-        description="Tables of the model pages of NVIDIA/DeepLearningExamples.",
-        location="deep_learning_examples:read_deep_learning_examples",
-    ),
-    ImportFormat(
-        name="mlperf",
-        description="Training results of MLPerf: mlcommons/training_results_*.",
-        location="mlperf:read_mlperf",
-    ),
-    ImportFormat(
-        name="llm-foundry",
-        description="MPT training on 8 to 512 GPUs: mosaicml/llm-foundry.",
-        location="llm_foundry:read_llm_foundry",
-    ),
-    ImportFormat(
-        name="llm-training",
-        description="LLM training on clusters: Megatron-LM, MaxText, tpu-recipes, ModelLink.",
-        location="llm_training:read_llm_training",
-    ),
-    ImportFormat(
-        name="vtrain",
-        description="GPT iteration times per parallel plan: VIA-Research/vTrain.",
-        location="vtrain:read_vtrain",
-        folder="vtrain",
-    ),
-    ImportFormat(
-        name="sia",
-        description="Data-parallel steps per placement and batch size: siasosp23/artifacts.",
-        location="sia:read_sia",
-        folder="sia",
-    ),
-    ImportFormat(
-        name="gavel",
-        description="Steps/s alone and co-located: stanford-futuredata/gavel.",
-        location="gavel:read_gavel",
-        folder="gavel",
-    ),
-    ImportFormat(
-        name="neusight",
-        description="Times of fp32 operators: sitar-lab/NeuSight.",
-        location="neusight:read_neusight",
-    ),
-    ImportFormat(
-        name="aiconfigurator",
-        description="Kernels and collectives of LLM serving: ai-dynamo/aiconfigurator.",
-        location="aiconfigurator:read_aiconfigurator",
-    ),
-    ImportFormat(
-        name="vidur",
-        description="Transformer operators and collectives: microsoft/vidur.",
-        location="vidur:read_vidur",
-    ),
-)
+    ("timm", "jobs.timm_results:read_timm", "timm",
+     "Images/s of vision models: huggingface/pytorch-image-models results/."),
+    ("lambda", "jobs.lambda_labs:read_lambda", "",
+     "Training on 1 to 16 GPUs a node: lambdal/deeplearning-benchmark."),
+    ("deep-learning-examples", "jobs.deep_learning_examples:read_deep_learning_examples", "",
+     "Tables of the model pages of NVIDIA/DeepLearningExamples."),
+    ("mlperf", "jobs.mlperf:read_mlperf", "",
+     "Training results of MLPerf: mlcommons/training_results_*."),
+    ("llm-foundry", "language_models.llm_foundry:read_llm_foundry", "",
+     "MPT training on 8 to 512 GPUs: mosaicml/llm-foundry."),
+    ("llm-training", "language_models.llm_training:read_llm_training", "",
+     "LLM training on clusters: Megatron-LM, MaxText, tpu-recipes, ModelLink."),
+    ("vtrain", "language_models.vtrain:read_vtrain", "vtrain",
+     "GPT iteration times per parallel plan: VIA-Research/vTrain."),
+    ("sia", "jobs.sia_traces:read_sia", "sia",
+     "Data-parallel steps per placement and batch size: siasosp23/artifacts."),
+    ("gavel", "jobs.gavel_throughputs:read_gavel", "gavel",
+     "Steps/s alone and co-located: stanford-futuredata/gavel."),
+    ("neusight", "kernels.neusight:read_neusight", "",
+     "Times of fp32 operators: sitar-lab/NeuSight."),
+    ("aiconfigurator", "kernels.aiconfigurator:read_aiconfigurator", "",
+     "Kernels and collectives of LLM serving: ai-dynamo/aiconfigurator."),
+    ("vidur", "kernels.vidur:read_vidur", "",
+     "Transformer operators and collectives: microsoft/vidur."),
+)  # fmt: skip
 
 #: Every import format by name.
-FORMATS: Mapping[str, ImportFormat] = MappingProxyType({one.name: one for one in _ALL})
+FORMATS: Mapping[str, ImportFormat] = MappingProxyType(
+    {
+        name: ImportFormat(name=name, location=location, folder=folder, description=description)
+        for name, location, folder, description in _ALL
+    }
+)
+
+
+def read_format(name: str, data: Path) -> Imported:
+    """Read a format from a folder of many formats.
+
+    Raises
+    ------
+    StoreError
+        Nothing of the format is there.
+    """
+    found = import_format(name)
+    return found.read(found.usual_path(data))
 
 
 def import_format(name: str) -> ImportFormat:
@@ -144,7 +115,7 @@ def import_format(name: str) -> ImportFormat:
     Examples
     --------
     >>> import_format("vtrain").location
-    'vtrain:read_vtrain'
+    'language_models.vtrain:read_vtrain'
     """
     if name not in FORMATS:
         raise UnknownWordError(name, field="import format", known=tuple(FORMATS))

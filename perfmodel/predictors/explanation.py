@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import NodeRoofline, node_roofline
 from perfmodel.graph.workload import Workload
 
-FloatArray = npt.NDArray[np.float64]
 #: Returns an accelerator by its name, or None.
 Accelerators = Callable[[str], AcceleratorSpec | None]
 
@@ -30,8 +29,6 @@ class Stage:
 
     Parameters
     ----------
-    name : str
-        What was taken into account.
     time_s : float
         > 0.
     """
@@ -54,8 +51,6 @@ class MeasuredPoint:
         0 for the same; its unit depends on the source.
     measured_s, predicted_s : float or None
         Step time, and what is predicted without it; None where the model does not keep them.
-    measured_over_predicted : float or None
-        Their ratio, which may be known where they are not.
     same_job : bool
         It is the same architecture at the same input size.
     """

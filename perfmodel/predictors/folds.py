@@ -15,12 +15,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
-from perfmodel.predictors.base import FloatArray, Predictor, Sample
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.predictors.predictor import Predictor, Sample
 
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 Factory = Callable[[str], Predictor]
 
@@ -67,8 +66,6 @@ class CrossFit:
     fold : ndarray of int, shape (samples,)
     factory : callable
         Makes an unfitted predictor from its name.
-    progress : callable or None
-        Called with one line per finished fit.
     """
 
     def __init__(
@@ -86,11 +83,6 @@ class CrossFit:
 
     def held_out(self, name: str, folds: frozenset[int]) -> FloatArray:
         """Return answers for the samples of some folds, from a fit on all others.
-
-        Parameters
-        ----------
-        name : str
-            Predictor.
 
         Returns
         -------

@@ -23,8 +23,6 @@ class Prediction:
         Most similar measured workloads, best first.
     model_version : str
         ``"<name>/<version>"``.
-    node_times_s : tuple of float or None
-        Time of each node of the graph, adding up to ``time_s``; None unless asked for.
     """
 
     time_s: float
@@ -36,4 +34,3 @@ class Prediction:
     nearest: tuple[str, ...]
     model_version: str
     warnings: tuple[str, ...] = ()
-    node_times_s: tuple[float, ...] | None = None

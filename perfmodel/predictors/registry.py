@@ -7,29 +7,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from perfmodel.errors import UnknownPredictorError
-from perfmodel.predictors.base import Predictor
+from perfmodel.predictors.predictor import Predictor
 
 #: Where each predictor lives. A heavy library is imported only by the ones that need it.
 PREDICTORS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "constant": ("perfmodel.predictors.constant", "ConstantRatePredictor"),
+        "constant": ("perfmodel.predictors.members.constant", "ConstantRatePredictor"),
         "roofline": ("perfmodel.predictors.roofline", "RooflinePredictor"),
-        "efficiency": ("perfmodel.predictors.efficiency", "EfficiencyPredictor"),
-        "gbdt": ("perfmodel.predictors.gbdt", "TabularPredictor"),
-        "operators": ("perfmodel.predictors.operators", "OperatorPredictor"),
-        "gnn": ("perfmodel.predictors.gnn", "GraphPredictor"),
-        "ensemble": ("perfmodel.predictors.ensemble", "EnsemblePredictor"),
+        "efficiency": ("perfmodel.predictors.members.efficiency", "EfficiencyPredictor"),
+        "gbdt": ("perfmodel.predictors.members.graph_trees", "TabularPredictor"),
+        "operators": ("perfmodel.predictors.members.operator_trees", "OperatorPredictor"),
+        "gnn": ("perfmodel.predictors.members.gnn", "GraphPredictor"),
+        "ensemble": ("perfmodel.predictors.members.ensemble", "EnsemblePredictor"),
     }
 )
 
 
 def predictor_class(name: str) -> type[Predictor]:
     """Return the class of a predictor by its name.
-
-    Parameters
-    ----------
-    name : str
-        A key of :data:`PREDICTORS`.
 
     Raises
     ------

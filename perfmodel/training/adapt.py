@@ -9,16 +9,15 @@ from typing import Any
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import InvalidInputError, TrainingError, UnknownAcceleratorError
-from perfmodel.features.step import StepSample
-from perfmodel.predictors.joint_store import FACTS, facts_bytes, load_joint
-from perfmodel.predictors.serving import JOINT_KINDS
-from perfmodel.predictors.serving_parts import ADAPTED, JOINT
+from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
+from perfmodel.predictors.serving.serving import JOINT_KINDS
+from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.measurements.profiles import ProfileStore
-from perfmodel.training.corpus import Corpus
-from perfmodel.training.joint_facts import corpus_digest
-from perfmodel.training.model_card import CARD, model_card
-from perfmodel.training.profile_corpus import profile_corpus
+from perfmodel.training.model_card import CARD, corpus_digest, model_card
+from perfmodel.training.samples.corpus import Corpus
+from perfmodel.training.samples.profile_corpus import profile_corpus
 from perfmodel.training.train import time_now, version_folder
 
 #: Records of one device beyond which the three effects of a device have nothing left to learn.

@@ -13,27 +13,26 @@ from typing import Any
 import numpy as np
 
 from perfmodel.devices.codec import spec_to_dict
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import NODE_COLUMNS
-from perfmodel.features.step import StepSample
+from perfmodel.features.steps.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
-from perfmodel.predictors.base import FloatArray, Predictor, Sample
-from perfmodel.predictors.checks import check_samples, write_json
-from perfmodel.predictors.distance import TrainingDistance
-from perfmodel.predictors.efficiency import EfficiencyPredictor
-from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_folds
-from perfmodel.predictors.held_out import HeldOut
-from perfmodel.predictors.joint import JointPredictor
-from perfmodel.predictors.joint_store import save_joint
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.joint_store import save_joint
+from perfmodel.predictors.members.efficiency import EfficiencyPredictor
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
+from perfmodel.predictors.predictor import Predictor, Sample
+from perfmodel.predictors.predictor_checks import check_samples, write_json
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.predictors.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
-from perfmodel.predictors.stacking import fit_weights, mix
+from perfmodel.predictors.serving.distance import TrainingDistance
+from perfmodel.predictors.serving.intervals import HeldOut
+from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
 from perfmodel.store.artifacts import write_artifact
-from perfmodel.training.joint_facts import joint_facts
-from perfmodel.training.model_card import CARD, model_card
-from perfmodel.training.samples import data_digest
-from perfmodel.training.scores import score
-from perfmodel.training.splits import FOLDS
+from perfmodel.training.model_card import CARD, joint_facts, model_card
+from perfmodel.training.samples.samples import data_digest
+from perfmodel.training.validation.held_out_folds import FOLDS
+from perfmodel.training.validation.workload_scores import score
 
 _LIBRARIES = ("numpy", "xgboost-cpu", "torch", "torch-geometric", "safetensors")
 
@@ -59,16 +58,8 @@ def train(
 
     Parameters
     ----------
-    out : Path
-        The folder that holds all models.
-    name : str
-        Name of the model.
     members : sequence of str
         Predictors that the ensemble mixes.
-    coverage : float
-        Coverage of the intervals, in (0, 1).
-    progress : callable or None
-        Receives one line per finished fit.
     corpus : sequence of StepSample
         Steps of any devices. The joint predictor learns from them and answers for every device
         that ``samples`` do not hold; without them such devices are answered from typical
@@ -76,7 +67,7 @@ def train(
     operators : sequence of StepSample
         Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
-        Settings of :class:`~perfmodel.predictors.joint.JointPredictor`; its own by default.
+        Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from perfmodel.adapters.gavel_jobs import gavel_jobs
 from perfmodel.adapters.gavel_oracle import OracleThroughputs
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.estimator import Estimator
-from perfmodel.importers.gavel import read_gavel
+from perfmodel.importers.jobs.gavel_throughputs import read_gavel
 
 SMALL, WIDE, HUGE = "Small (batch size 64)", "Wide (batch size 32)", "Huge (batch size 1)"
 WORKERS = {"k80": "K80", "v100": "V100-SXM2-16GB"}

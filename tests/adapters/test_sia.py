@@ -14,7 +14,7 @@ from perfmodel.adapters.local import LocalAnswers
 from perfmodel.adapters.sia import SiaCluster, SiaTable, steps
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.importers.sia import read_sia
+from perfmodel.importers.jobs.sia_traces import read_sia
 
 AWS = SiaCluster(accelerator="T4", per_node=4, nodes=2, network="eth-50g")
 

@@ -14,7 +14,7 @@ from small_models import small_model
 
 from perfmodel.cli import cli
 from perfmodel.devices.codec import spec_to_dict
-from perfmodel.features.step import Step
+from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.records import Measurement, Provenance, StepRecord
 from perfmodel.store.measurements.profiles import ProfileStore

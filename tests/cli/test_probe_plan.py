@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from small_models import small_model
 
 from perfmodel.cli import cli
-from perfmodel.predictors.joint_store import load_joint
-from perfmodel.predictors.serving_parts import JOINT
+from perfmodel.predictors.joint.joint_store import load_joint
+from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.requests import parse_request
 
 JOBS = [

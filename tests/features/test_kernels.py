@@ -5,10 +5,9 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError, UnknownWordError
-from perfmodel.features.kernel_calls import KernelCalls, kernel_calls
-from perfmodel.features.kernel_dtypes import DTYPES
-from perfmodel.features.kernel_work import FORMULAS, kernel_work
-from perfmodel.features.kernels import column_matrix, kernel_columns, kernel_roofline
+from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
+from perfmodel.features.kernels.kernel_columns import column_matrix, kernel_columns, kernel_roofline
+from perfmodel.features.kernels.kernel_work import DTYPES, FORMULAS, kernel_work
 
 ATTENTION = {
     "batch": 2, "tokens": 3, "context": 4, "heads": 8, "kv_heads": 2, "head_dim": 16,

@@ -7,8 +7,8 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.features.graph_data import GRAPH_COLUMNS, StepData, step_data
+from perfmodel.features.node_rows import equal_nodes
 from perfmodel.features.nodes import node_table
-from perfmodel.features.quotient import equal_nodes
 
 
 def test_equal_layers_fall_into_one_class() -> None:

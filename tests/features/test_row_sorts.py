@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from synthetic_workloads import convnet, mlp
 
-from perfmodel.features.row_sorts import ROW_SORTS, row_sorts
-from perfmodel.features.sketch import step_sketch
+from perfmodel.features.steps.row_sorts import ROW_SORTS, row_sorts
+from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
 from perfmodel.zoo.resolve import capture_job

@@ -10,7 +10,7 @@ from torch import nn
 
 from perfmodel.capture.torch import capture_module
 from perfmodel.features.nodes import STATIC_COLUMNS, node_table
-from perfmodel.features.sketch import (
+from perfmodel.features.steps.sketch import (
     NEIGHBOUR_COLUMNS,
     ROLE_COLUMNS,
     StepSketch,

@@ -8,8 +8,8 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from perfmodel.features.sketch import StepSketch, step_sketch
-from perfmodel.features.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
+from perfmodel.features.steps.sketch import StepSketch, step_sketch
+from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
 from perfmodel.types import Phase, Role
 

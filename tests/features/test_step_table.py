@@ -10,9 +10,9 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.features.sketch import step_sketch
-from perfmodel.features.step import Step
-from perfmodel.features.step_table import (
+from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.features.steps.step import Step
+from perfmodel.features.steps.step_table import (
     DEVICE_FACTS,
     ROW_COLUMNS,
     SETTING_COLUMNS,

@@ -8,10 +8,10 @@ import joint_world as world
 import numpy as np
 import pytest
 
-from perfmodel.features import whole_step
-from perfmodel.features.step import Step
-from perfmodel.features.step_table import step_table
-from perfmodel.features.whole_step import SHAPE_COLUMNS, WHOLE_COLUMNS, whole_rows
+from perfmodel.features.steps import whole_step
+from perfmodel.features.steps.step import Step
+from perfmodel.features.steps.step_table import step_table
+from perfmodel.features.steps.whole_step import SHAPE_COLUMNS, WHOLE_COLUMNS, whole_rows
 from perfmodel.types import Compiler
 
 STEPS = [sample.step for sample in world.samples()]

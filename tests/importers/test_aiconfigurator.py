@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from importers.tidy_tables import collective, write_rows
 
-from perfmodel.importers.aiconfigurator import (
+from perfmodel.importers.kernels.aiconfigurator import (
     DECODE_FILE,
     GEMM_FILE,
     MOE_FILE,

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.base import Imported
-from perfmodel.importers.deep_learning_examples import read_deep_learning_examples
+from perfmodel.importers.jobs.deep_learning_examples import read_deep_learning_examples
+from perfmodel.importers.published import Imported
 from perfmodel.types import MemoryFormat, Mode, Precision
 
 FIGURE: dict[str, Any] = {

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.base import Imported
-from perfmodel.importers.gavel import read_gavel
+from perfmodel.importers.jobs.gavel_throughputs import read_gavel
+from perfmodel.importers.published import Imported
 from perfmodel.placement.topology.topology import Neighbour, Node
 
 

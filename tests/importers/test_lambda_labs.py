@@ -7,8 +7,8 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError
-from perfmodel.importers.base import Imported
-from perfmodel.importers.lambda_labs import DEVICES, read_lambda
+from perfmodel.importers.jobs.lambda_labs import DEVICES, read_lambda
+from perfmodel.importers.published import Imported
 from perfmodel.types import Mode, Precision
 
 RUN: dict[str, Any] = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.llm_foundry import read_llm_foundry
+from perfmodel.importers.language_models.llm_foundry import read_llm_foundry
 from perfmodel.types import Precision
 
 TIDY = (

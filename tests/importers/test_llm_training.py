@@ -7,9 +7,9 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError
-from perfmodel.importers.base import PublishedPlacement
-from perfmodel.importers.llm_training import read_llm_training
-from perfmodel.importers.llm_training_runs import CONFIGS, RUNS, config_of
+from perfmodel.importers.language_models.llm_training import read_llm_training
+from perfmodel.importers.language_models.llm_training_runs import CONFIGS, RUNS, config_of
+from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Precision

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from perfmodel.importers.base import Imported
-from perfmodel.importers.mlperf import read_mlperf
+from perfmodel.importers.jobs.mlperf import read_mlperf
+from perfmodel.importers.published import Imported
 
 RESULT: dict[str, Any] = {
     "round": "v9.9",

@@ -5,7 +5,7 @@ import pytest
 from importers.tidy_tables import write_rows
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.neusight import FILE, read_neusight
+from perfmodel.importers.kernels.neusight import FILE, read_neusight
 
 
 def row(**changed: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.base import Imported
+from perfmodel.importers.published import Imported
 from perfmodel.importers.registry import FORMATS
 
 DATA = os.environ.get("PERFMODEL_DATA")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.base import Imported
+from perfmodel.importers.published import Imported
 from perfmodel.importers.record_tables import KINDS, accelerator_of, records_of
 from perfmodel.importers.registry import import_format
 from perfmodel.types import Precision

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import (
+from perfmodel.importers.published import (
     Imported,
     Origin,
     PublishedCollective,
@@ -71,7 +71,7 @@ ONE_OF_EACH = Imported(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_fills_exactly_the_columns_of_its_kind(kind: str) -> None:
     (record,) = records_of(ONE_OF_EACH, kind)  # type: ignore[arg-type]
-    assert row_of(record).keys() == SCHEMAS[kind].keys()  # type: ignore[index]
+    assert row_of(record, kind).keys() == SCHEMAS[kind].keys()  # type: ignore[arg-type,index]
     assert accelerator_of(record) == "T4"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.sia import read_sia
+from perfmodel.importers.jobs.sia_traces import read_sia
 from perfmodel.placement.topology.topology import Node
 from perfmodel.types import Precision
 from perfmodel.zoo.references.reference import build_reference

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.timm import read_timm
+from perfmodel.importers.jobs.timm_results import read_timm
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 HEADER = "model,infer_img_size,infer_samples_per_sec,infer_step_time,infer_batch_size\n"

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from importers.tidy_tables import collective, write_rows
 
-from perfmodel.importers.vidur import FILE, OPERATORS, read_vidur
+from perfmodel.importers.kernels.vidur import FILE, OPERATORS, read_vidur
 
 
 def row(**changed: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.vtrain import read_vtrain
+from perfmodel.importers.language_models.vtrain import read_vtrain
 from perfmodel.placement.topology.topology import Plan
 
 HEADER = (

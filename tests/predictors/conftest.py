@@ -5,7 +5,7 @@ from __future__ import annotations
 import joint_world as world
 import pytest
 
-from perfmodel.predictors.joint import JointPredictor
+from perfmodel.predictors.joint.joint import JointPredictor
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,14 @@ import joint_world as world
 import numpy as np
 import torch
 
-from perfmodel.features.step_table import StepTable, step_table
-from perfmodel.predictors.asked_table import AskedTable
-from perfmodel.predictors.node_network import Entries, NodeNetwork, TableTensors, batches
+from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.predictors.step_models.asked_table import AskedTable
+from perfmodel.predictors.step_models.node_network import (
+    Entries,
+    NodeNetwork,
+    TableTensors,
+    batches,
+)
 
 STEPS = [sample.step for sample in world.samples()]
 

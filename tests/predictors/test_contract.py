@@ -13,14 +13,14 @@ import synthetic_workloads as made_up
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.ir import Graph, Node
-from perfmodel.predictors.base import Predictor, Sample
 from perfmodel.predictors.boosting import BoosterSettings
-from perfmodel.predictors.constant import ConstantRatePredictor
-from perfmodel.predictors.efficiency import EfficiencyPredictor
-from perfmodel.predictors.ensemble import EnsemblePredictor
-from perfmodel.predictors.gbdt import TabularPredictor
-from perfmodel.predictors.gnn import GraphPredictor, NetworkSettings
-from perfmodel.predictors.operators import OperatorPredictor
+from perfmodel.predictors.members.constant import ConstantRatePredictor
+from perfmodel.predictors.members.efficiency import EfficiencyPredictor
+from perfmodel.predictors.members.ensemble import EnsemblePredictor
+from perfmodel.predictors.members.gnn import GraphPredictor, NetworkSettings
+from perfmodel.predictors.members.graph_trees import TabularPredictor
+from perfmodel.predictors.members.operator_trees import OperatorPredictor
+from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.roofline import RooflinePredictor
 
 SMALL = BoosterSettings(rounds=40, depth=4, threads=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predictors.device_beliefs import DeviceBeliefs, features
+from perfmodel.predictors.joint.device_beliefs import DeviceBeliefs, features
 
 PRIOR = np.array([0.04, 0.09, 0.01])
 SHARES = np.array([0.5, 0.3, 0.2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predictors.device_effect import DeviceEffect
+from perfmodel.predictors.joint.device_beliefs import DeviceEffect
 
 
 def test_without_records_the_prior_answers() -> None:

@@ -10,7 +10,7 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.predictors.distance import TrainingDistance
+from perfmodel.predictors.serving.distance import TrainingDistance
 from perfmodel.types import Precision
 
 SAMPLES = made_up.samples(families=10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predictors.effect_facts import regress_effects
+from perfmodel.predictors.step_models.effect_facts import regress_effects
 
 SLOPES = np.array([[0.5, 0.0], [0.0, -0.3], [0.0, 0.0]])
 TYPICAL = np.array([0.1, -0.2])

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import torch
 
-from perfmodel.predictors.gnn_network import NeighbourMean, StepNetwork, learning_convolution
+from perfmodel.predictors.members.gnn_network import (
+    NeighbourMean,
+    StepNetwork,
+    learning_convolution,
+)
 
 
 def test_every_node_hears_the_mean_of_its_neighbours() -> None:

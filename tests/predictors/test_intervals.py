@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from perfmodel.errors import DamagedArtifactError, TrainingError
-from perfmodel.predictors.intervals import (
+from perfmodel.errors import TrainingError
+from perfmodel.predictors.serving.intervals import (
     ASSUMED_UNSEEN_FACTOR,
     OUTSIDE_FACTOR,
     ConformalIntervals,
@@ -90,12 +88,3 @@ def test_an_unseen_device_gets_left_out_residuals_where_there_are_some() -> None
 def test_refuses_answers_that_are_no_numbers() -> None:
     with pytest.raises(TrainingError, match="finite"):
         ConformalIntervals.fit(["a"], np.array([np.nan]), np.ones(1))
-
-
-def test_goes_to_json_and_back() -> None:
-    intervals = _fit({"a": 30}, {"a": 0.1}, 4)
-    stored = json.loads(json.dumps(intervals.to_dict()))
-    assert ConformalIntervals.from_dict(stored, Path("x")) == intervals
-    stored["residuals"]["a"][0] = -1.0
-    with pytest.raises(DamagedArtifactError):
-        ConformalIntervals.from_dict(stored, Path("x"))

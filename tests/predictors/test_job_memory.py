@@ -9,7 +9,7 @@ import joint_world as world
 import numpy as np
 import pytest
 
-from perfmodel.predictors.job_memory import MATCHES, JobMemory, cell_of
+from perfmodel.predictors.joint.job_memory import MATCHES, JobMemory, cell_of
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 _DEVICE, _MODE = MATCHES.index("device"), MATCHES.index("mode")

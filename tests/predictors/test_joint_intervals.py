@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from perfmodel.predictors.joint_intervals import (
+from perfmodel.predictors.joint.joint_intervals import (
     FEWEST,
     GroupQuantiles,
     Rung,

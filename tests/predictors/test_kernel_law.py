@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from made_up_kernels import made_up_calls
 
-from perfmodel.features.kernel_calls import FloatArray, KernelCalls
-from perfmodel.features.kernels import KernelRoofline, kernel_roofline
-from perfmodel.predictors.kernel_law import CLOCK_HZ, DeviceLaw, fit_law
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls
+from perfmodel.features.kernels.kernel_columns import KernelRoofline, kernel_roofline
+from perfmodel.predictors.kernels.kernel_law import CLOCK_HZ, DeviceLaw, fit_law
 
 DEVICES = ("A100-SXM4-80GB", "H100-SXM5-80GB", "B200-SXM", "L40S", "V100-SXM2-16GB")
 OVERHEAD_S = 3e-6

@@ -6,13 +6,12 @@ from made_up_kernels import law, made_up_calls
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, TrainingError
-from perfmodel.features.kernel_calls import kernel_calls
-from perfmodel.features.kernels import kernel_roofline
-from perfmodel.predictors.boosting import Booster, BoosterSettings
-from perfmodel.predictors.kernel_base import kernel_group
-from perfmodel.predictors.kernel_offsets import OffsetPrior, group_offsets
-from perfmodel.predictors.kernels import KernelPredictor
-from perfmodel.predictors.packed_booster import slim
+from perfmodel.features.kernels.kernel_calls import kernel_calls
+from perfmodel.features.kernels.kernel_columns import kernel_roofline
+from perfmodel.predictors.boosting import Booster, BoosterSettings, slim
+from perfmodel.predictors.kernels.kernel_base import kernel_group
+from perfmodel.predictors.kernels.kernel_offsets import OffsetPrior, group_offsets
+from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
 
 SETTINGS = BoosterSettings(rounds=60, depth=5, learning_rate=0.15, min_child_weight=2.0)
 

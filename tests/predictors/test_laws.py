@@ -9,8 +9,8 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.graph.cost import cost_table
-from perfmodel.predictors.constant import ConstantRatePredictor
-from perfmodel.predictors.efficiency import ASSUMED_EFFICIENCY, EfficiencyPredictor
+from perfmodel.predictors.members.constant import ConstantRatePredictor
+from perfmodel.predictors.members.efficiency import ASSUMED_EFFICIENCY, EfficiencyPredictor
 from perfmodel.predictors.roofline import RooflinePredictor
 
 SAMPLES = made_up.samples(families=8)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.step_table import step_table
-from perfmodel.predictors.mode_nets import ModeNets, is_training
-from perfmodel.predictors.node_net import NodeNetSettings
+from perfmodel.features.steps.step_table import step_table
+from perfmodel.predictors.step_models.mode_nets import ModeNets, is_training
+from perfmodel.predictors.step_models.node_net import NodeNetSettings
 from perfmodel.types import Mode
 
 SAMPLES = world.samples()

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.sketch import StepSketch
-from perfmodel.features.step import Step, StepSample
-from perfmodel.features.step_table import StepTable, step_table
-from perfmodel.predictors.node_net import NodeNet, NodeNetSettings
-from perfmodel.predictors.node_network import EFFECTS, LAUNCH, batches
+from perfmodel.features.steps.sketch import StepSketch
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.predictors.step_models.node_net import NodeNet, NodeNetSettings
+from perfmodel.predictors.step_models.node_network import EFFECTS, LAUNCH, batches
 from perfmodel.types import Compiler
 
 SAMPLES = world.samples()
@@ -59,7 +59,8 @@ def test_shares_of_effects_add_up_to_the_step(net: NodeNet) -> None:
 def test_times_of_rows_add_up_to_the_step(net: NodeNet) -> None:
     for position in (0, 77, len(SAMPLES) - 1):
         one = step_table([SAMPLES[position].step])
-        rows = net.row_times(one)
+        parts = net.row_parts(one)
+        rows = parts.work_s + parts.launch_s
         assert len(rows) == len(SAMPLES[position].step.sketch.count) and np.all(rows > 0)
         (expected,), _ = net.log_times(one)
         assert np.log(rows.sum()) == pytest.approx(expected, abs=1e-5)
@@ -104,14 +105,6 @@ def test_a_slower_device_gets_an_effect_of_its_own() -> None:
     own = np.array([s.step.accelerator.name == "Gpu-L" for s in slow])
     assert abs(float(np.mean((found - logs)[own]))) < 0.08
     assert abs(float(np.mean((found - logs)[~own]))) < 0.08
-
-
-def test_reports_every_pass() -> None:
-    lines: list[str] = []
-    few = np.arange(30)
-    settings = NodeNetSettings(epochs=2)
-    NodeNet(settings).fit(TABLE, LOGS, WEIGHTS, few, report=lines.append)
-    assert [line.split(":")[0] for line in lines] == ["pass 1", "pass 2"]
 
 
 def test_batches_hold_every_step_once_with_its_sketch() -> None:

@@ -8,7 +8,7 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.features.node_rows import node_rows
-from perfmodel.predictors.node_times import LARGEST_SCALE, class_times, step_scale
+from perfmodel.predictors.members.node_times import LARGEST_SCALE, class_times, step_scale
 
 SAMPLE = made_up.samples(families=2)[1]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.features.whole_step import SHAPE_COLUMNS, WHOLE_COLUMNS
-from perfmodel.predictors.novelty import Novelty
+from perfmodel.features.steps.whole_step import SHAPE_COLUMNS, WHOLE_COLUMNS
+from perfmodel.predictors.joint.novelty import Novelty
 
 _FAMILIES, _GRAPHS = 20, 5
 

@@ -13,10 +13,10 @@ import joint_world as world
 import pytest
 import synthetic_workloads as made_up
 
-from perfmodel.features.step import Step
+from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.serving import ServingModel
-from perfmodel.predictors.serving_parts import JOINT
+from perfmodel.predictors.serving.serving import ServingModel
+from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.training.train import train
 from perfmodel.types import Basis, Mode
 
@@ -101,14 +101,6 @@ def test_answers_keep_the_order_of_the_questions(model: ServingModel, folder: Pa
         assert one.time_s == pytest.approx(other.time_s, rel=1e-4)
 
 
-def test_node_times_of_a_joint_answer_add_up(model: ServingModel) -> None:
-    workload = world.new_workload("Gpu-L", training=True)
-    (answer,) = model.predict([workload], node_times=True)
-    assert answer.node_times_s is not None
-    assert len(answer.node_times_s) == len(workload.graph.nodes)
-    assert sum(answer.node_times_s) == pytest.approx(answer.time_s, rel=1e-6)
-
-
 def test_software_is_part_of_what_is_remembered(folder: Path) -> None:
     workload = world.new_workload("Gpu-L")
     old = replace(workload, software={"torch": "1.4.0"})
@@ -158,7 +150,7 @@ def test_without_torch_devices_without_profiles_fall_back(folder: Path) -> None:
         "sys.meta_path.insert(0, NoTorch())\n"
         "import json\n"
         "from pathlib import Path\n"
-        "from perfmodel.predictors.serving import ServingModel\n"
+        "from perfmodel.predictors.serving.serving import ServingModel\n"
         f"print(json.dumps(dict(ServingModel.load(Path({str(folder)!r})).absent)))\n"
     )
     run = subprocess.run(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import TrainingError
-from perfmodel.predictors.stacking import fit_weights, mix
+from perfmodel.predictors.members.ensemble import fit_weights, mix
 
 TIMES = np.exp(np.linspace(-6, 0, 60))
 ONES = np.ones(60)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.whole_step import whole_rows
-from perfmodel.predictors.whole_boost import WholeBoost
+from perfmodel.features.steps.whole_step import whole_rows
+from perfmodel.predictors.step_models.whole_boost import WholeBoost
 
 TABLE, LOGS, WEIGHTS = world.table_of(world.samples())
 ROWS, REFERENCE = whole_rows(TABLE)

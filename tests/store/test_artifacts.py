@@ -11,7 +11,7 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.errors import DamagedArtifactError, StoreError, UnknownPredictorError
-from perfmodel.predictors.serving import ServingModel
+from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.store.artifacts import latest, names, read_artifact, versions, write_artifact
 from perfmodel.training.model_card import CARD
 from perfmodel.training.train import train

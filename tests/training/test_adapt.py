@@ -15,17 +15,16 @@ from small_models import small_model
 
 from perfmodel.errors import DamagedArtifactError, InvalidInputError, TrainingError
 from perfmodel.estimator.facade import Estimator
-from perfmodel.features.step import StepSample
-from perfmodel.predictors.joint import JointPredictor
-from perfmodel.predictors.joint_store import FACTS, facts_bytes, load_joint
+from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.predictors.serving import ServingModel
-from perfmodel.predictors.serving_parts import ADAPTED, JOINT
+from perfmodel.predictors.serving.serving import ServingModel
+from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import latest, read_artifact
 from perfmodel.training.adapt import MOST_RECORDS, adapt_model
-from perfmodel.training.joint_facts import corpus_digest
-from perfmodel.training.model_card import CARD
-from perfmodel.training.probe_plan import prior_of
+from perfmodel.training.model_card import CARD, corpus_digest
+from perfmodel.training.probes.probe_plan import prior_of
 
 #: Steps of a device that nobody has measured take this times as long as its specification says.
 SLOWER = 1.8

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import Origin, PublishedStep
+from perfmodel.importers.published import Origin, PublishedStep
 from perfmodel.placement.memory.memory import peak_tensor_bytes
-from perfmodel.training.capture_key import capture_key, capture_view
-from perfmodel.training.capture_pool import CapturePool
-from perfmodel.training.captures import kept_sketches
-from perfmodel.training.corpus import build_corpus, source_name
+from perfmodel.training.captures.capture_key import capture_key, capture_view
+from perfmodel.training.captures.capture_pool import CapturePool
+from perfmodel.training.captures.kept_sketches import kept_sketches
+from perfmodel.training.samples.corpus import build_corpus, source_name
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 from perfmodel.zoo.resolve import capture_job
 
@@ -108,6 +108,7 @@ def test_what_cannot_be_used_is_counted_by_reason(cache: Path) -> None:
     assert [failure.label for failure in corpus.failures] == ["timm/no_such_net"]
 
 
+@pytest.mark.usefixtures("captured_here")
 def test_a_damaged_sketch_is_made_again(cache: Path, tmp_path: Path) -> None:
     job = _step().job
     key = capture_key(job)
@@ -123,7 +124,7 @@ def test_a_damaged_sketch_is_made_again(cache: Path, tmp_path: Path) -> None:
 
 def test_a_worker_that_dies_costs_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A worker that cannot even start answers nothing: the job is a crash, not the run.
-    monkeypatch.setattr("perfmodel.training.capture_pool.sys.executable", "/bin/false")
+    monkeypatch.setattr("perfmodel.training.captures.capture_pool.sys.executable", "/bin/false")
     failures = CapturePool(tmp_path, workers=1).run({"a": _step().job, "b": _step().job})
     assert {failure.reason for failure in failures.values()} == {"crashed"}
     assert set(failures) == {"a", "b"}

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from arena_steps import corpus, device, sample, sketches
+from held_out_steps import corpus, device, sample, sketches
 
-from perfmodel.training.arena.contract import ProbeChooser
-from perfmodel.training.device_shares import KINDS, LAUNCH_S, DeviceShares, kind_shares
+from perfmodel.training.probes.device_shares import KINDS, LAUNCH_S, DeviceShares, kind_shares
+from perfmodel.training.probes.probe_plan import ProbeChooser
 from perfmodel.types import Mode
 
 STEPS = [one.step for one in corpus(families=4, per_family=3)]

@@ -12,11 +12,10 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.errors import TrainingError
-from perfmodel.predictors.joint import JointPredictor
-from perfmodel.predictors.serving import ServingModel
-from perfmodel.predictors.serving_parts import JOINT
-from perfmodel.training.joint_facts import corpus_digest, joint_facts
-from perfmodel.training.model_card import CARD, model_card
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.serving.serving import ServingModel
+from perfmodel.predictors.serving.serving_parts import JOINT
+from perfmodel.training.model_card import CARD, corpus_digest, joint_facts, model_card
 from perfmodel.training.train import train
 from perfmodel.types import Compiler
 

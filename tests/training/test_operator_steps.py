@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from perfmodel.importers.base import Origin, PublishedKernel
-from perfmodel.training.operator_steps import operator_graph, operator_steps
+from perfmodel.importers.published import Origin, PublishedKernel
+from perfmodel.training.samples.measured_kernels import operator_graph, operator_steps
 from perfmodel.types import Precision
 
 ORIGIN = Origin(source="made-up/tables", licence="CC0-1.0")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.training.probe_plan import expected_variance, probe_order
+from perfmodel.training.probes.probe_plan import expected_variance, probe_order
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.standard_normal((60, 3)) * np.array([1.0, 0.5, 0.2])
@@ -46,13 +46,6 @@ def test_plans_are_nested_and_never_measure_twice() -> None:
     assert len(probe_order(FEATURES[:4], PRIOR, 0.05, 10)) == 4
 
 
-def test_a_dear_measurement_is_put_off() -> None:
-    first = probe_order(FEATURES, PRIOR, 0.05, 1)[0]
-    cost = np.ones(60)
-    cost[first] = 1e6
-    assert probe_order(FEATURES, PRIOR, 0.05, 1, cost=cost)[0] != first
-
-
 def test_what_is_hard_to_predict_is_not_worth_measuring() -> None:
     noise = np.full(60, 0.05)
     first = probe_order(FEATURES, PRIOR, noise, 1)[0]
@@ -62,15 +55,6 @@ def test_what_is_hard_to_predict_is_not_worth_measuring() -> None:
     # Noise of each measurement counts for itself: 1 / (1 + 1 / 1 + 1 / 4).
     ones, noises = np.ones((2, 1)), np.array([1.0, 2.0])
     assert expected_variance(ones, np.ones(1), noises, ones) == pytest.approx(1 / 2.25)
-
-
-def test_what_will_be_asked_decides() -> None:
-    candidates = np.eye(2)
-    prior = np.ones(2)
-    for axis in (0, 1):
-        asked = np.zeros((5, 2))
-        asked[:, axis] = 1.0
-        assert probe_order(candidates, prior, 0.1, 1, population=asked) == [axis]
 
 
 def test_nonsense_is_refused() -> None:

@@ -8,12 +8,12 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import TrainingError
-from perfmodel.features.sketch import step_sketch
+from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import Measurement, Provenance, StepRecord
 from perfmodel.store.measurements.profiles import ProfileStore
-from perfmodel.training.arena.data import load_data, read_formats
-from perfmodel.training.profile_corpus import profile_corpus
+from perfmodel.training.samples.profile_corpus import profile_corpus
+from perfmodel.training.samples.public_data import load_data, read_formats
 
 SAMPLE = made_up.samples(families=2)[1]
 GRAPH = SAMPLE.workload.graph

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.base import Origin, PublishedStep
-from perfmodel.training.corpus import build_corpus
-from perfmodel.training.published_models import ANOTHER_MODEL, merged
+from perfmodel.importers.published import Origin, PublishedStep
+from perfmodel.training.samples.corpus import build_corpus
+from perfmodel.training.samples.published_models import ANOTHER_MODEL, merged
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo.timm import build_timm
 
@@ -29,6 +29,9 @@ def _step(name: str = NAME, *, file: str, millions: float | None) -> PublishedSt
 
 def _millions(name: str, **kwargs: bool) -> float:
     return build_timm(name, kwargs, batch_size=1).parameter_count / 1e6
+
+
+pytestmark = pytest.mark.usefixtures("captured_here")
 
 
 @pytest.fixture(scope="module")

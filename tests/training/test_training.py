@@ -13,13 +13,13 @@ import synthetic_workloads as made_up
 from perfmodel.errors import InvalidInputError, TrainingError
 from perfmodel.predictors.folds import CrossFit, family_fold, family_folds
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.predictors.serving import ServingModel
-from perfmodel.training.evaluate import Evaluation, evaluate
-from perfmodel.training.report import held_out_models, write_report
-from perfmodel.training.samples import data_digest
-from perfmodel.training.scores import score, spearman
-from perfmodel.training.splits import split_folds
+from perfmodel.predictors.serving.serving import ServingModel
+from perfmodel.training.samples.samples import data_digest
 from perfmodel.training.train import train
+from perfmodel.training.validation.evaluate import Evaluation, evaluate
+from perfmodel.training.validation.evaluation_report import held_out_models, write_report
+from perfmodel.training.validation.held_out_folds import workload_folds
+from perfmodel.training.validation.workload_scores import score, spearman
 
 SAMPLES = made_up.samples(families=14)
 
@@ -37,7 +37,7 @@ def test_the_fold_of_a_family_is_frozen() -> None:
 
 
 def test_families_never_lie_on_both_sides() -> None:
-    fold = split_folds(SAMPLES, "leave-family-out", 5)
+    fold = workload_folds(SAMPLES, "leave-family-out", 5)
     for family in {s.family for s in SAMPLES}:
         assert len({f for f, s in zip(fold, SAMPLES, strict=True) if s.family == family}) == 1
 
@@ -45,9 +45,9 @@ def test_families_never_lie_on_both_sides() -> None:
 def test_one_family_cannot_be_split() -> None:
     one = [dataclasses.replace(s, family="same") for s in SAMPLES]
     with pytest.raises(TrainingError, match="profile more families"):
-        split_folds(one, "leave-family-out")
+        workload_folds(one, "leave-family-out")
     with pytest.raises(InvalidInputError, match="leave-family-out"):
-        split_folds(SAMPLES, "by-moon-phase")
+        workload_folds(SAMPLES, "by-moon-phase")
 
 
 def test_no_fit_ever_sees_what_it_answers() -> None:
@@ -176,7 +176,7 @@ def test_too_little_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_default_ensemble_names_known_predictors() -> None:
-    from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
+    from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
 
     for member in DEFAULT_MEMBERS:
         assert new_predictor(member, seed=3).name == member

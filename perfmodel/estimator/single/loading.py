@@ -15,7 +15,7 @@ from perfmodel.estimator.single.model import StepModel
 from perfmodel.store.artifacts import Artifact, names, read_artifact, versions
 
 if TYPE_CHECKING:
-    from perfmodel.predictors.serving import ServingModel
+    from perfmodel.predictors.serving.serving import ServingModel
 
 #: Name of the model that answers where several are installed.
 DEFAULT_NAME = "default"
@@ -127,7 +127,7 @@ def version_names(folder: Path) -> list[str]:
 
 def _load(artifact: Artifact) -> ServingModel:
     # Imported here: without a trained model its libraries are not needed.
-    from perfmodel.predictors.serving import ServingModel
+    from perfmodel.predictors.serving.serving import ServingModel
 
     return ServingModel.load(artifact.folder)
 

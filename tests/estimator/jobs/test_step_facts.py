@@ -18,7 +18,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
 from perfmodel.estimator.jobs.step_facts import StepFacts, facts_from, facts_to_keep
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.features.roofline import node_roofline
-from perfmodel.features.step import Step
+from perfmodel.features.steps.step import Step
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph, Node, Tensor, is_unread
 from perfmodel.graph.job import Job

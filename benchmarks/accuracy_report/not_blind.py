@@ -1,0 +1,63 @@
+"""What was chosen after a look at answers that the report judges, so that a reader can discount it.
+
+Everything else was chosen inside the training part of a fold.
+"""
+
+from __future__ import annotations
+
+NOT_BLIND: tuple[str, ...] = (
+    "How far a training step trusts the member that learned from cells of its job "
+    "(`_CELLS_TO_TRUST` in `perfmodel/predictors/joint/joint.py`): after a look at five of the "
+    "Lambda devices.",
+    "The width of intervals of new jobs (`_ALL_TOGETHER`) and of jobs on devices without "
+    "training records (`_JOB_ON_NEW_DEVICE_VARIANCE`): after a look at the coverage of the "
+    "timm lines; one number each, for all groups.",
+    "That training steps have a network of their own, and how long it learns "
+    "(`perfmodel/predictors/step_models/mode_nets.py`): after a look at held-out devices of "
+    "Lambda and at held-out families of timm training; its weight is chosen inside each fold.",
+    "That cells of a job are recalled as residuals of the networks on a device without records, "
+    "and the noise of its probes: after a look at the three GPUs of timm, each left out.",
+    "How far records of a device in one mode, or under one compiler, count in others "
+    "(`perfmodel/predictors/joint/device_beliefs.py`): after a look at Lambda's training and "
+    "compiled inference on RTX 3090 and RTX 4090, each left out and probed in eager inference.",
+    "The noise of a probe in `perfmodel probe-plan`: after a look at residuals of RTX 3090 "
+    "and RTX 4090.",
+    "Sorts of rows with settings of their own (`perfmodel/features/steps/row_sorts.py`): after a "
+    "look at which families of timm were off in training; nothing was fitted on them.",
+    "What attention without a fused kernel and resampling in channels-first cost "
+    "(`perfmodel/features/steps/slow_paths.py`): after a look at nest, hiera and "
+    "efficientformerv2 on RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code "
+    "of PyTorch.",
+    "That operators alone are learned from, and not about launches: after a look at the same "
+    "three GPUs, each left out. Where a card is left out, so are operators of all cards that "
+    "carry its chip; whole steps of those stay in.",
+    "Limits and grids of the kernel predictor: on the folds that are reported.",
+    "Data-parallel steps: the structure of the equations was chosen with all published rows "
+    "in sight; their constants are fitted without the device that is left out. The prior of "
+    "machines whose links were observed was changed twice after a look at the rows it is "
+    "judged on.",
+    "Plans: the form of the equations for sharded training (power limit, cycles per score, "
+    "backward of scores) was developed with the held-out errors of MPT in view; that attention "
+    "runs at the rate of single warps, after a look at those of the H100.",
+    "Collectives: rows under 4 MiB of one source and sends of one card are kept out of the "
+    "fit and of the first line, after a look at them; they have a line of their own.",
+    "Memory: the weights of the fit and its margin were set by hand while watching the lines "
+    "with a device left out; how the data of NCF is divided among replicas was chosen among "
+    "four forms.",
+    "Shared accelerators: how alike two jobs count was set by hand among about ten settings, "
+    "all between 6.5 and 7.4 % on pairs left out; a quantile was changed after a look at both"
+    " transfers.",
+    "Published language models: which four constants of compiled steps stay open in the fit, and "
+    "the load of the fullest expert, after a look at the rows of TPUs that are judged; the "
+    "constants themselves are fitted without the device that is left out.",
+    "Opaque jobs: the width of the prior was halved after a look at new jobs and at the other"
+    " kind.",
+    "Opaque jobs of which steps were observed: the shares of the guessed step, the deviations of "
+    "the guess and the doubt from which completed cells count, each among three to five settings, "
+    "with the lines of Sia and of Gavel in sight.",
+    "Calibration: shapes of the prior, its terms that all steps share, its guesses, planned "
+    "placements and the time of a host for one operator came after a look at all of Sia's "
+    "tables; about ten such settings were compared by the errors that stand here. So were the "
+    "degrees of freedom of what is peculiar to a job on a machine, the seconds that a log "
+    "misplaces, and the term of one batch size.",
+)

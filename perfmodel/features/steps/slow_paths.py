@@ -1,0 +1,108 @@
+r"""Operators that PyTorch runs on a slow path: what they cost beyond their formula.
+
+Two paths are slower by a factor that no efficiency of common operators tells, and known well
+enough to be stated. Their time is added to that of the row, seconds::
+
+    x_i = p_i . q_s      p_i: work of a row on each path, q_s: seconds a unit of it costs a step
+
+``scores``
+    ``scaled_dot_product_attention`` on tensors that are not four-dimensional takes no fused
+    kernel on a GPU. The scores are written, normalised and read again, in full precision since
+    PyTorch 2.5, whose safe softmax also looks for rows that are masked out
+    (``aten/src/ATen/native/transformers/attention.cpp``). Counted are the bytes that pass, an
+    element: 8 before (two written and read in sixteen bits), 32 since then; a compiler that
+    fuses the point-wise part leaves 4 and 12.
+``turns``
+    ``upsample_bilinear2d`` and ``upsample_bicubic2d`` on dense channels-first tensors start one
+    thread for each pixel of the result, which takes the channels of all samples in turn
+    (``aten/src/ATen/native/cuda/UpSampleBilinear2d.cu``): 0.3 us a turn, whatever the card,
+    as published inference times of one family on an RTX 3090, 4090 and PRO 6000 have it
+    (0.27 to 0.39). Tokens
+    seen as an image are channels-last and take another kernel, so what a matrix product wrote
+    is not counted. A compiler writes its own kernel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
+
+#: Columns of the work of a row, and of the seconds a unit of it takes.
+SLOW_PATHS: tuple[str, ...] = ("scores", "turns")
+
+#: PyTorch from which attention without a fused kernel computes in full precision.
+_FULL_PRECISION_TORCH = 2.5
+#: Bytes that pass for a score: (eager, fused), in half and in full precision.
+_HALF_BYTES, _FULL_BYTES = (8.0, 4.0), (32.0, 12.0)
+#: Share of the bandwidth that streaming kernels reach.
+_STREAMING = 0.85
+_TURN_S = 0.3e-6
+_ATTENTION = "scaled_dot_product_attention"
+_RESAMPLING = ("upsample_bilinear2d", "upsample_bicubic2d")
+_FROM_PRODUCT = NEIGHBOUR_COLUMNS.index("reads_from_matmul")
+
+
+def slow_path_work(sketch: StepSketch) -> FloatArray:
+    """Return the work of every row on each slow path.
+
+    Returns
+    -------
+    ndarray, shape (rows, len(SLOW_PATHS))
+        Of one node; 0 for what takes no slow path.
+    """
+    ops = np.array(sketch.ops, dtype=np.str_)
+    unfused = (ops == _ATTENTION) & (sketch.column("output_rank") != 4)
+    serial = np.isin(ops, _RESAMPLING) & (sketch.neighbours[:, _FROM_PRODUCT] <= 0.5)
+    work = np.zeros((len(ops), len(SLOW_PATHS)))
+    if unfused.any():
+        work[unfused, 0] = _scores(sketch)[unfused]
+    if serial.any():
+        work[serial, 1] = _turns(sketch)[serial]
+    return work
+
+
+def _scores(sketch: StepSketch) -> FloatArray:
+    """Return queries times keys; the depth of both products together is twice the keys."""
+    queries = _extent(sketch, "log_output") / np.maximum(_extent(sketch, "log_gemm_n"), 1.0)
+    return np.asarray(queries * _extent(sketch, "log_gemm_k") / 2.0)
+
+
+def _turns(sketch: StepSketch) -> FloatArray:
+    """Return samples times channels: elements of the image over its pixels, a square."""
+    width = np.maximum(_extent(sketch, "log_last_extent"), 1.0)
+    return np.asarray(_extent(sketch, "log_largest_input") / width**2)
+
+
+def _extent(sketch: StepSketch, column: str) -> FloatArray:
+    return np.asarray(np.exp2(sketch.column(column).astype(np.float64)) - 1.0)
+
+
+def slow_path_rates(
+    *, gpu: bool, fused: bool, torch_version: float, bandwidth_bytes_per_s: float
+) -> list[float]:
+    """Return the seconds that a unit of each slow path costs, see :data:`SLOW_PATHS`.
+
+    Parameters
+    ----------
+    gpu : bool
+        Elsewhere no path differs.
+    fused : bool
+        A compiler that fuses has made the kernels.
+    torch_version : float
+        As :func:`~perfmodel.features.steps.step_table.torch_version` tells it.
+
+    Examples
+    --------
+    A score in full precision on a card of 1 TB/s: 32 B / (0.85 * 1e12 B/s).
+
+    >>> [f"{seconds:.2e}" for seconds in slow_path_rates(
+    ...     gpu=True, fused=False, torch_version=2.6, bandwidth_bytes_per_s=1e12)]
+    ['3.76e-11', '3.00e-07']
+    """
+    if not gpu:
+        return [0.0, 0.0]
+    passing = _FULL_BYTES if torch_version >= _FULL_PRECISION_TORCH else _HALF_BYTES
+    score_s = passing[fused] / (_STREAMING * bandwidth_bytes_per_s)
+    return [score_s, 0.0 if fused else _TURN_S]

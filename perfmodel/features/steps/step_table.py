@@ -1,0 +1,305 @@
+"""Many steps as flat arrays: what the joint predictors compute on.
+
+The rows of all distinct sketches lie one after the other; a step points at the rows of its
+sketch and adds what depends on its device and its settings. For row i of a step on a device::
+
+    compute_s = F_i / peak(engine, operand width)
+    memory_s  = B_i / bandwidth          (B_i: bytes that leave the fused kernel, if compiled)
+    roofline_s = max(compute_s, memory_s)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
+from perfmodel.features.steps.row_sorts import row_sorts
+from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
+from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
+from perfmodel.features.steps.step import Step
+from perfmodel.graph.cost.base import OpClass
+from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
+
+#: PyTorch version that stands for an unknown one, and the compilers that fuse.
+_TYPICAL_TORCH = 2.4
+FUSING = (Compiler.INDUCTOR, Compiler.TENSORRT)
+
+_CODES = ("producer_class", "consumer_class")
+_KEPT = tuple(i for i, name in enumerate(STATIC_COLUMNS) if name not in _CODES)
+_ALIGNED = ("gemm_n_mod_16", "gemm_k_mod_16", "channels_in_mod_16", "channels_out_mod_16")
+_ALIGNMENTS = (2, 4, 8, 16)
+
+#: Columns of a row that no device changes.
+ROW_COLUMNS: tuple[str, ...] = (
+    *(STATIC_COLUMNS[i] for i in _KEPT),
+    *NEIGHBOUR_COLUMNS,
+    "log_fused_bytes",
+    "fused_launch",
+    *(f"{name.removesuffix('_mod_16')}_aligned_{by}" for name in _ALIGNED for by in _ALIGNMENTS),
+)
+SETTING_COLUMNS: tuple[str, ...] = (
+    "training", "channels_last", "wide", "autocast", "bfloat", "int8", "fused", "onnxruntime",
+    "cpu", "torch_version", "before_torch_2", "alone",
+)  # fmt: skip
+#: Facts of a device, each a logarithm around a typical value.
+DEVICE_FACTS: tuple[str, ...] = (
+    "matrix_to_vector", "matrix_to_power", "matrix_to_bandwidth", "cores", "clock", "cpu",
+)  # fmt: skip
+
+_ITEM = STATIC_COLUMNS.index("input_item_bytes")
+_WIDE_ITEM_BYTES = 4.0
+_CONVOLUTION = OP_CLASSES.index(OpClass.CONVOLUTION)
+_WINOGRAD = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTable:
+    """Steps over the rows of their sketches.
+
+    Parameters
+    ----------
+    start, length : ndarray of int64, shape (sketches,)
+        Where the rows of each sketch lie.
+    rows : ndarray of float32, shape (rows, len(ROW_COLUMNS))
+    flops, traffic_bytes, fused_bytes, fused_launch, count : ndarray, shape (rows,)
+    log_output : ndarray, shape (rows,)
+    op_class, sort : ndarray of int64, shape (rows,)
+        Positions in ``OP_CLASSES`` and in :data:`~perfmodel.features.steps.row_sorts.ROW_SORTS`.
+    matrix, wide : ndarray of bool, shape (rows,)
+        Rows for the matrix units; rows on operands of 4 bytes or more.
+    slow_work : ndarray, shape (rows, len(SLOW_PATHS))
+        Work on slow paths, see :mod:`~perfmodel.features.steps.slow_paths`.
+    sketch_of : ndarray of int64, shape (steps,)
+    peaks : ndarray, shape (steps, 7)
+        FLOP/s of narrow and wide matrix work and of vector work, bytes/s, cache bytes, cores,
+        Hz.
+    slow_rates : ndarray, shape (steps, len(SLOW_PATHS))
+        Seconds that a unit of that work costs.
+    settings : ndarray of float32, shape (steps, len(SETTING_COLUMNS))
+    facts : ndarray of float32, shape (steps, len(DEVICE_FACTS))
+    devices : tuple of str
+        Accelerator of each step.
+    """
+
+    sketches: tuple[StepSketch, ...]
+    start: IntArray
+    length: IntArray
+    rows: npt.NDArray[np.float32]
+    flops: FloatArray
+    traffic_bytes: FloatArray
+    fused_bytes: FloatArray
+    fused_launch: FloatArray
+    count: FloatArray
+    log_output: FloatArray
+    op_class: IntArray
+    sort: IntArray
+    matrix: npt.NDArray[np.bool_]
+    wide: npt.NDArray[np.bool_]
+    slow_work: FloatArray
+    sketch_of: IntArray
+    peaks: FloatArray
+    slow_rates: FloatArray
+    settings: npt.NDArray[np.float32]
+    facts: npt.NDArray[np.float32]
+    devices: tuple[str, ...]
+
+    @property
+    def alone(self) -> npt.NDArray[np.bool_]:
+        """Records of one operator."""
+        return np.asarray(self.settings[:, SETTING_COLUMNS.index("alone")] > 0)
+
+    @property
+    def fused(self) -> npt.NDArray[np.bool_]:
+        """Steps whose compiler fuses."""
+        return np.asarray(self.settings[:, SETTING_COLUMNS.index("fused")] > 0)
+
+
+def step_table(steps: Sequence[Step]) -> StepTable:
+    """Lay steps out as flat arrays; a sketch that several steps share is laid out once."""
+    place: dict[int, int] = {}
+    sketches: list[StepSketch] = []
+    sketch_of = np.empty(len(steps), dtype=np.int64)
+    for position, step in enumerate(steps):
+        key = id(step.sketch)
+        if key not in place:
+            place[key] = len(sketches)
+            sketches.append(step.sketch)
+        sketch_of[position] = place[key]
+    length = np.array([len(sketch.count) for sketch in sketches], dtype=np.int64)
+    return StepTable(
+        sketches=tuple(sketches),
+        start=np.cumsum(length) - length,
+        length=length,
+        rows=_gathered(sketches, sketch_rows).astype(np.float32).reshape(-1, len(ROW_COLUMNS)),
+        flops=_gathered(sketches, lambda s: s.flops),
+        traffic_bytes=_gathered(sketches, lambda s: s.traffic_bytes),
+        fused_bytes=_gathered(sketches, lambda s: s.fused_bytes),
+        fused_launch=_gathered(sketches, lambda s: s.fused_launch),
+        count=_gathered(sketches, lambda s: s.count),
+        log_output=_gathered(sketches, lambda s: s.column("log_output")),
+        op_class=_gathered(sketches, lambda s: s.op_class).astype(np.int64),
+        sort=_gathered(sketches, row_sorts).astype(np.int64),
+        matrix=_gathered(sketches, lambda s: s.matrix).astype(np.bool_),
+        wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
+        slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
+        sketch_of=sketch_of,
+        peaks=np.array([step_peaks(step) for step in steps]).reshape(-1, 7),
+        slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
+        settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
+            -1, len(SETTING_COLUMNS)
+        ),
+        facts=np.array([device_facts(s.accelerator) for s in steps], dtype=np.float32).reshape(
+            -1, len(DEVICE_FACTS)
+        ),
+        devices=tuple(step.accelerator.name for step in steps),
+    )
+
+
+def _gathered(
+    sketches: Sequence[StepSketch], column: Callable[[StepSketch], npt.ArrayLike]
+) -> FloatArray:
+    if not sketches:
+        return np.zeros(0)
+    return np.concatenate([np.asarray(column(sketch)) for sketch in sketches]).astype(np.float64)
+
+
+def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:
+    """Return the device-free columns of every row of a sketch, see :data:`ROW_COLUMNS`."""
+    remainders = np.stack([sketch.column(name) for name in _ALIGNED], axis=1)
+    works = sketch.flops > 0
+    aligned = [
+        (np.mod(remainders[:, i], by) == 0) & works
+        for i in range(len(_ALIGNED))
+        for by in _ALIGNMENTS
+    ]
+    return np.concatenate(
+        [
+            sketch.static[:, _KEPT],
+            sketch.neighbours,
+            np.log2(1.0 + sketch.fused_bytes)[:, None],
+            sketch.fused_launch[:, None],
+            np.stack(aligned, axis=1).astype(np.float32),
+        ],
+        axis=1,
+    ).astype(np.float32)
+
+
+def step_peaks(step: Step) -> list[float]:
+    """Return the rates that bound a step: see :attr:`StepTable.peaks`."""
+    spec, precision = step.accelerator, step.precision
+    share = _device_share(step)
+    narrow = spec.flops_per_s(precision, Engine.MATRIX)
+    wide = narrow
+    if precision not in (Precision.FP32, Precision.TF32):
+        wide = spec.flops_per_s(Precision.FP32, Engine.MATRIX)
+    return [
+        narrow * share * spec.reachable_share(precision),
+        wide * share,
+        spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share,
+        spec.bandwidth_bytes_per_s,
+        spec.cache_bytes or 1e6,
+        (spec.core_count or 1) * share,
+        spec.clock_hz or 1.5e9,
+    ]
+
+
+def _slow_rates(step: Step) -> list[float]:
+    return slow_path_rates(
+        gpu=step.accelerator.kind == "gpu",
+        fused=step.compiler in FUSING,
+        torch_version=torch_version(step.software),
+        bandwidth_bytes_per_s=step.accelerator.bandwidth_bytes_per_s,
+    )
+
+
+def _device_share(step: Step) -> float:
+    cores = step.accelerator.core_count
+    if step.threads is None or step.accelerator.kind != "cpu" or not cores:
+        return 1.0
+    return min(1.0, max(1, step.threads) / cores)
+
+
+def step_settings(step: Step) -> list[float]:
+    """Return what the settings of a step say, see :data:`SETTING_COLUMNS`."""
+    precision = step.precision
+    version = torch_version(step.software)
+    return [
+        float(step.mode is Mode.TRAINING),
+        float(step.memory_format is MemoryFormat.CHANNELS_LAST),
+        float(precision in (Precision.FP32, Precision.TF32)),
+        float(precision.value.startswith("amp_")),
+        float(precision in (Precision.BF16, Precision.AMP_BF16)),
+        float(precision is Precision.INT8),
+        float(step.compiler in FUSING),
+        float(step.compiler is Compiler.ONNXRUNTIME),
+        float(step.accelerator.kind == "cpu"),
+        (version - _TYPICAL_TORCH),
+        float(version < 2.0),
+        float(step.alone),
+    ]
+
+
+def torch_version(software: Mapping[str, str]) -> float:
+    """Return the PyTorch version as a number that grows by 0.1 per release.
+
+    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9.
+
+    Examples
+    --------
+    >>> torch_version({"torch": "2.4.0"}), torch_version({"torch": "1.13.0a0+d0d6b1f"})
+    (2.4, 1.9)
+    >>> torch_version({})
+    2.4
+    """
+    match = re.match(r"(\d+)\.(\d+)", software.get("torch", ""))
+    if match is None:
+        return _TYPICAL_TORCH
+    major, minor = int(match[1]), int(match[2])
+    return round(2.0 + (minor - 14) / 10 if major < 2 else major + minor / 10, 2)
+
+
+def device_facts(spec: AcceleratorSpec) -> list[float]:
+    """Return the facts of a device that tell devices of one kind apart.
+
+    Each is a natural logarithm of a ratio to a typical value, 0 where the fact is unknown.
+    """
+    matrix = spec.flops_per_s(Precision.AMP_FP16, Engine.MATRIX)
+    vector = spec.flops_per_s(Precision.FP32, Engine.VECTOR)
+    cpu = spec.kind == "cpu"
+    per_watt = matrix / spec.tdp_w / 0.5e12 if spec.tdp_w and not cpu else 1.0
+    return [
+        0.0 if cpu else float(np.log(matrix / vector / 6.0)),
+        float(np.log(per_watt)),
+        0.0 if cpu else float(np.log(matrix / spec.bandwidth_bytes_per_s / 150.0)),
+        0.0 if cpu or not spec.core_count else float(np.log(spec.core_count / 90.0)),
+        0.0 if cpu or not spec.clock_hz else float(np.log(spec.clock_hz / 1.8e9)),
+        float(cpu),
+    ]
+
+
+def step_bounds_s(table: StepTable) -> FloatArray:
+    """Return the time that no step can beat, shape (steps,): its arithmetic at the peaks.
+
+    Convolutions are granted the fewest multiplications of Winograd's algorithm for 3 x 3 filters,
+    ``F(4 x 4, 3 x 3)``: a quarter (Lavin and Gray, "Fast algorithms for convolutional neural
+    networks", 2016). Traffic does not count: what one operator writes and the next one reads
+    need not reach the memory.
+    """
+    length = table.length[table.sketch_of]
+    before = np.cumsum(length) - length
+    row = np.repeat(table.start[table.sketch_of] - before, length)
+    row = row + np.arange(int(length.sum()))
+    step = np.repeat(np.arange(len(length)), length)
+    peaks = table.peaks[step]
+    matrix = np.where(table.wide[row], peaks[:, 1], peaks[:, 0])
+    compute = table.flops[row] / np.where(table.matrix[row], matrix, peaks[:, 2])
+    compute = np.where(table.op_class[row] == _CONVOLUTION, compute / _WINOGRAD, compute)
+    total = np.bincount(step, weights=compute * table.count[row], minlength=len(length))
+    return np.asarray(total, dtype=np.float64)

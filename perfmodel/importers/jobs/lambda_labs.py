@@ -1,0 +1,376 @@
+"""Import the training throughputs of lambdal/deeplearning-benchmark.
+
+The repository keeps one log per run; this reads the table of those runs, one row each, whose
+``precision`` says what really ran and whose ``batch_global`` and ``throughput*`` are those of the
+whole job. Runs of one point (device, accelerators, task, precision, batch, software) are one
+record: their median.
+
+Units of the table become samples::
+
+    gnmt         source and target tokens/s / 48.8 tokens of a pair
+    tacotron2    mel frames/s / 565 frames of a clip
+    waveglow     audio samples/s / 8000 of a segment
+    transformer  target tokens/s / target length of a sequence
+
+Left out: the raw logs of the repository, and power, which was never recorded.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.graph.job import Job
+from perfmodel.importers.jobs.ngc import ngc_software, plain_version
+from perfmodel.importers.public_tables import Row, count, find_table, positive, read_rows, text
+from perfmodel.importers.published import (
+    Imported,
+    Origin,
+    PublishedPlacement,
+    PublishedShortage,
+    PublishedStep,
+    RejectedRow,
+)
+from perfmodel.placement.topology.topology import Node, Placement
+from perfmodel.types import Mode, Precision
+
+SOURCE = "lambdal/deeplearning-benchmark pytorch/results*"
+LICENCE = "not stated"
+FILES = ("lambda_training.parquet", "lambda_training.csv")
+
+_COLUMNS = (
+    "device", "interconnect", "n_gpus", "task", "precision", "tf32_possible", "container",
+    "pytorch", "batch_global", "throughput", "throughput_steady", "unit", "mem_used_max_mib",
+    "status",
+)  # fmt: skip
+_MIB = 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """What a task of the benchmark is to us.
+
+    Parameters
+    ----------
+    model : str or None
+        Reference workload; None where there is none.
+    unit : str
+        As the table writes it.
+    """
+
+    model: str | None
+    optimizer: str
+    unit: str
+    per_sample: float = 1.0
+    sequence_length: int | None = None
+
+
+TASKS: Mapping[str, Task] = MappingProxyType(
+    {
+        "resnet50": Task(model="zoo/resnet50-v1.5", optimizer="momentum", unit="images/s"),
+        "ssd": Task(model="zoo/ssd300-resnet50", optimizer="momentum", unit="images/s"),
+        "maskrcnn": Task(model=None, optimizer="momentum", unit="images/s"),
+        # FusedAdam and BertAdam both decouple the weight decay.
+        "bert_base_squad": Task(
+            model="zoo/bert-base-squad",
+            optimizer="adamw",
+            unit="sequences/s",
+            sequence_length=384,
+        ),
+        "bert_large_squad": Task(
+            model="zoo/bert-large-squad",
+            optimizer="adamw",
+            unit="sequences/s",
+            sequence_length=384,
+        ),
+        "gnmt": Task(
+            model="zoo/gnmt", optimizer="adam", unit="tokens/s (src+tgt)", per_sample=48.8
+        ),
+        "ncf": Task(model="zoo/ncf", optimizer="adam", unit="samples/s"),
+        "transformerxlbase": Task(
+            model="zoo/transformer-xl-base",
+            optimizer="lamb",
+            unit="tokens/s",
+            per_sample=192,
+            sequence_length=192,
+        ),
+        "transformerxllarge": Task(
+            model="zoo/transformer-xl-large",
+            optimizer="adam",
+            unit="tokens/s",
+            per_sample=256,
+            sequence_length=256,
+        ),
+        "tacotron2": Task(
+            model="zoo/tacotron2", optimizer="adam", unit="mel frames/s", per_sample=565
+        ),
+        "waveglow": Task(
+            model="zoo/waveglow", optimizer="adam", unit="audio samples/s", per_sample=8000
+        ),
+    }
+)
+
+#: Catalogue names of the devices that the table names.
+DEVICES: Mapping[str, str] = MappingProxyType(
+    {
+        "A10": "A10",
+        "A40": "A40",
+        "A100 40GB PCIe": "A100-PCIe-40GB",
+        "A100 80GB PCIe": "A100-PCIe-80GB",
+        "A100 40GB SXM4": "A100-SXM4-40GB",
+        "A100 80GB SXM4": "A100-SXM4-80GB",
+        "B200 SXM": "B200-SXM",
+        "GH200 96GB": "GH200-96GB",
+        "GTX 1080 Ti": "GTX-1080Ti",
+        "H100 80GB PCIe": "H100-PCIe-80GB",
+        "H100 80GB SXM5": "H100-SXM5-80GB",
+        "H200 NVL": "H200-NVL",
+        "H200 SXM": "H200-SXM",
+        "Quadro RTX 5000": "Quadro-RTX-5000",
+        "Quadro RTX 6000": "Quadro-RTX-6000",
+        "Quadro RTX 8000": "Quadro-RTX-8000",
+        "RTX 2070 Max-Q": "RTX-2070-Max-Q",
+        "RTX 2080 Max-Q": "RTX-2080-Max-Q",
+        "RTX 2080 Super Max-Q": "RTX-2080-Super-Max-Q",
+        "RTX 2080 Ti": "RTX-2080Ti",
+        "RTX 3070": "RTX-3070",
+        "RTX 3080": "RTX-3080",
+        "RTX 3080 Laptop 16GB (Max-Q)": "RTX-3080-Max-Q",
+        "RTX 3090": "RTX-3090",
+        "RTX 4090": "RTX-4090",
+        "RTX 6000 Ada": "RTX-6000-Ada",
+        "RTX A4000": "RTX-A4000",
+        "RTX A4500": "RTX-A4500",
+        "RTX A5000": "RTX-A5000",
+        "RTX A5500": "RTX-A5500",
+        "RTX A6000": "RTX-A6000",
+        "Titan RTX": "TITAN-RTX",
+        "V100 16GB SXM2": "V100-SXM2-16GB",
+        "V100 32GB SXM2": "V100-SXM2-32GB",
+    }
+)
+
+_PRECISION = {"fp32": Precision.FP32, "amp": Precision.AMP_FP16, "fp16": Precision.FP16}
+
+#: How ResNet-50 got its images; the other tasks have one way each.
+_LOADERS = {
+    "synthetic": "synthetic",
+    "syntetic": "synthetic",
+    "dali-cpu": "dali-cpu",
+    "pytorch": "pytorch",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Point:
+    """What the runs of one record have in common."""
+
+    accelerator: str
+    gpus: int
+    interconnect: str
+    task: str
+    precision: Precision
+    batch_global: int
+    torch: str
+    container: str
+    loader: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    """What one run measured."""
+
+    line: int
+    samples_per_second: float
+    memory_bytes: float | None
+
+
+def read_lambda(path: Path) -> Imported:
+    """Read the table of runs, or that of a folder.
+
+    Returns
+    -------
+    Imported
+        Runs on one accelerator as steps, the others and Mask R-CNN as placements, those that
+        ran out of memory as shortages.
+    """
+    file = find_table(path, FILES)
+    points: dict[_Point, list[_Run]] = {}
+    short: dict[_Point, list[int]] = {}
+    rejected: list[RejectedRow] = []
+    for line, row in read_rows(file, _COLUMNS):
+        try:
+            if text(row, "status") == "oom":
+                short.setdefault(_point(row), []).append(line)
+                continue
+            points.setdefault(_point(row), []).append(_run(line, row))
+        except ValueError as problem:
+            rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
+    steps: list[PublishedStep] = []
+    placements: list[PublishedPlacement] = []
+    catalog = Catalog.default()
+    for point, runs in points.items():
+        origin = Origin(source=SOURCE, licence=LICENCE, file=file.name, line=runs[0].line)
+        job = _job(point)
+        if point.gpus == 1 and job is not None:
+            steps.append(_step(point, job, runs, origin))
+        else:
+            placements.append(_placement(point, job, runs, origin, catalog))
+    return Imported(
+        steps=tuple(steps),
+        placements=tuple(placements),
+        shortages=tuple(_shortages(short, file.name, catalog)),
+        rejected=tuple(rejected),
+    )
+
+
+def _shortages(
+    short: Mapping[_Point, Sequence[int]], file: str, catalog: Catalog
+) -> Iterator[PublishedShortage]:
+    """Yield the points where runs ended for want of memory, without those of unknown models."""
+    for point, lines in short.items():
+        job = _job(point)
+        if job is not None:
+            yield PublishedShortage(
+                job=job,
+                placement=Placement(nodes=(_node(point, catalog),)),
+                origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=lines[0]),
+                repeats=len(lines),
+            )
+
+
+def _point(row: Row) -> _Point:
+    _check(row)
+    precision = _PRECISION[text(row, "precision")]
+    if precision is Precision.FP32 and text(row, "tf32_possible") in ("True", "true", "1"):
+        precision = Precision.TF32
+    gpus = count(row, "n_gpus")
+    # One accelerator does not outrun its loader; several may, so that there it tells runs apart.
+    loader = _LOADERS.get(str(row.get("data_backend")), "") if gpus > 1 else ""
+    return _Point(
+        accelerator=DEVICES[text(row, "device")],
+        gpus=gpus,
+        interconnect=text(row, "interconnect"),
+        task=text(row, "task"),
+        precision=precision,
+        batch_global=count(row, "batch_global"),
+        torch=plain_version(text(row, "pytorch")),
+        container=text(row, "container"),
+        loader=loader,
+    )
+
+
+def _check(row: Row) -> None:
+    """Raise ValueError with the reason why a row says nothing that we understand."""
+    if (status := text(row, "status")) not in ("ok", "oom"):
+        raise ValueError(f"the run is marked {status}")
+    if (device := text(row, "device")) not in DEVICES:
+        raise ValueError(f"unknown device {device!r}")
+    if (task := text(row, "task")) not in TASKS:
+        raise ValueError(f"unknown task {task!r}")
+    if (unit := text(row, "unit")) != TASKS[task].unit:
+        raise ValueError(f"unit {unit!r} of {task} is not {TASKS[task].unit!r}")
+    if (precision := text(row, "precision")) not in _PRECISION:
+        raise ValueError(f"unknown precision {precision!r}")
+    flags = str(row.get("flags") or "").split(";")
+    # A long run shrugs off an allocation that is tried again; one of a step or two is nothing else.
+    if "oom_text_in_log" in flags and "few_steps" in flags:
+        raise ValueError("memory ran out during one of the few steps that were timed")
+
+
+def _run(line: int, row: Row) -> _Run:
+    # The steady figure leaves out the first, slow steps; two tasks do not have it.
+    steady = row["throughput_steady"] is not None
+    rate = positive(row, "throughput_steady" if steady else "throughput")
+    memory = row["mem_used_max_mib"]
+    return _Run(
+        line=line,
+        samples_per_second=rate / TASKS[text(row, "task")].per_sample,
+        memory_bytes=None if memory is None else positive(row, "mem_used_max_mib") * _MIB,
+    )
+
+
+def _job(point: _Point) -> Job | None:
+    task = TASKS[point.task]
+    if task.model is None:
+        return None
+    return Job(
+        model=task.model,
+        mode=Mode.TRAINING,
+        batch_size=_batch_size(point),
+        precision=point.precision,
+        optimizer=task.optimizer,
+        sequence_length=task.sequence_length,
+        software={**ngc_software(point.container), "torch": point.torch},
+    )
+
+
+def _batch_size(point: _Point) -> int:
+    # Some global batches do not divide evenly; the step time below is that of the global one.
+    return max(1, round(point.batch_global / point.gpus))
+
+
+def _step(point: _Point, job: Job, runs: Sequence[_Run], origin: Origin) -> PublishedStep:
+    rates = [run.samples_per_second for run in runs]
+    middle = statistics.median(rates)
+    return PublishedStep(
+        job=job,
+        accelerator=point.accelerator,
+        samples_per_second=middle,
+        origin=origin,
+        memory_bytes=_memory(runs),
+        repeats=len(rates),
+        spread=(max(rates) - min(rates)) / middle,
+    )
+
+
+def _placement(
+    point: _Point, job: Job | None, runs: Sequence[_Run], origin: Origin, catalog: Catalog
+) -> PublishedPlacement:
+    rate = statistics.median(run.samples_per_second for run in runs)
+    settings = {
+        "precision": str(point.precision),
+        "optimizer": TASKS[point.task].optimizer,
+        "interconnect": point.interconnect,
+        "torch": point.torch,
+        "repeats": str(len(runs)),
+        **({"loader": point.loader} if point.loader else {}),
+    }
+    return PublishedPlacement(
+        job=job,
+        job_type=point.task,
+        batch_size=_batch_size(point),
+        placement=Placement(nodes=(_node(point, catalog),)),
+        step_time_s=point.batch_global / rate,
+        origin=origin,
+        memory_bytes=_memory(runs),
+        settings=MappingProxyType(settings),
+    )
+
+
+def _node(point: _Point, catalog: Catalog) -> Node:
+    return Node(
+        accelerator=point.accelerator,
+        count=point.gpus,
+        link=_link(point.accelerator, point.interconnect, catalog),
+    )
+
+
+def _link(accelerator: str, interconnect: str, catalog: Catalog) -> str | None:
+    """Return the link that the table's word means, or None where it does not say."""
+    spec = catalog.get(accelerator)
+    if interconnect in ("nvlink", "nvlink-pair"):
+        return spec.link
+    if interconnect == "pcie" and spec.pcie_generation is not None:
+        return f"pcie{spec.pcie_generation:g}"
+    return None
+
+
+def _memory(runs: Sequence[_Run]) -> float | None:
+    """Return the median of what the monitor saw: an upper bound, with what is only reserved."""
+    seen = [run.memory_bytes for run in runs if run.memory_bytes is not None]
+    return statistics.median(seen) if seen else None

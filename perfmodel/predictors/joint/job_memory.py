@@ -1,0 +1,232 @@
+r"""What other cells of the same job say: kriging of residuals.
+
+A job is an architecture at an input size; a cell of it is one device with one group of settings.
+The residual of a cell (logarithm of measured over predicted time, by a predictor that has not
+seen the family of the job) is taken as a sum of random effects::
+
+    r_i = a_job + sum_m b_{job, value of m at i} + noise,   m in MATCHES
+
+so that two cells of one job share ``s_0 + sum_m s_m [m agrees]`` of variance. The variances are
+fitted by non-negative least squares to the products of residuals of pairs of cells. The answer
+for a new cell is the mean of its effects given the cells that were measured, and what variance
+that leaves (simple kriging; G. Matheron, "Principles of geostatistics", 1963).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.steps.step import Step
+from perfmodel.features.steps.step_table import torch_version
+
+#: What two cells of a job may have in common.
+MATCHES = ("device", "mode", "compiler", "layout", "software", "precision", "batch", "all")
+
+_PAIRS_PER_JOB = 120
+#: Standardised residuals beyond this do not say how much cells share.
+_CLIP = 4.0
+#: Shares of the fitted noise that are tried, and cells on which.
+_NOISE_SHARES = (1.0, 0.4, 0.15, 0.05)
+_CELLS_ASKED = 2_000
+#: PyTorch versions between which kernels changed much.
+_ERAS = (1.95, 2.75)
+
+
+def cell_of(step: Step) -> tuple[int, ...]:
+    """Return the codes of a step that :data:`MATCHES` compares, all but ``all``."""
+    version = torch_version(step.software)
+    return (
+        code_of(step.accelerator.name),
+        code_of(step.mode.value),
+        code_of(step.compiler.value),
+        code_of(step.memory_format.value),
+        sum(version > era for era in _ERAS),
+        code_of(step.precision.value.removeprefix("amp_").replace("bf16", "fp16")),
+        int(np.round(np.log2(step.batch_size))),
+    )
+
+
+def code_of(text: str) -> int:
+    """Return a number of a text that is the same in every process."""
+    value = 0
+    for character in text.encode():
+        value = (value * 131 + character) % 2_147_483_647
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recalled:
+    """What the memory says about one step.
+
+    Parameters
+    ----------
+    mean : float
+        To be added to the logarithm of the predicted time.
+    variance : float
+        Of the residual after that.
+    prior_variance : float
+        Of the residual of a job without any measured cell.
+    cells : int
+        Measured cells of the job.
+    on_device : bool
+        One of them lies on the device that is asked about.
+    """
+
+    mean: float
+    variance: float
+    prior_variance: float
+    cells: int
+    on_device: bool = False
+
+
+class JobMemory:
+    """Residuals of measured cells by job.
+
+    Attributes
+    ----------
+    variances_ : ndarray, shape (1 + len(MATCHES),)
+        Of the job and of each match.
+    noise_ : float
+        Variance of one cell that nothing shares.
+    """
+
+    def fit(self, jobs: Sequence[str], cells: IntArray, residuals: FloatArray) -> JobMemory:
+        """Keep residuals and learn what cells of a job share.
+
+        Parameters
+        ----------
+        jobs : sequence of str
+            Architecture key of each cell.
+        cells : ndarray of int64, shape (cells, len(MATCHES) - 1)
+            From :func:`cell_of`.
+        residuals : ndarray, shape (cells,)
+            log(measured / predicted) by a predictor that has not seen the job.
+        """
+        names = np.array(jobs)
+        order = np.argsort(names, kind="stable")
+        first = np.flatnonzero(np.r_[True, names[order][1:] != names[order][:-1]])
+        groups = np.split(order, first[1:])
+        clipped = np.clip(residuals, -_CLIP, _CLIP)
+        self.variances_, total = _fit_variances(groups, cells, clipped)
+        self.noise_ = max(total - float(self.variances_.sum()), 0.05 * total, 1e-5)
+        self.cells_ = {str(names[group[0]]): (cells[group], residuals[group]) for group in groups}
+        return self
+
+    @property
+    def prior_variance_(self) -> float:
+        """Variance of the residual of an unknown job."""
+        return float(self.variances_.sum()) + self.noise_
+
+    def likeness(self, job: str, cell: IntArray) -> FloatArray:
+        """Return the share of the variance of a job that a cell has in common with each known one.
+
+        Parameters
+        ----------
+        job : str
+            One that was measured.
+        cell : ndarray of int64, shape (len(MATCHES) - 1,)
+
+        Returns
+        -------
+        ndarray, shape (cells of the job,)
+            In [0, 1]; all 1 where nothing tells the cells of a job apart.
+        """
+        total = float(self.variances_.sum())
+        known, _ = self.cells_[job]
+        if total <= 0:
+            return np.ones(len(known))
+        return np.asarray(_shared(known, cell[None, :])[:, 0] @ self.variances_ / total)
+
+    def recall(self, job: str, cell: IntArray) -> Recalled:
+        """Return what the cells of a job say about one of its cells."""
+        known = self.cells_.get(job)
+        prior = self.prior_variance_
+        if known is None:
+            return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
+        cells, residuals = known
+        return self._krige(cells, residuals, cell)
+
+    def _krige(self, cells: IntArray, residuals: FloatArray, cell: IntArray) -> Recalled:
+        prior = self.prior_variance_
+        shared = _shared(cells, cells) @ self.variances_
+        shared[np.diag_indices(len(cells))] += self.noise_
+        to_cell = _shared(cells, cell[None, :])[:, 0] @ self.variances_
+        weights = np.linalg.solve(shared, to_cell)
+        return Recalled(
+            mean=float(weights @ residuals),
+            variance=max(prior - float(weights @ to_cell), 0.02 * prior),
+            prior_variance=prior,
+            cells=len(cells),
+            on_device=bool(np.any(cells[:, 0] == cell[0])),
+        )
+
+    def listen_across_devices(self) -> None:
+        """Take the noise under which cells of other devices say most about a cell.
+
+        Products of residuals overstate it: a few jobs that are far off make all cells seem noisy,
+        and a cell is believed too little by those that have just a few.
+        """
+        rng = np.random.default_rng(0)
+        places = [(job, i) for job, (cells, _) in self.cells_.items() for i in range(len(cells))]
+        chosen = [places[i] for i in rng.permutation(len(places))[:_CELLS_ASKED]]
+        fitted = self.noise_
+
+        def error(share: float) -> float:
+            self.noise_ = share * fitted
+            answers = [(self.left_out(job, i, device=True), job, i) for job, i in chosen]
+            errors = [
+                min(abs(self.cells_[job][1][i] - recalled.mean), _CLIP)
+                for recalled, job, i in answers
+                if recalled.cells
+            ]
+            return float(np.mean(errors)) if errors else share
+
+        self.noise_ = fitted * min(_NOISE_SHARES, key=error)
+
+    def left_out(self, job: str, position: int, *, device: bool) -> Recalled:
+        """Return what the other cells of a job say about one: all others, or other devices."""
+        cells, residuals = self.cells_[job]
+        keep = np.ones(len(cells), dtype=np.bool_)
+        keep[position] = False
+        if device:
+            keep &= cells[:, 0] != cells[position, 0]
+        prior = self.prior_variance_
+        if not keep.any():
+            return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
+        return self._krige(cells[keep], residuals[keep], cells[position])
+
+
+def _shared(left: IntArray, right: IntArray) -> FloatArray:
+    """Which effects two cells have in common, shape (left, right, 1 + len(MATCHES))."""
+    same = left[:, None, :] == right[None, :, :]
+    constant = np.ones((*same.shape[:2], 1), dtype=np.bool_)
+    everything = same.all(axis=2, keepdims=True)
+    return np.concatenate([constant, same, everything], axis=2).astype(np.float64)
+
+
+def _fit_variances(
+    groups: Sequence[IntArray], cells: IntArray, residuals: FloatArray
+) -> tuple[FloatArray, float]:
+    rng = np.random.default_rng(0)
+    designs, products = [], []
+    for group in groups:
+        if len(group) < 2:
+            continue
+        a = rng.choice(len(group), size=_PAIRS_PER_JOB)
+        b = rng.choice(len(group), size=_PAIRS_PER_JOB)
+        a, b = group[a[a != b]], group[b[a != b]]
+        same = cells[a] == cells[b]
+        designs.append(
+            np.concatenate([np.ones((len(a), 1)), same, same.all(axis=1, keepdims=True)], axis=1)
+        )
+        products.append(residuals[a] * residuals[b])
+    total = float(np.mean(residuals**2))
+    if not designs:
+        return np.zeros(1 + len(MATCHES)), total
+    variances, _ = nnls(np.concatenate(designs), np.concatenate(products))
+    return variances, total

@@ -1,0 +1,164 @@
+"""The members of the joint predictor, fitted without a part of the families each; their answers."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.predictors.joint.joint_regimes import balanced
+from perfmodel.predictors.step_models.mode_nets import ModeNets
+from perfmodel.predictors.step_models.node_net import NodeNetSettings
+from perfmodel.predictors.step_models.whole_boost import WholeBoost
+
+#: Position of the member that has seen all families: it answers for jobs never measured.
+ALL = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One pair of predictors, fitted without one fold of families."""
+
+    net: ModeNets
+    boost: WholeBoost
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitTask:
+    """Everything that the members learn from.
+
+    Tables, times and weights hold whole steps and, after them, operators alone, of which only
+    networks learn; all else is of whole steps.
+    """
+
+    table: StepTable
+    rows: npt.NDArray[np.float32]
+    reference_s: FloatArray
+    log_times: FloatArray
+    weights: FloatArray
+    fold: IntArray
+    seed: int
+    epochs: int
+    rounds: int
+
+    def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
+        """Return a task whose networks learn from operators alone as well."""
+        if not operators:
+            return self
+        times = np.log([one.step_time_s for one in operators])
+        return replace(
+            self,
+            table=step_table([sample.step for sample in (*samples, *operators)]),
+            log_times=np.concatenate([self.log_times, times]),
+            weights=np.concatenate([self.weights, balanced(operators)]),
+        )
+
+    def member(self, k: int) -> Member:
+        """Fit the member that does not see fold k; ``ALL`` sees everything."""
+        steps = np.flatnonzero(self.fold != k)
+        operators = np.arange(len(self.fold), len(self.log_times))
+        seed = self.seed * 101 + (k if k != ALL else 100)
+        settings = NodeNetSettings(seed=seed, epochs=self.epochs)
+        heard = np.concatenate([steps, operators])
+        net = ModeNets.fit(settings, self.table, self.log_times, self.weights, heard)
+        boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
+            self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
+        )
+        return Member(net=net, boost=boost)
+
+
+#: Set in the parent before members are fitted in forked children, which inherit it.
+_TASK: list[FitTask] = []
+
+
+def fit_members(task: FitTask, folds: Sequence[int], workers: int) -> Iterator[Member]:
+    """Fit members one after the other, or several at a time in forked processes."""
+    if workers < 2:
+        yield from map(task.member, folds)
+        return
+    _TASK[:] = [task]
+    context = multiprocessing.get_context("fork")
+    try:
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+            yield from pool.map(_member, folds)
+    finally:
+        _TASK.clear()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _member(k: int) -> Member:
+    return _TASK[0].member(k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberAnswers:
+    """What the members say of steps, without anything that was measured of a job or a device.
+
+    Parameters
+    ----------
+    network, mixed : ndarray, shape (members, steps)
+        Logarithm of seconds: of the networks alone, and of networks and trees.
+    shares : ndarray, shape (steps, effects)
+        Of the effects of a device in each step.
+    scale : ndarray, shape (steps,)
+        Standard deviation of what is usually left.
+    least_s : ndarray, shape (steps,)
+        What no step can beat.
+    """
+
+    network: FloatArray
+    mixed: FloatArray
+    shares: FloatArray
+    scale: FloatArray
+    least_s: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Steps, and all that is said of them whatever was observed on their devices.
+
+    See :meth:`JointPredictor.ask`.
+    """
+
+    steps: Sequence[Step]
+    members: MemberAnswers
+    groups: Sequence[tuple[str, ...]]
+    distance: FloatArray
+    factor: FloatArray
+    nearest: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogStages:
+    """Logarithm of the time of a step, after one thing more each.
+
+    Parameters
+    ----------
+    network : float
+        By the node networks alone, mixed as all members are.
+    trees : float
+        And by the trees on whole steps.
+    memory : float
+        And by what measured cells of the same job say.
+    device : float
+        And by what a few records of the device say.
+    least : float
+        And no less than what the arithmetic takes at the peaks.
+    """
+
+    network: float
+    trees: float
+    memory: float
+    device: float
+    least: float

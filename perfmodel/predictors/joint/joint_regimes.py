@@ -1,0 +1,110 @@
+"""Regimes of the joint predictor: which samples weigh how much, and which member is trusted where.
+
+A *regime* is a kind of device with a mode and a compiler; a *group* is a device in a regime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.steps.step import StepSample
+from perfmodel.features.steps.step_table import SETTING_COLUMNS, StepTable
+from perfmodel.predictors.folds import family_fold
+
+Regime = tuple[str, ...]
+
+#: Weights of the network that are tried; neither side is ever silent.
+_MIX_STEPS = np.linspace(0.2, 0.8, 7)
+#: Logarithmic error beyond which a step says nothing about the mix.
+_FAR_OFF = 0.5
+#: Rows below which a regime has nothing of its own.
+_FEWEST_ROWS = 200
+#: A device with this many samples has weight 1; others grow and shrink by a power of the ratio.
+_TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
+
+
+def balanced(samples: Sequence[StepSample]) -> FloatArray:
+    """Return weights under which a device with few samples is heard beside one with thousands."""
+    own = [f"{sample.source}|{sample.step.accelerator.name}" for sample in samples]
+    _, place, counts = np.unique(np.array(own), return_inverse=True, return_counts=True)
+    balance = np.clip((_TYPICAL_COUNT / counts[place]) ** _BALANCE, *_BALANCE_LIMITS)
+    return np.asarray(balance * [sample.weight for sample in samples], dtype=np.float64)
+
+
+def even_folds(families: Sequence[str], folds: int) -> IntArray:
+    """Return the fold of each sample: large families first, each to the emptiest fold."""
+    names, counts = np.unique(np.array(families), return_counts=True)
+    order = np.argsort([-c for c in counts], kind="stable")
+    load, fold_of = np.zeros(folds), {}
+    for i in order:
+        start = family_fold(str(names[i]), folds)
+        lightest = min(range(folds), key=lambda k: (load[k], (k - start) % folds))
+        fold_of[str(names[i])] = lightest
+        load[lightest] += counts[i]
+    return np.array([fold_of[family] for family in families], dtype=np.int64)
+
+
+def regimes(table: StepTable) -> list[Regime]:
+    """Return what decides which member is trusted more: kind of device, mode, compiler."""
+    training = table.settings[:, SETTING_COLUMNS.index("training")] > 0
+    cpu = table.settings[:, SETTING_COLUMNS.index("cpu")] > 0
+    return [
+        ("cpu" if c else "gpu", "training" if t else "inference", "fused" if f else "eager")
+        for c, t, f in zip(cpu, training, table.fused, strict=True)
+    ]
+
+
+def groups(table: StepTable) -> list[Regime]:
+    """Return the device and the regime of each step."""
+    return [(d, *r) for d, r in zip(table.devices, regimes(table), strict=True)]
+
+
+def fit_mix(
+    of: Sequence[Regime],
+    net: FloatArray,
+    boost: FloatArray,
+    logs: FloatArray,
+    weights: FloatArray,
+) -> dict[Regime, float]:
+    """Return the weight of the network per regime that errs least on held-out families."""
+
+    def best(chosen: npt.NDArray[np.bool_]) -> float:
+        losses = [
+            np.average(
+                np.minimum(np.abs(a * net + (1 - a) * boost - logs)[chosen], _FAR_OFF),
+                weights=weights[chosen],
+            )
+            for a in _MIX_STEPS
+        ]
+        return float(_MIX_STEPS[int(np.argmin(losses))])
+
+    everything = np.ones(len(logs), dtype=np.bool_)
+    found: dict[Regime, float] = {(): best(everything)}
+    for regime in sorted(set(of)):
+        chosen = np.array([r == regime for r in of])
+        if chosen.sum() >= _FEWEST_ROWS:
+            found[regime] = best(chosen)
+    return found
+
+
+def spreads(of: Sequence[Regime], residuals: FloatArray) -> dict[Regime, float]:
+    """Return the robust standard deviation of the residuals of each regime; of all under ``()``."""
+
+    def spread(values: FloatArray) -> float:
+        return max(float(np.median(np.abs(values))) / 0.6745, 0.01)
+
+    found: dict[Regime, float] = {(): spread(residuals)}
+    for regime in sorted(set(of)):
+        own = residuals[np.array([r == regime for r in of])]
+        if len(own) >= _FEWEST_ROWS:
+            found[regime] = spread(own)
+    return found
+
+
+def of_regime(values: Mapping[Regime, float], of: Sequence[Regime]) -> FloatArray:
+    """Return the value of each regime; that of all together where it has none."""
+    return np.array([values.get(regime, values[()]) for regime in of])

@@ -1,0 +1,212 @@
+"""The joint predictor on disk: JSON for facts, safetensors for arrays, JSON boosters.
+
+::
+
+    joint.json                 mix, quantiles, devices, variances, labels
+    arrays.safetensors         cells and residuals of the memory, shapes of the graphs
+    member-<k>.net.*           weights and settings of a node network
+    member-<k>.boost.*         trees with golden rows
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import DamagedArtifactError
+from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
+from perfmodel.predictors.joint.job_memory import JobMemory
+from perfmodel.predictors.joint.joint import JointPredictor, maker_of
+from perfmodel.predictors.joint.joint_intervals import GroupQuantiles
+from perfmodel.predictors.joint.joint_members import Member
+from perfmodel.predictors.joint.novelty import Novelty
+from perfmodel.predictors.predictor_checks import read_json
+from perfmodel.predictors.step_models.mode_nets import ModeNets
+from perfmodel.predictors.step_models.whole_boost import WholeBoost
+
+FACTS = "joint.json"
+ARRAYS = "arrays.safetensors"
+
+
+def save_joint(predictor: JointPredictor, folder: Path) -> None:
+    """Write a fitted predictor into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for k, member in enumerate(predictor.members_):
+        member.net.save(folder, f"member-{k}.net")
+        member.boost.save(folder, f"member-{k}.boost")
+    memory, novelty = predictor.memory_, predictor.novelty_
+    jobs = sorted(memory.cells_)
+    arrays = {
+        "cells": np.concatenate([memory.cells_[job][0] for job in jobs]).astype(np.int64),
+        "residuals": _residuals(memory, jobs),
+        "residuals_abroad": _residuals(predictor.abroad_, jobs),
+        "counts": np.array([len(memory.cells_[job][1]) for job in jobs], dtype=np.int64),
+        **{f"novelty_{name}": value for name, value in novelty.arrays().items()},
+    }
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    (folder / ARRAYS).write_bytes(save_arrays(plain))
+    (folder / FACTS).write_bytes(facts_bytes(predictor))
+
+
+def _residuals(memory: JobMemory, jobs: Sequence[str]) -> npt.NDArray[np.float32]:
+    return np.concatenate([memory.cells_[job][1] for job in jobs]).astype(np.float32)
+
+
+def facts_bytes(predictor: JointPredictor) -> bytes:
+    """Return the content of :data:`FACTS`: all of a predictor that adapting it changes."""
+    memory, beliefs = predictor.memory_, predictor.beliefs_
+    facts = {
+        "settings": {
+            "seed": predictor.seed,
+            "folds": predictor.folds,
+            "epochs": predictor.epochs,
+            "rounds": predictor.rounds,
+            "coverage": predictor.coverage,
+        },
+        "members": len(predictor.members_),
+        "training_shares": [
+            member.net.training_share if member.net.training else None
+            for member in predictor.members_
+        ],
+        "mix": [[list(regime), weight] for regime, weight in sorted(predictor.mix_.items())],
+        "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
+        "quantiles": predictor.quantiles_.to_list(),
+        "devices": list(predictor.devices_),
+        "makers": list(predictor.makers_),
+        "learned": [[list(group), n] for group, n in sorted(beliefs.learned.items())],
+        "device_prior": beliefs.prior.tolist(),
+        "effects": {
+            name: {"mean": e.mean.tolist(), "covariance": e.covariance.tolist()}
+            for name, e in sorted(beliefs.effects.items())
+        },
+        "records": dict(sorted(beliefs.records.items())),
+        "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
+        "job_variances": memory.variances_.tolist(),
+        "noise_variance": memory.noise_,
+        "job_variances_abroad": predictor.abroad_.variances_.tolist(),
+        "noise_variance_abroad": predictor.abroad_.noise_,
+        "labels": list(predictor.novelty_.labels_),
+        "graph_jobs": _graph_jobs(predictor),
+    }
+    text = json.dumps(facts, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    return (text + "\n").encode()
+
+
+def load_joint(folder: Path) -> JointPredictor:
+    """Read back what :func:`save_joint` wrote.
+
+    Raises
+    ------
+    DamagedArtifactError
+        A file that is missing, cannot be read or does not fit the others.
+    """
+    path = folder / FACTS
+    facts = read_json(path)
+    try:
+        arrays = load_arrays((folder / ARRAYS).read_bytes())
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise ValueError("it holds numbers that are not finite")
+        predictor = JointPredictor(**facts["settings"])
+        # Files from before training steps had a network of their own hold no shares.
+        shares = facts.get("training_shares") or [None] * int(facts["members"])
+        predictor.members_ = [
+            Member(
+                net=ModeNets.load(folder, f"member-{k}.net", training_share=shares[k]),
+                boost=WholeBoost.load(folder, f"member-{k}.boost"),
+            )
+            for k in range(int(facts["members"]))
+        ]
+        predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
+        predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
+        predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])
+        predictor.devices_ = tuple(facts["devices"])
+        predictor.makers_ = _makers(facts)
+        predictor.beliefs_ = _beliefs(facts)
+        predictor.memory_ = _memory(facts, arrays)
+        # Files from before residuals of the networks were kept hold one kind for all devices.
+        apart = "residuals_abroad" in arrays
+        predictor.abroad_ = _memory(facts, arrays, "_abroad") if apart else predictor.memory_
+        predictor.fold_of_job_ = {str(job): int(fold) for job, fold in facts["jobs"] if fold >= 0}
+        shapes = {
+            name.removeprefix("novelty_"): array
+            for name, array in arrays.items()
+            if name.startswith("novelty_")
+        }
+        predictor.novelty_ = Novelty.of(shapes, facts["labels"], _jobs_of_graphs(facts))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+        raise DamagedArtifactError(
+            f"The joint predictor in {folder} cannot be read: {error}. Train the model again."
+        ) from error
+    return predictor
+
+
+def _beliefs(facts: dict[str, Any]) -> DeviceBeliefs:
+    prior = np.array(facts["device_prior"], dtype=np.float64)
+    return DeviceBeliefs(
+        prior,
+        {tuple(group): int(n) for group, n in facts["learned"]},
+        effects={str(name): _effect(e, len(prior)) for name, e in facts["effects"].items()},
+        # Files from before adapting counted its records hold none.
+        records={str(name): int(n) for name, n in facts.get("records", {}).items()},
+    )
+
+
+def _effect(stored: dict[str, Any], effects: int) -> DeviceEffect:
+    mean, covariance = np.array(stored["mean"]), np.array(stored["covariance"])
+    # Files from before regimes had coefficients of their own hold one set for all of them.
+    if len(mean) == effects:
+        mean, covariance = np.tile(mean, SETS), np.kron(np.ones((SETS, SETS)), covariance)
+    if mean.shape != (SETS * effects,) or covariance.shape != (len(mean), len(mean)):
+        raise ValueError("it holds effects of another size")
+    return DeviceEffect(mean=mean, covariance=covariance)
+
+
+def _makers(facts: dict[str, Any]) -> tuple[str, ...]:
+    """Return the makers of the devices; those of the catalogue where a file names none."""
+    if "makers" in facts:
+        return tuple(str(maker) for maker in facts["makers"])
+    known = {spec.name: maker_of(spec) for spec in Catalog.default()}
+    return tuple(sorted({known[name] for name in facts["devices"] if name in known}))
+
+
+def _graph_jobs(predictor: JointPredictor) -> list[int]:
+    """Return the position of the job of each graph among all jobs."""
+    position = {job: i for i, job in enumerate(sorted(predictor.memory_.cells_))}
+    return [position[job] for job in predictor.novelty_.jobs_]
+
+
+def _jobs_of_graphs(facts: dict[str, Any]) -> list[str]:
+    """Return the job of each graph; none in files from before they were kept."""
+    positions = facts.get("graph_jobs", [])
+    jobs = [str(job) for job, _ in facts["jobs"]]
+    if positions and len(positions) != len(facts["labels"]):
+        raise ValueError("its graphs and their jobs do not fit together")
+    if not all(0 <= position < len(jobs) for position in positions):
+        raise ValueError("it names jobs that it does not hold")
+    return [jobs[position] for position in positions]
+
+
+def _memory(facts: dict[str, Any], arrays: dict[str, Any], kind: str = "") -> JobMemory:
+    counts = arrays["counts"]
+    jobs = [str(job) for job, _ in facts["jobs"]]
+    if len(jobs) != len(counts) or int(counts.sum()) != len(arrays[f"residuals{kind}"]):
+        raise ValueError("its jobs and cells do not fit together")
+    memory = JobMemory()
+    memory.variances_ = np.array(facts[f"job_variances{kind}"], dtype=np.float64)
+    memory.noise_ = float(facts[f"noise_variance{kind}"])
+    ends = np.cumsum(counts)
+    residuals = arrays[f"residuals{kind}"].astype(np.float64)
+    memory.cells_ = {
+        job: (arrays["cells"][end - n : end], residuals[end - n : end])
+        for job, end, n in zip(jobs, ends.tolist(), counts.tolist(), strict=True)
+    }
+    return memory

@@ -1,0 +1,128 @@
+"""How far a step lies from everything that was learned from, by the shape of its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial import cKDTree
+
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.whole_step import SHAPE_COLUMNS
+
+#: Distances are kept apart in so many groups, and beyond this share of them a step is new.
+_GROUPS = 5
+_OUTSIDE = 0.975
+#: Graphs of one model that may stand before the next model.
+_GRAPHS_OF_A_MODEL = 16
+
+
+class Novelty:
+    """Distance to the nearest graph of another family, and what it does to errors.
+
+    Attributes
+    ----------
+    points_ : ndarray of float32, shape (graphs, columns)
+        Standardised shape columns of the graphs learned from.
+    labels_ : tuple of str
+        Model of each.
+    jobs_ : tuple of str
+        Job of each, as :class:`.job_memory.JobMemory` knows it; empty where it is not known.
+    edges_, factors_ : ndarray
+        Limits of groups of distances, and the error in each group over the error overall.
+    outside_ : float
+        Distance beyond which a step is out of distribution.
+    """
+
+    def fit(
+        self,
+        rows: npt.NDArray[np.float32],
+        labels: Sequence[str],
+        families: npt.NDArray[np.str_],
+        residuals: FloatArray,
+        graphs: npt.NDArray[np.int64],
+        jobs: Sequence[str] = (),
+    ) -> Novelty:
+        """Learn from whole-step columns and residuals on families that were held out.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (steps, len(WHOLE_COLUMNS))
+        graphs : ndarray of int64
+            Which steps share a graph.
+        jobs : sequence of str
+            Job of each step.
+        """
+        _, first, of_step = np.unique(graphs, return_index=True, return_inverse=True)
+        shape = rows[first][:, SHAPE_COLUMNS].astype(np.float64)
+        self.mean_, self.scale_ = shape.mean(axis=0), shape.std(axis=0) + 1e-2
+        self.points_ = ((shape - self.mean_) / self.scale_).astype(np.float32)
+        self.labels_ = tuple(labels[i] for i in first)
+        self.jobs_ = tuple(jobs[i] for i in first) if jobs else ()
+        distance = self._to_other_families(families[first])[of_step]
+        self.edges_ = np.quantile(distance, np.linspace(0, 1, _GROUPS + 1)[1:-1])
+        group = np.searchsorted(self.edges_, distance)
+        overall = float(np.median(np.abs(residuals)))
+        factors = [
+            float(np.median(np.abs(residuals[group == g]))) / max(overall, 1e-6)
+            if np.any(group == g)
+            else 1.0
+            for g in range(_GROUPS)
+        ]
+        self.factors_ = np.maximum.accumulate(np.clip(factors, 0.5, 3.0))
+        self.outside_ = float(np.quantile(distance, _OUTSIDE))
+        self._tree = cKDTree(self.points_)
+        return self
+
+    def _to_other_families(self, families: npt.NDArray[np.str_]) -> FloatArray:
+        distance = np.full(len(families), np.inf)
+        for family in np.unique(families):
+            own = families == family
+            if own.all():
+                continue
+            distance[own], _ = cKDTree(self.points_[~own]).query(self.points_[own])
+        known = distance[np.isfinite(distance)]
+        return np.where(np.isfinite(distance), distance, known.max() if len(known) else 1.0)
+
+    def measure(self, rows: npt.NDArray[np.float32]) -> tuple[FloatArray, FloatArray, list[str]]:
+        """Return the distance of each step, its error factor and its nearest model."""
+        shape = (rows[:, SHAPE_COLUMNS] - self.mean_) / self.scale_
+        distance, nearest = self._tree.query(shape.astype(np.float32))
+        factors = self.factors_[np.searchsorted(self.edges_, distance)]
+        return np.asarray(distance), factors, [self.labels_[i] for i in np.atleast_1d(nearest)]
+
+    def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[int, float]]:
+        """Return the nearest graphs by position and how far they are, one of each model."""
+        shape = ((row[list(SHAPE_COLUMNS)] - self.mean_) / self.scale_).astype(np.float32)
+        # A model has several graphs: of each batch size and mode that was measured.
+        looked_at = min(_GRAPHS_OF_A_MODEL * most, len(self.labels_))
+        distance, nearest = self._tree.query(shape, k=range(1, looked_at + 1))
+        found: dict[str, tuple[int, float]] = {}
+        for i, far in zip(nearest.tolist(), distance.tolist(), strict=True):
+            found.setdefault(self.labels_[i], (i, far))
+        return list(found.values())[:most]
+
+    def arrays(self) -> dict[str, Any]:
+        """Return what was learned as arrays, labels aside."""
+        return {
+            "points": self.points_,
+            "mean": self.mean_,
+            "scale": self.scale_,
+            "edges": self.edges_,
+            "factors": self.factors_,
+            "outside": np.array([self.outside_]),
+        }
+
+    @classmethod
+    def of(cls, arrays: dict[str, Any], labels: Sequence[str], jobs: Sequence[str] = ()) -> Novelty:
+        """Read back what :meth:`arrays` gave."""
+        novelty = cls()
+        novelty.points_ = arrays["points"]
+        novelty.mean_, novelty.scale_ = arrays["mean"], arrays["scale"]
+        novelty.edges_, novelty.factors_ = arrays["edges"], arrays["factors"]
+        novelty.outside_ = float(arrays["outside"][0])
+        novelty.labels_, novelty.jobs_ = tuple(labels), tuple(jobs)
+        novelty._tree = cKDTree(novelty.points_)
+        return novelty

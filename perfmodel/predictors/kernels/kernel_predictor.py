@@ -1,0 +1,257 @@
+"""Latency of kernel calls on devices that need not have been measured.
+
+``latency = (overhead + roofline) x exp(trees(x))`` with ``roofline = max(FLOPs / peak, bytes /
+rate)``, where the rate is that of the cache as far as repeated calls find their operands there. The
+roofline falls short of the peaks by the laws of :mod:`perfmodel.predictors.kernels.kernel_law`. The
+trees learn ``log(latency / (overhead + roofline))``, per group of operators. Two boosters answer,
+and the mean of their logarithms counts: one knows the device only through what a call means to it
+(waves, ridge point, cache), the other its facts too (rates per cycle, power, year). The first
+cannot mistake a device for its neighbour, the second can follow a trend over generations. No answer
+lies below what the peaks allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self, final
+
+import numpy as np
+
+from perfmodel.errors import DamagedArtifactError, TrainingError
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls
+from perfmodel.features.kernels.kernel_columns import SCHEMA_VERSION, column_names
+from perfmodel.predictors.boosting import Booster, BoosterSettings, read_packed, slim, write_packed
+from perfmodel.predictors.kernels.kernel_base import (
+    GROUPS,
+    MEMBERS,
+    KernelBase,
+    PreparedCalls,
+    kernel_group,
+    member_columns,
+)
+from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
+from perfmodel.predictors.predictor_checks import finite, read_json, unfitted, write_json
+
+KERNEL_SETTINGS = BoosterSettings(
+    rounds=250, depth=8, learning_rate=0.08, min_child_weight=8.0, row_share=0.8, column_share=0.4
+)
+_STATE = "kernels.state.json"
+#: Where a group was never measured: half the rate of the roofline.
+_UNSEEN_FACTOR = float(np.log(2.0))
+
+
+@final
+class KernelPredictor:
+    """Predicts the time of one kernel call."""
+
+    name = "kernels"
+
+    def __init__(self, settings: BoosterSettings = KERNEL_SETTINGS, seed: int = 0) -> None:
+        self.settings = replace(settings, seed=seed)
+        self.boosters_: dict[str, dict[str, Booster]] = {}
+        self.log_limits_: dict[str, tuple[float, float]] = {}
+        self.base_ = KernelBase()
+        self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
+
+    def fit(self, calls: KernelCalls, time_s: FloatArray) -> Self:
+        """Learn from measured calls; every architecture has the same weight within a group.
+
+        Parameters
+        ----------
+        time_s : ndarray, shape (calls,)
+            Measured times, > 0.
+
+        Raises
+        ------
+        TrainingError
+            No calls, or a time that is not finite and positive.
+        """
+        _check_times(calls, time_s)
+        ready = PreparedCalls.of(calls)
+        self.base_ = KernelBase().fit(ready, time_s)
+        target = np.log(time_s / sum(self.base_.parts_s(ready)))
+        self.boosters_, self.log_limits_ = {}, {}
+        for group, rows in ready.by_group():
+            own = target[rows]
+            self.log_limits_[group] = (float(own.min()) - 0.5, float(own.max()) + 0.5)
+            weight = architecture_weights(calls.take(rows))
+            self.boosters_[group] = {}
+            for member in MEMBERS:
+                matrix, names = ready.matrix(member, rows), ready.names(member)
+                grown = Booster.train(matrix, own, weight, names, self.settings)
+                self.boosters_[group][member] = slim(grown)
+        return self
+
+    def predict(self, calls: KernelCalls) -> FloatArray:
+        """Return the time of each call.
+
+        Returns
+        -------
+        ndarray, shape (calls,)
+            Seconds, finite, > 0, never below the floor of the roofline.
+
+        Raises
+        ------
+        TrainingError
+            Before :meth:`fit`.
+        InvalidInputError
+            An operator, type or extent that is not understood.
+        """
+        if not self.boosters_:
+            raise unfitted(self.name)
+        if not len(calls):
+            return np.zeros(0)
+        ready = PreparedCalls.of(calls)
+        factor = np.full(len(calls), _UNSEEN_FACTOR)
+        for group, rows in ready.by_group():
+            if group in self.boosters_:
+                answers = [
+                    booster.predict(ready.matrix(member, rows))
+                    for member, booster in self.boosters_[group].items()
+                ]
+                factor[rows] = np.clip(np.mean(answers, axis=0), *self.log_limits_[group])
+        launch_s, longer_s = self.base_.parts_s(ready)
+        offset = self._offset(calls, ready, launch_s / (launch_s + longer_s))
+        times = (launch_s + longer_s) * np.exp(factor + offset)
+        return np.maximum(times, ready.roofline.floor_s)
+
+    def adapt(
+        self, calls: KernelCalls, time_s: FloatArray, prior: OffsetPrior | None = None
+    ) -> KernelPredictor:
+        """Return a predictor that has taken in a few measured calls of some devices.
+
+        The trees stay; each device gets a log offset per group of operators. Offsets that were
+        learned before are replaced for these devices.
+
+        Parameters
+        ----------
+        time_s : ndarray, shape (calls,)
+
+        Raises
+        ------
+        TrainingError
+            Before :meth:`fit`, or a time that is not finite and positive.
+        """
+        _check_times(calls, time_s)
+        adapted = KernelPredictor(self.settings, self.settings.seed)
+        adapted.boosters_, adapted.log_limits_ = self.boosters_, self.log_limits_
+        adapted.base_ = self.base_
+        residual = np.log(time_s / adapted.predict(calls))
+        group, devices = kernel_group(calls), calls.device_names
+        share = self.launch_share(calls)
+        learned = {}
+        for device in np.unique(devices).tolist():
+            own = devices == device
+            learned[device] = group_offsets(
+                group[own].tolist(), residual[own], share[own], GROUPS, prior
+            )
+        adapted.offsets_ = MappingProxyType({**self.offsets_, **learned})
+        return adapted
+
+    def launch_share(self, calls: KernelCalls) -> FloatArray:
+        """Return the part of each call that does not grow: launch over launch + roofline."""
+        launch_s, longer_s = self.base_.parts_s(PreparedCalls.of(calls))
+        return launch_s / (launch_s + longer_s)
+
+    def save(self, folder: Path) -> Mapping[str, Any]:
+        """Write the boosters as packed JSON, and what else was learned.
+
+        Returns
+        -------
+        mapping
+            JSON-able facts for the manifest.
+        """
+        if not self.boosters_:
+            raise unfitted(self.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for group, members in self.boosters_.items():
+            for member, booster in members.items():
+                write_packed(folder, f"{group}.{member}", booster)
+        any_group = next(iter(self.boosters_.values()))
+        state = {
+            "columns": {member: list(booster.columns) for member, booster in any_group.items()},
+            "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
+            "base": self.base_.to_dict(),
+            "offsets": {
+                device: {group: [o.level, o.launch] for group, o in offsets.items()}
+                for device, offsets in self.offsets_.items()
+            },
+        }
+        write_json(folder / _STATE, state)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "groups": sorted(self.boosters_),
+            "columns": state["columns"],
+            "trees": self.settings.rounds,
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote and check the golden rows.
+
+        Raises
+        ------
+        DamagedArtifactError
+            Content that cannot be what was written.
+        """
+        path = folder / _STATE
+        state = read_json(path)
+        predictor = cls()
+        try:
+            limits = {str(g): (low, high) for g, (low, high) in state["log_limits"].items()}
+            predictor.log_limits_ = {
+                group: (finite(low, path), finite(high, path))
+                for group, (low, high) in limits.items()
+            }
+            predictor.base_ = KernelBase.from_dict(state["base"], path)
+            predictor.offsets_ = MappingProxyType(
+                {str(d): _stored_offsets(o, path) for d, o in state["offsets"].items()}
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedArtifactError(
+                f"{path} is not what was written: {error!r}. Train the model again."
+            ) from error
+        if not predictor.log_limits_ or not set(predictor.log_limits_) <= set(GROUPS):
+            raise DamagedArtifactError(f"{path} names no known group of operators.")
+        columns = {m: member_columns(column_names(), m) for m in MEMBERS}
+        predictor.boosters_ = {
+            group: {m: read_packed(folder, f"{group}.{m}", columns[m]) for m in MEMBERS}
+            for group in predictor.log_limits_
+        }
+        return predictor
+
+    def _offset(
+        self, calls: KernelCalls, ready: PreparedCalls, launch_share: FloatArray
+    ) -> FloatArray:
+        offset = np.zeros(len(calls))
+        devices = calls.device_names
+        for device, by_group in self.offsets_.items():
+            for group, found in by_group.items():
+                rows = (devices == device) & (ready.group == group)
+                offset[rows] = found.at(launch_share[rows])
+        return offset
+
+
+def _check_times(calls: KernelCalls, time_s: FloatArray) -> None:
+    if not len(calls) or len(calls) != len(time_s):
+        raise TrainingError(f"{len(calls)} kernel calls with {len(time_s)} times; give as many.")
+    if not np.all(np.isfinite(time_s) & (time_s > 0)):
+        raise TrainingError("A kernel time is not finite and positive; drop such records.")
+
+
+def architecture_weights(calls: KernelCalls) -> FloatArray:
+    """Return weights under which every architecture counts the same."""
+    words = np.array([spec.architecture for spec in calls.devices], dtype=np.str_)
+    place = np.unique(words, return_inverse=True)[1][calls.device]
+    return np.asarray(1.0 / np.bincount(place)[place], dtype=np.float64)
+
+
+def _stored_offsets(table: Mapping[str, Any], path: Path) -> dict[str, GroupOffset]:
+    return {
+        str(group): GroupOffset(level=finite(level, path), launch=finite(launch, path))
+        for group, (level, launch) in table.items()
+    }

@@ -1,1 +1,0 @@
-"""Judgement of the placement floor on published measurements of several accelerators."""

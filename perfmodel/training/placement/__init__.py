@@ -1,1 +1,0 @@
-"""Fits of the constants of the placement floor; one file for each part."""

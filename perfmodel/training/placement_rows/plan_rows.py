@@ -1,0 +1,159 @@
+"""Published training steps of transformers, as columns for the equations of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import FloatArray
+from perfmodel.graph.job import Job
+from perfmodel.importers.published import PublishedPlacement
+from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.plans.plan_answer import job_choice
+from perfmodel.placement.plans.plan_cells import (
+    DeviceColumns,
+    NumberBytes,
+    PlanCells,
+    PlanChoice,
+    PlanColumns,
+    PlanGroups,
+    ShapeColumns,
+)
+from perfmodel.placement.plans.plan_constants import Stack
+from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
+
+Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRows:
+    """Measured steps of one stack of software.
+
+    Parameters
+    ----------
+    positions : ndarray of int
+        Of each row among the records given.
+    sizes, devices : ndarray of str
+        Model size (``"24x1024"``, layers x width) and accelerator of each row.
+    """
+
+    cells: PlanCells
+    between: Exchanges
+    step_time_s: FloatArray
+    stack: Stack
+    positions: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.str_]
+    devices: npt.NDArray[np.str_]
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return len(self.step_time_s)
+
+    def take(self, rows: Rows) -> PlanRows:
+        """Return some of the rows, by a mask or by positions."""
+        return PlanRows(
+            cells=self.cells.take(rows),
+            between=self.between.take(rows),
+            step_time_s=self.step_time_s[rows],
+            stack=self.stack,
+            positions=self.positions[rows],
+            sizes=self.sizes[rows],
+            devices=self.devices[rows],
+        )
+
+
+def plan_rows(records: Sequence[PublishedPlacement], stack: Stack) -> PlanRows | None:
+    """Return the steps of one stack among some records; None where there are none.
+
+    Parameters
+    ----------
+    records : sequence of PublishedPlacement
+        Those that are no transformer, share their accelerators or mix kinds are passed over.
+    stack : Stack
+        ``XLA`` takes the records on TPUs; of the others ``MEGATRON`` takes those of
+        ``zoo/megatron-gpt`` and ``TORCH`` the rest.
+    """
+    found = []
+    for position, record in enumerate(records):
+        shape = _shape(record, stack)
+        if shape is not None:
+            found.append((position, record, shape))
+    if not found:
+        return None
+    kept = [record for _, record, _ in found]
+    shapes = [shape for _, _, shape in found]
+    cells = _cells(kept, shapes, stack)
+    return PlanRows(
+        cells=cells,
+        between=exchanges(cells),
+        step_time_s=np.array([record.step_time_s for record in kept]),
+        stack=stack,
+        positions=np.array([position for position, _, _ in found], dtype=np.int64),
+        sizes=np.array([f"{shape.layers}x{shape.hidden_size}" for shape in shapes]),
+        devices=np.array([record.placement.nodes[0].accelerator for record in kept]),
+    )
+
+
+def _shape(record: PublishedPlacement, stack: Stack) -> TransformerShape | None:
+    job, placement = record.job, record.placement
+    if job is None or placement.shared_with or placement.plan.data is None:
+        return None
+    if _stack(record) is not stack:
+        return None
+    if len({node.accelerator for node in placement.nodes}) > 1:
+        return None
+    return transformer_shape(job)
+
+
+def _stack(record: PublishedPlacement) -> Stack:
+    if Catalog.default().get(record.placement.nodes[0].accelerator).kind == "tpu":
+        return Stack.XLA
+    return Stack.MEGATRON if _job(record).model == "zoo/megatron-gpt" else Stack.TORCH
+
+
+def _job(record: PublishedPlacement) -> Job:
+    if record.job is None:
+        raise InvalidInputError("A record without a job has no plan.")
+    return record.job
+
+
+def _cells(
+    records: Sequence[PublishedPlacement], shapes: Sequence[TransformerShape], stack: Stack
+) -> PlanCells:
+    jobs = [_job(record) for record in records]
+    catalog = Catalog.default()
+    devices = [catalog.get(record.placement.nodes[0].accelerator) for record in records]
+    precisions = [job.precision for job in jobs]
+    return PlanCells(
+        shape=ShapeColumns.of(shapes),
+        plan=PlanColumns.of([_choice(record) for record in records]),
+        device=DeviceColumns.of(devices, precisions),
+        numbers=NumberBytes.of(precisions, [job.optimizer for job in jobs]),
+        groups=_groups([record.placement for record in records]),
+        fused_attention=np.full(len(jobs), 0.0 if stack is Stack.MEGATRON else 1.0),
+    )
+
+
+def _choice(record: PublishedPlacement) -> PlanChoice:
+    return job_choice(_job(record), record.placement.plan)
+
+
+def _groups(placements: Sequence[Placement]) -> PlanGroups:
+    """Look up the links once for each set of hosts."""
+    rows: dict[object, list[int]] = {}
+    for row, placement in enumerate(placements):
+        rows.setdefault((placement.nodes, placement.network), []).append(row)
+    parts = [
+        PlanGroups.of(Fabric.of(placements[one[0]]), [placements[row].plan for row in one])
+        for one in rows.values()
+    ]
+    order = np.array([row for one in rows.values() for row in one], dtype=np.int64)
+    return PlanGroups.join(parts).take(np.argsort(order))

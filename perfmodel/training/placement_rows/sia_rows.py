@@ -1,0 +1,89 @@
+"""Sia's steps as observed cells: each measured step beside what is predicted without it.
+
+Rows are those that an answer is made from: the same functions weigh what a user observed. On these
+clusters accelerators of one host synchronise slowly, NVLink or not; no answer knows that before it
+was observed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.importers.published import PublishedPlacement
+from perfmodel.importers.registry import read_format
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+
+if TYPE_CHECKING:
+    from perfmodel.estimator import Estimator
+
+
+class Group(NamedTuple):
+    """A job on a cluster."""
+
+    job: str
+    cluster: str
+
+
+class Measured(NamedTuple):
+    """Steps with the digits of their placements: ``"14"`` is one accelerator here, four there."""
+
+    steps: ObservedSteps
+    placements: npt.NDArray[np.str_]
+
+
+def sia_groups(data: Path, models: Path = Path("models")) -> dict[Group, Measured]:
+    """Read Sia's placements and predict each of them.
+
+    Parameters
+    ----------
+    models : Path
+        Folder of the trained models that predict single accelerators; analytical without any.
+        None of them was trained on these tables.
+
+    Returns
+    -------
+    dict
+        Steps of every job on every cluster; jobs without a graph are left out.
+    """
+    # The estimator brings the trained models' libraries, which a fit on read tables does not need.
+    from perfmodel.estimator import Estimator
+
+    records: dict[Group, list[PublishedPlacement]] = defaultdict(list)
+    for record in read_format("sia", data).placements:
+        if record.job is not None:
+            records[Group(record.job_type, record.settings["cluster"])].append(record)
+    estimator = Estimator.from_folder(models)
+    return {group: _observed(group, rows, estimator) for group, rows in sorted(records.items())}
+
+
+def _observed(
+    group: Group, records: Sequence[PublishedPlacement], estimator: Estimator
+) -> Measured:
+    from perfmodel.estimator.evidence.rows import weighed_cells
+
+    rows = []
+    for record in records:
+        assert record.job is not None
+        seen = Observation(
+            placement=record.placement,
+            batch_size=record.batch_size,
+            step_time_s=record.step_time_s,
+            sync_time_s=record.sync_time_s,
+        )
+        cells = weighed_cells(estimator.core, record.job, seen, group.job, "")
+        rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
+    return Measured(
+        steps=ObservedSteps.join(*rows),
+        placements=np.array([_digits(record) for record in records]),
+    )
+
+
+def _digits(record: PublishedPlacement) -> str:
+    return "".join(str(node.count) * node.repeat for node in record.placement.nodes)

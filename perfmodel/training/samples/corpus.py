@@ -1,0 +1,187 @@
+"""The corpus: every measured step as a StepSample.
+
+Samples of one capture share one sketch, so that tens of thousands of steps fit in a gigabyte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.graph.job import Job
+from perfmodel.importers.published import PublishedStep
+from perfmodel.predictors.folds import Progress
+from perfmodel.training.captures.capture_key import capture_key
+from perfmodel.training.captures.capture_pool import CaptureFailure
+from perfmodel.training.captures.kept_sketches import KeptSketch, kept_sketches
+from perfmodel.training.samples.published_models import (
+    ANOTHER_MODEL,
+    agrees,
+    measured_merged,
+    merged,
+)
+
+#: Short names of repositories; others go by the name of the repository.
+SOURCE_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "pytorch-image-models": "timm",
+        "deeplearning-benchmark": "lambda",
+        "DeepLearningExamples": "nvidia-dle",
+        "training_results": "mlperf",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Samples, and what was left out.
+
+    Parameters
+    ----------
+    samples : tuple of StepSample
+        In the order of the steps they come from.
+    dropped : mapping of str to int
+        Steps left out, by reason.
+    failures : tuple of CaptureFailure
+        One for each job that could not be captured, by label.
+    """
+
+    samples: tuple[StepSample, ...]
+    dropped: Mapping[str, int]
+    failures: tuple[CaptureFailure, ...] = ()
+
+
+def build_corpus(
+    steps: Iterable[PublishedStep],
+    *,
+    cache: Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Turn published steps into samples; captures what no kept sketch stands for.
+
+    Parameters
+    ----------
+    cache : Path or None
+        Folder of kept sketches; None: :func:`sketch_folder`.
+    workers : int or None
+        Processes that capture; None: as many as there are processors.
+
+    Returns
+    -------
+    Corpus
+        Steps whose model cannot be captured, whose accelerator is unknown or whose time is not
+        positive are counted as dropped, by reason.
+    """
+    steps = list(steps)
+    dropped: Counter[str] = Counter()
+    accelerators = _accelerators(steps)
+    found = _captures(steps, cache=cache, workers=workers, progress=progress)
+    samples: list[StepSample] = []
+    failures: dict[str, CaptureFailure] = {}
+    for step, kept in zip(steps, found, strict=True):
+        spec = accelerators[step.accelerator]
+        if spec is None:
+            dropped["UnknownAcceleratorError"] += 1
+        elif not (math.isfinite(step.step_time_s) and step.step_time_s > 0):
+            dropped["no positive time"] += 1
+        elif isinstance(kept, CaptureFailure):
+            dropped[kept.reason] += 1
+            failures[kept.label] = kept
+        elif not agrees(step, kept):
+            dropped[ANOTHER_MODEL] += 1
+        else:
+            samples.append(_sample(step, spec, kept))
+    return Corpus(
+        samples=tuple(samples),
+        dropped=dict(dropped),
+        failures=tuple(sorted(failures.values(), key=lambda failure: failure.label)),
+    )
+
+
+def _captures(
+    steps: Sequence[PublishedStep],
+    *,
+    cache: Path | None,
+    workers: int | None,
+    progress: Progress | None,
+) -> list[KeptSketch | CaptureFailure]:
+    """Capture what each step measured: the model as it is named, or with merged branches."""
+
+    def captured(jobs: Sequence[Job]) -> list[KeptSketch | CaptureFailure]:
+        keys = [capture_key(job) for job in jobs]
+        kept, failures = kept_sketches(
+            dict(zip(keys, jobs, strict=True)), cache=cache, workers=workers, progress=progress
+        )
+        return [kept.get(key) or failures[key] for key in keys]
+
+    found = captured([step.job for step in steps])
+    plain = [kept if isinstance(kept, KeptSketch) else None for kept in found]
+    doubtful = _merged_jobs(
+        steps, [i for i, k in enumerate(plain) if k is not None and not agrees(steps[i], k)]
+    )
+    again = dict(zip(doubtful, captured(list(doubtful.values())), strict=True))
+    merges = {i: isinstance(k, KeptSketch) and agrees(steps[i], k) for i, k in again.items()}
+    all_merged = _merged_jobs(steps, sorted(measured_merged(steps, plain, merges)))
+    for i, kept in zip(all_merged, captured(list(all_merged.values())), strict=True):
+        found[i] = kept
+    return found
+
+
+def _merged_jobs(steps: Sequence[PublishedStep], positions: Sequence[int]) -> dict[int, Job]:
+    jobs = {i: merged(steps[i].job) for i in positions}
+    return {i: job for i, job in jobs.items() if job is not None}
+
+
+def source_name(source: str) -> str:
+    """Return the short name of a set of measurements.
+
+    Parameters
+    ----------
+    source : str
+        ``Origin.source``: owner and repository, with the part of it.
+
+    Examples
+    --------
+    >>> source_name("huggingface/pytorch-image-models results/")
+    'timm'
+    >>> source_name("mosaicml/llm-foundry scripts/train")
+    'llm-foundry'
+    """
+    for part, name in SOURCE_NAMES.items():
+        if part in source:
+            return name
+    repository = source.split(" ")[0].rstrip("/")
+    return repository.rpartition("/")[2] or "unnamed"
+
+
+def _accelerators(steps: Sequence[PublishedStep]) -> dict[str, AcceleratorSpec | None]:
+    catalog = Catalog.default()
+    found: dict[str, AcceleratorSpec | None] = {}
+    for name in {step.accelerator for step in steps}:
+        try:
+            found[name] = catalog.get(name)
+        except UnknownAcceleratorError:
+            found[name] = None
+    return found
+
+
+def _sample(step: PublishedStep, spec: AcceleratorSpec, kept: KeptSketch) -> StepSample:
+    return StepSample(
+        step=Step.of_job(step.job, kept.sketch, spec),
+        step_time_s=step.step_time_s,
+        model=step.job.label,
+        family=kept.family,
+        source=source_name(step.origin.source),
+        spread=step.spread,
+        memory_bytes=step.memory_bytes,
+        peak_tensor_bytes=kept.peak_tensor_bytes,
+    )

@@ -1,0 +1,156 @@
+"""From stored measurements to samples."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.devices.codec import spec_from_dict
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError, StoreError, TrainingError
+from perfmodel.features.roofline import step_bound_s
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.workload import Workload
+from perfmodel.predictors.predictor import Sample
+from perfmodel.records import Measurement, StepRecord
+from perfmodel.store.measurements.profiles import ProfileStore
+
+#: Share of the profiled operator time that must have been joined to nodes for the operator
+#: times of a workload to be used.
+LEAST_JOINED_SHARE = 0.5
+#: Largest relative spread of the repeated timings of a step that is marked as noisy.
+MOST_SPREAD = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSet:
+    """Samples, and what was left out.
+
+    Parameters
+    ----------
+    dropped : mapping of str to int
+        How many measurements were left out, by reason.
+    notes : mapping of str to int
+        What was used but is worth knowing: operator times not used, steps faster than their
+        bound.
+    """
+
+    samples: tuple[Sample, ...]
+    dropped: Mapping[str, int]
+    notes: Mapping[str, int]
+
+
+def load_samples(store: ProfileStore, *, device: str | None = None) -> SampleSet:
+    """Turn every usable measurement of a store into a sample.
+
+    Parameters
+    ----------
+    device : str or None
+        One accelerator; all by default.
+
+    Raises
+    ------
+    TrainingError
+        Nothing usable.
+    """
+    graphs = dict(store.graphs())
+    specs: dict[str, AcceleratorSpec] = {}
+    samples: list[Sample] = []
+    dropped: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
+    for measurement in store.iter_measurements(device):
+        reason = unusable(measurement.step, measurement.step.graph_hash in graphs)
+        if reason:
+            dropped[reason] += 1
+            continue
+        sample = _sample(measurement, graphs[measurement.step.graph_hash], specs)
+        if measurement.operators and not sample.node_times_s:
+            notes["operator times not used: too few joined"] += 1
+        if sample.step_time_s < step_bound_s(sample.workload):
+            notes["faster than the bound of the device"] += 1
+        samples.append(sample)
+    if not samples:
+        raise TrainingError(
+            f"No usable measurement in {store.folder} (left out: {dict(dropped)}). Profile some "
+            "workloads first."
+        )
+    samples.sort(key=lambda s: (s.workload.accelerator.name, s.model, s.workload.content_hash))
+    return SampleSet(samples=tuple(samples), dropped=dict(dropped), notes=dict(notes))
+
+
+def unusable(step: StepRecord, has_graph: bool) -> str:
+    """Say why a measured step cannot be used; nothing when it can."""
+    if not has_graph:
+        return "graph is missing"
+    if step.noisy and step.spread > MOST_SPREAD:
+        return "too noisy"
+    if not (np.isfinite(step.step_time_s) and step.step_time_s > 0):
+        return "no positive time"
+    return ""
+
+
+def _sample(measurement: Measurement, graph: Graph, specs: dict[str, AcceleratorSpec]) -> Sample:
+    step = measurement.step
+    workload = Workload(
+        graph=graph,
+        accelerator=_device(step.accelerator, step.provenance.accelerator, specs),
+        mode=step.mode,
+        batch_size=step.batch_size,
+        precision=step.precision,
+        memory_format=step.memory_format,
+        compiler=step.compiler,
+        software=step.provenance.software,
+        threads=step.provenance.threads,
+    )
+    return Sample(
+        workload=workload,
+        step_time_s=step.step_time_s,
+        family=step.family,
+        node_times_s=_node_times(measurement, graph),
+        model=step.model,
+        spread=step.spread,
+    )
+
+
+def _device(
+    name: str, plain: Mapping[str, Any], specs: dict[str, AcceleratorSpec]
+) -> AcceleratorSpec:
+    """Read a device once; the first description of a name holds for all of its records."""
+    if name not in specs:
+        try:
+            specs[name] = spec_from_dict(plain)
+        except InvalidInputError as error:
+            raise StoreError(f"The records of {name!r} describe no device: {error}") from error
+    return specs[name]
+
+
+def _node_times(measurement: Measurement, graph: Graph) -> dict[int, float]:
+    if measurement.joined_share < LEAST_JOINED_SHARE:
+        return {}
+    return {
+        record.node: record.time_s
+        for record in measurement.operators
+        if 0 <= record.node < len(graph.nodes)
+        and graph.nodes[record.node].op == record.op
+        and np.isfinite(record.time_s)
+        and record.time_s >= 0
+    }
+
+
+def data_digest(samples: Sequence[Sample]) -> str:
+    """Return a SHA-256 over what was learned from: workloads, times and operator times."""
+    digest = hashlib.sha256()
+    for line in sorted(_line(sample) for sample in samples):
+        digest.update(line.encode())
+    return digest.hexdigest()
+
+
+def _line(sample: Sample) -> str:
+    nodes = sorted(sample.node_times_s.items())
+    facts = (sample.workload.content_hash, sample.step_time_s, sample.family, nodes)
+    return repr(facts)

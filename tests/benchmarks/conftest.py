@@ -1,0 +1,3 @@
+"""Tests here read modules that lie beside the benchmarks."""
+
+import report_path  # noqa: F401

@@ -1,0 +1,52 @@
+"""Tests of the judgement of calibration, on made-up jobs."""
+
+from __future__ import annotations
+
+import calibration_world as world
+import numpy as np
+from placement_accuracy import sia
+
+from perfmodel.training.placement_fits.fit_calibration import START
+from perfmodel.training.placement_rows.sia_rows import Group, Measured
+
+PLACEMENTS = {
+    "1": (1, 1, 1), "2": (2, 1, 2), "4": (4, 1, 4), "8": (8, 1, 8), "11": (2, 2, 1),
+    "14": (5, 2, 4), "44": (8, 2, 4), "88": (16, 2, 8), "18": (9, 2, 8), "22": (4, 2, 2),
+    "33": (6, 2, 3), "24": (6, 2, 4), "48": (12, 2, 8), "77": (14, 2, 7),
+}  # fmt: skip
+
+
+def groups() -> dict[Group, Measured]:
+    found = {}
+    for job, device in (("a", 0.2), ("b", 0.5)):
+        for cluster, slower in (("near", 0.5), ("far", 1.5)):
+            at = world.cells(tuple(PLACEMENTS.values()), job=job, cluster=cluster)
+            steps = world.measured(at, device=device, communication=slower, seed=len(found))
+            found[Group(job, cluster)] = Measured(steps, np.repeat(list(PLACEMENTS), 3))
+    return found
+
+
+def test_every_question_is_answered_and_observations_help():
+    lines = {line.name: line for line in sia.judge(groups(), {"a": START, "b": START}, draws=1)}
+    assert lines.keys() == {question.name for question in sia.QUESTIONS}
+    for line in lines.values():
+        assert np.all(np.isfinite(line.predicted) & (line.predicted > 0))
+        assert np.all((line.low <= line.predicted) & (line.predicted <= line.high))
+    three = lines["sia-3-observed-alone"]
+    # Four groups of 14 placements but 3, with three batch sizes.
+    assert len(three.measured) == 4 * 11 * 3
+    assert three.errors().mean() < 0.5 * three.errors("no observation").mean()
+
+
+def test_what_is_observed_is_not_asked():
+    measured = groups()[Group("a", "near")]
+    for question in sia.QUESTIONS:
+        seen, asked = question.observe(measured, 0, np.random.default_rng(0))
+        assert not set(seen.tolist()) & set(asked.tolist())
+
+
+def test_a_job_is_answered_by_a_prior_that_never_saw_it(monkeypatch):
+    fitted = []
+    monkeypatch.setattr(sia, "fit_prior", lambda some, steps: fitted.append(set(some)) or START)
+    sia.nested_priors(groups(), steps=0)
+    assert [{group.job for group in some} for some in fitted] == [{"b"}, {"a"}]
