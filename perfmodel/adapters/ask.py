@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from perfmodel.adapters.cells import Cell, read_matrix
 from perfmodel.client import Client, NoAnswerError
-from perfmodel.client.catalogue import Accelerators
+from perfmodel.client.records import Accelerators
 
 __all__ = ["Answers", "JobForm", "NoAnswerError", "PlacementForm", "Service"]
 

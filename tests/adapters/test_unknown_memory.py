@@ -18,7 +18,7 @@ from perfmodel.adapters.ray import NodeSpeeds
 from perfmodel.adapters.skypilot import TimeEstimator, resources_yaml
 from perfmodel.client import Client
 from perfmodel.client.answers import Matrix
-from perfmodel.client.decode import reader
+from perfmodel.client.protocol.decode import reader
 from perfmodel.estimator import Estimator
 from service.app import create_app
 from service.settings import Settings

@@ -8,9 +8,9 @@ import json
 from misbehaving import misbehaving, say
 
 from perfmodel.client import Client
-from perfmodel.client.kept import Kept, KeptAnswers
-from perfmodel.client.messages import Reply, Request
-from perfmodel.client.wire import Wire
+from perfmodel.client.protocol.messages import Reply, Request
+from perfmodel.client.protocol.session import Kept, KeptAnswers
+from perfmodel.client.protocol.wire import Wire
 
 JOB = {"model": "timm/resnet34", "mode": "training", "batch_size": 64}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from perfmodel.client.decode import reader
+from perfmodel.client.protocol.decode import reader
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -17,13 +17,7 @@ JSON_MEDIA_TYPE = "application/json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """One request of HTTP.
-
-    Parameters
-    ----------
-    url : str
-        With the query.
-    """
+    """One request of HTTP; the query stands in its URL."""
 
     method: str
     url: str
@@ -33,15 +27,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """One whole reply.
-
-    Parameters
-    ----------
-    headers : mapping of str to str
-        Names in lower case.
-    content : bytes
-        As it came: still compressed where ``content-encoding`` says so.
-    """
+    """One whole reply: names of headers in lower case, the content still compressed if it was."""
 
     status: int
     headers: Mapping[str, str]
@@ -50,13 +36,7 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Send:
-    """Asks whoever drives a flow to exchange a request for a reply.
-
-    Parameters
-    ----------
-    timeout_s : float
-        For all of it, from connecting to the last byte.
-    """
+    """Asks whoever drives a flow to exchange a request for a whole reply in time."""
 
     request: Request
     timeout_s: float
@@ -78,7 +58,7 @@ class Call(Generic[T]):
     path : str
         Below the URL of the service, quoted.
     kind : type
-        What the JSON of the answer is read as; see :func:`~perfmodel.client.decode.reader`.
+        What the JSON is read as; see :func:`~perfmodel.client.protocol.decode.reader`.
     body : JSON value, bytes or None
         Bytes go out as they are.
     media_type : str
@@ -133,13 +113,7 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Page(Generic[T_co]):
-    """Some of a list.
-
-    Parameters
-    ----------
-    next_cursor : str or None
-        Asks for those after these; None at the end.
-    """
+    """Some of a list; the cursor asks for those after these, None at the end."""
 
     items: tuple[T_co, ...]
     next_cursor: str | None = None
@@ -156,6 +130,16 @@ def _page(name: str, kind: Any, content: Any) -> Any:
 def quoted(name: str) -> str:
     """Return a name as one part of a path."""
     return quote(name, safe="")
+
+
+def listing(path: str, kind: Any, listed: str, query: Mapping[str, Any]) -> Call[Any]:
+    """Return the call for a page of a list."""
+    return Call(method="GET", path=path, kind=kind, listed=listed, query=query, large=True)
+
+
+def removal(path: str) -> Call[bool]:
+    """Return the call that removes what a path names, and tells whether there was one."""
+    return Call(method="DELETE", path=path, kind=bool, meaning={204: True, 404: False})
 
 
 #: An answer in the making: yields what has to be done outside, returns the answer. The same flow

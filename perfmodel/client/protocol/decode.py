@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 #: Turns a JSON value into what a field holds; raises :class:`MisfitError`.
 Reader = Callable[[Any], Any]
@@ -29,7 +29,8 @@ def reader(kind: Any) -> Reader:
     ----------
     kind : type
         A dataclass, ``float``, ``int``, ``str``, ``bool``, ``None``, ``Any``,
-        ``tuple[<kind>, ...]``, ``Mapping[str, <kind>]``, or a union of such.
+        ``tuple[<kind>, ...]``, ``Mapping[str, <kind>]``, a TypedDict (whose fields are not
+        checked), or a union of such.
 
     Examples
     --------
@@ -38,7 +39,7 @@ def reader(kind: Any) -> Reader:
     >>> reader(int)("2")
     Traceback (most recent call last):
     ...
-    perfmodel.client.decode.MisfitError: : no int but 'str'
+    perfmodel.client.protocol.decode.MisfitError: : no int but 'str'
     """
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -49,8 +50,8 @@ def reader(kind: Any) -> Reader:
         return _either(tuple(reader(one) for one in inner))
     if origin is tuple:
         return _list(inner[0])
-    if origin is Mapping:
-        return _mapping(reader(inner[1]))
+    if origin is Mapping or is_typeddict(kind):
+        return _mapping(reader(inner[1] if inner else Any))
     return _leaf(kind)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from perfmodel.client.errors import TimedOutError, UnreachableError, UnreadableAnswerError
-from perfmodel.client.messages import Reply, Request
-from perfmodel.client.reading import MAX_BYTES
+from perfmodel.client.protocol.encoding import MAX_BYTES
+from perfmodel.client.protocol.messages import Reply, Request
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

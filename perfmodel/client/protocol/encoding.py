@@ -1,31 +1,36 @@
-"""Write calls as requests."""
+"""Calls as requests, replies as answers or as the errors that they are."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from perfmodel import __version__
-from perfmodel.client.messages import JSON_MEDIA_TYPE, Call, Request
+from perfmodel.client.errors import Problem, UnreadableAnswerError, problem_error
+from perfmodel.client.protocol.decode import MisfitError, reader
+from perfmodel.client.protocol.messages import JSON_MEDIA_TYPE, Call, Reply, Request
+from perfmodel.client.protocol.retrying import retry_after_s
 from perfmodel.errors import InvalidInputError
 
+T = TypeVar("T")
+
+#: Longest answer that is read; a matrix of 1,000,000 cells takes less.
+MAX_BYTES = 128 * 1024 * 1024
+
+_BYTES_SHOWN = 200
 _GZIP_LEVEL = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A request that has no host yet.
-
-    Parameters
-    ----------
-    target : str
-        Path and query.
-    """
+    """A request that has no host yet; its target is path and query."""
 
     method: str
     target: str
@@ -141,3 +146,64 @@ def _encoded(call: Call[Any]) -> bytes | None:
         raise InvalidInputError(
             f"The body for {call.path} cannot be written as JSON: {error}."
         ) from error
+
+
+def read_reply(call: Call[T], reply: Reply, *, request_id: str) -> T:
+    """Return the answer that a reply holds.
+
+    The request goes by ``request_id`` where the reply does not name it.
+
+    Raises
+    ------
+    ProblemError
+        It says that there is none.
+    UnreadableAnswerError
+        It is none of this service.
+    """
+    if reply.status in call.meaning:
+        meant: T = call.meaning[reply.status]
+        return meant
+    content = _plain(reply)
+    if not 200 <= reply.status < 300:
+        _raise_problem(reply, content, request_id)
+    try:
+        return call.read(_json(content))
+    except MisfitError as error:
+        what = f"cannot be read{error}"
+    except ValueError:
+        what = "is no JSON"
+    raise UnreadableAnswerError(f"The answer of {call.path} {what}: {content[:_BYTES_SHOWN]!r}")
+
+
+def _raise_problem(reply: Reply, content: bytes, request_id: str) -> NoReturn:
+    problem = Problem(status=reply.status, detail=f"The service answered {reply.status}.")
+    # A proxy on the way answers in its own words; then the status says enough.
+    with contextlib.suppress(ValueError, TypeError):
+        problem = reader(Problem)({**_json(content), "status": reply.status})
+    raise problem_error(
+        problem,
+        request_id=reply.headers.get("x-request-id", request_id),
+        retry_after_s=retry_after_s(reply.headers.get("retry-after")),
+    )
+
+
+def _plain(reply: Reply) -> bytes:
+    """Return the content of a reply, without its compression."""
+    if reply.headers.get("content-encoding", "identity") != "gzip":
+        return reply.content
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        plain = inflate.decompress(reply.content, MAX_BYTES)
+    except zlib.error as error:
+        raise UnreadableAnswerError(f"The answer is no gzip: {error}.") from None
+    if inflate.unconsumed_tail or not inflate.eof:
+        raise UnreadableAnswerError(f"The answer is cut off or longer than {MAX_BYTES} bytes.")
+    return plain
+
+
+def _json(content: bytes) -> Any:
+    return json.loads(content, parse_constant=_no_number)
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON number")

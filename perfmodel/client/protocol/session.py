@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,11 +16,9 @@ from perfmodel.client.errors import (
     UnavailableError,
     UnreachableError,
 )
-from perfmodel.client.kept import Kept, KeptAnswers
-from perfmodel.client.messages import Call, Fallback, Flow, Reply, Send, Task, Wait
-from perfmodel.client.reading import read_reply
-from perfmodel.client.retrying import Retrying
-from perfmodel.client.writing import Bases, Draft, draft
+from perfmodel.client.protocol.encoding import Bases, Draft, draft, read_reply
+from perfmodel.client.protocol.messages import Call, Fallback, Flow, Reply, Send, Task, Wait
+from perfmodel.client.protocol.retrying import Retrying
 from perfmodel.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -27,39 +27,60 @@ T = TypeVar("T")
 _KEPT_BYTES = 8 * 1024 * 1024
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """An answer, its ``ETag``, and the size of the reply it was read from."""
+
+    tag: str
+    answer: Any
+    size_bytes: int
+
+
+class KeptAnswers:
+    """The answers that were used last, up to a size of all replies; safe among threads."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> Kept | None:
+        """Return the answer to a question, None where there is none."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: bytes, kept: Kept) -> None:
+        """Keep an answer; those that were not used for the longest time make room."""
+        if kept.size_bytes > self._most_bytes:
+            return
+        with self._lock:
+            old = self._kept.pop(key, None)
+            self._bytes += kept.size_bytes - (old.size_bytes if old else 0)
+            self._kept[key] = kept
+            while self._bytes > self._most_bytes:
+                _, gone = self._kept.popitem(last=False)
+                self._bytes -= gone.size_bytes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manners:
-    """How a client asks.
+    """How a client asks; see :class:`~perfmodel.client.Client`."""
 
-    Parameters
-    ----------
-    timeout_s : float
-        For a whole call: every attempt, and the waiting between them.
-    fallback : callable or None
-        Answers where the service does not.
-    rest_s : float
-        After a call without an answer, how long none is made: callers then wait for nothing.
-    compress_above_bytes : int or None
-        Longer bodies are sent compressed; None: none are.
-    """
-
-    api_key: str | None = None
-    timeout_s: float = 10.0
-    retrying: Retrying = Retrying()
-    fallback: Fallback | None = None
-    rest_s: float = 0.0
-    compress_above_bytes: int | None = 64 * 1024
+    api_key: str | None
+    timeout_s: float
+    retrying: Retrying
+    fallback: Fallback | None
+    rest_s: float
+    compress_above_bytes: int | None
 
 
 class Session:
-    """Turns calls into flows; see :data:`~perfmodel.client.messages.Flow`.
+    """Turns calls into flows; see :data:`~perfmodel.client.protocol.messages.Flow`.
 
-    Parameters
-    ----------
-    url : str or sequence of str
-        Of the service; of several hosts that share a database, the next is asked where one fails.
-    clock : callable
-        Returns seconds that only grow.
+    ``clock`` returns seconds that only grow.
 
     Raises
     ------
@@ -83,6 +104,10 @@ class Session:
         self._kept = KeptAnswers(_KEPT_BYTES)
         self._rests_until = 0.0
 
+    def flow(self, asked: Call[T] | Task[T]) -> Flow[T]:
+        """Make a call, or those of a task."""
+        return self.answer(asked) if isinstance(asked, Call) else self._task(asked)
+
     def answer(self, call: Call[T]) -> Flow[T]:
         """Make a call: attempts, waits, and in the end its answer.
 
@@ -102,8 +127,7 @@ class Session:
                 raise
             return call.read(content)
 
-    def task(self, task: Task[T]) -> Flow[T]:
-        """Make the calls of a task."""
+    def _task(self, task: Task[T]) -> Flow[T]:
         answer: Any = None
         while True:
             try:

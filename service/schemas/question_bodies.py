@@ -1,31 +1,20 @@
-"""The bodies of requests and answers, as OpenAPI describes them.
-
-Requests are read by :mod:`perfmodel.requests`, the same reader that the command line uses, so
-that both refuse the same things in the same words. These models say the same to machines; a
-test holds the two together.
-"""
+"""The bodies of questions, with their bounds and defaults."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from perfmodel.estimator.ranking import Criterion
 from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
-from perfmodel.types import Basis, Compiler, MemoryFormat, Mode, Precision
+from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 from service.answering.terms import MOST_MS
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
-
-_COMPUTES = "The part of the step that computes, in seconds."
-_SYNCHRONISES = (
-    "All communication of the step, in seconds; what computing hides of it lies within "
-    "`compute_time_s`."
-)
 
 
 def _with_a_version(software: dict[str, str]) -> dict[str, str]:
@@ -215,6 +204,14 @@ class PredictRequest(_Terms):
     observations: Observations | None = None
 
 
+class ExplainRequest(PredictRequest):
+    """One question, and how many groups of operators its explanation lists."""
+
+    most: Annotated[int, Field(ge=1, le=1_000)] | None = Field(
+        50, description="Groups of equal operators at most, those that take most time."
+    )
+
+
 class MatrixRequest(_Terms):
     """Every pair of some jobs and some placements."""
 
@@ -267,256 +264,3 @@ class RankRequest(_Terms):
     observations: Observations | None = None
     placement: ShortPlacement | PlacementBody | None = None
     search: SearchBody | None = None
-
-
-class ThroughputBody(BaseModel):
-    """Samples per second of the whole job, with an interval."""
-
-    samples_per_second: float
-    low: float
-    high: float
-    coverage: float
-    tokens_per_second: float | None
-
-
-class BreakdownBody(BaseModel):
-    """Where the time of one step goes; the parts add up to `step_time_s`."""
-
-    compute_s: float
-    exposed_communication_s: float
-    input_stall_s: float
-    overhead_s: float
-
-
-class MemoryBody(BaseModel):
-    """Memory of the accelerator with the least room."""
-
-    peak_bytes: float | None
-    capacity_bytes: float
-    fits: bool | None
-    oom_probability: float | None
-
-
-class NeighbourBody(BaseModel):
-    """What a job on the same accelerators suffers from the one that was asked about."""
-
-    name: str
-    slowdown: float = Field(description="How many times as long its step takes.")
-    step_time_s: float | None
-
-
-class PredictAnswer(BaseModel):
-    """The answer to one question."""
-
-    throughput: ThroughputBody
-    step_time_s: float
-    compute_time_s: float = Field(description=_COMPUTES)
-    sync_time_s: float = Field(description=_SYNCHRONISES)
-    breakdown: BreakdownBody
-    memory: MemoryBody
-    basis: Literal[tuple(Basis)]  # type: ignore[valid-type]
-    out_of_distribution: bool
-    nearest: list[str]
-    model_version: str
-    unpriced_operators: dict[str, int]
-    warnings: list[str]
-    neighbours: list[NeighbourBody]
-
-
-class ProblemItem(BaseModel):
-    """What is wrong with one part of the request."""
-
-    pointer: str = Field(description="JSON pointer (RFC 6901) to it; empty for the whole.")
-    detail: str
-    allowed: list[str]
-
-
-class Problem(BaseModel):
-    """An error (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: list[ProblemItem]
-    did_you_mean: list[str]
-
-
-class CellProblem(Problem):
-    """Why a row, a column or a cell of a matrix has no answer; null means all of them."""
-
-    job: int | None
-    placement: int | None
-
-
-class MatrixAnswer(BaseModel):
-    """Answers in columns: one row a job, one element a placement, null where none came."""
-
-    jobs: int
-    placements: int
-    samples_per_second: list[list[float | None]]
-    low: list[list[float | None]]
-    high: list[list[float | None]]
-    coverage: float | None
-    step_time_s: list[list[float | None]]
-    compute_time_s: list[list[float | None]] = Field(description=_COMPUTES)
-    sync_time_s: list[list[float | None]] = Field(description=_SYNCHRONISES)
-    peak_bytes: list[list[float | None]]
-    fits: list[list[bool | None]]
-    basis: list[list[str | None]]
-    out_of_distribution: list[list[bool | None]]
-    status: list[list[Literal["ok", "error"]]]
-    errors: list[CellProblem]
-    unpriced_operators: list[dict[str, int] | None]
-    model_version: str | None
-    warnings: list[str]
-
-
-class CurveAnswer(BaseModel):
-    """Throughput over the count, in columns."""
-
-    accelerator: str
-    counts: list[int]
-    samples_per_second: list[float]
-    low: list[float]
-    high: list[float]
-    coverage: float
-    step_time_s: list[float]
-    compute_time_s: list[float] = Field(description=_COMPUTES)
-    sync_time_s: list[float] = Field(description=_SYNCHRONISES)
-    exposed_communication_s: list[float]
-    efficiency: list[float] = Field(description="Throughput over ideal scaling.")
-    peak_bytes: list[float | None]
-    fits: list[bool | None]
-    basis: list[str]
-    out_of_distribution: bool
-    model_version: str
-    warnings: list[str]
-
-
-class BatchBody(BaseModel):
-    """The batch of the greatest goodput."""
-
-    goodput: float
-    samples_per_second: float
-    efficiency: float
-    batch_size: int
-    accumulation_steps: int
-    global_batch_size: int
-    step_time_s: float
-
-
-class RankedBody(BaseModel):
-    """One placement, by its position in the question."""
-
-    placement: int
-    score: float
-    estimate: PredictAnswer
-    batch: BatchBody | None
-    samples_per_money: float | None
-    samples_per_joule: float | None
-    left_out: str
-
-
-class PlacementProblem(Problem):
-    """Why a placement has no answer."""
-
-    placement: int
-
-
-class PlacementRanking(BaseModel):
-    """Placements, best first."""
-
-    best: list[RankedBody]
-    left_out: list[RankedBody]
-    errors: list[PlacementProblem]
-    model_version: str
-    warnings: list[str]
-
-
-class PlanBodyFound(BaseModel):
-    """One plan of a search."""
-
-    plan: PlanBody
-    batch_size: int
-    accumulation_steps: int
-    activation_checkpointing: str
-    step_time_s: float
-    samples_per_second: float
-    bubble_s: float
-    exposed_communication_s: float
-    memory_bytes: float
-    reason: str
-
-
-class PlanRankingBody(BaseModel):
-    """Plans, best first."""
-
-    plans: list[PlanBodyFound]
-    considered: int
-    too_large: int
-    why_none: str
-    model_version: str
-    warnings: list[str]
-
-
-class RankAnswer(RootModel[PlacementRanking | PlanRankingBody]):
-    """What was ranked."""
-
-
-class GraphAnswer(BaseModel):
-    """A registered graph."""
-
-    graph: str = Field(description="Content hash; a job refers to it by this.")
-    node_count: int
-    parameter_count: int
-    flops: float = Field(description="Of one step, a multiply-add counts 2.")
-    unpriced_operators: dict[str, int]
-    mode: str
-    batch_size: int
-    created: bool = Field(description="False where the same graph was registered before.")
-
-
-class AcceleratorBody(BaseModel):
-    """Facts of one accelerator; rates are dense peaks."""
-
-    model_config = ConfigDict(extra="allow")
-
-    name: str
-    kind: str
-    vendor: str
-    memory_bytes: float
-    bandwidth_bytes_per_s: float
-    peak_flops: dict[str, float]
-    aliases: list[str]
-
-
-class AcceleratorsAnswer(BaseModel):
-    """Every accelerator of the catalogue."""
-
-    accelerators: list[AcceleratorBody]
-
-
-class ModelsAnswer(BaseModel):
-    """What answers, and what is wrong with what is installed."""
-
-    serving: str
-    loaded: list[str] = Field(description="Versions in memory, the one that serves first.")
-    models: list[dict[str, Any]]
-    problems: list[str]
-
-
-class ReloadAnswer(BaseModel):
-    """What became of a look into the folder of models."""
-
-    serving: str
-    previous: str
-    swapped: bool
-    problems: list[str]
-
-
-class HealthAnswer(BaseModel):
-    """State of the service."""
-
-    status: Literal["live", "ready", "degraded"]
-    detail: list[str] = []
