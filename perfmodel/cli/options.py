@@ -10,31 +10,40 @@ import click
 
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
-def output_options(command: _Command) -> _Command:
+def output_options(command: CommandT) -> CommandT:
     """Add ``--json`` (as ``as_json``) and ``--debug`` to a command."""
     return click.option(
         "--json", "as_json", is_flag=True, help="Print JSON and nothing else on standard output."
     )(debug_option(command))
 
 
-def debug_option(command: _Command) -> _Command:
+def debug_option(command: CommandT) -> CommandT:
     """Add ``--debug`` to a command; the group reads it from the command line itself."""
     return click.option(
         "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
     )(command)
 
 
-def job_options(command: _Command) -> _Command:
+def question_options(command: CommandT) -> CommandT:
+    """Add all that a question takes besides its model and placement, and ``--json``.
+
+    The settings of its job, ``dims`` and ``models`` are what :mod:`perfmodel.cli.asking.prepare`
+    takes.
+    """
+    return job_options(dims_option(models_option(output_options(command))))
+
+
+def job_options(command: CommandT) -> CommandT:
     """Add the settings of a job; unset ones stay None and get the defaults of a job."""
     for option in reversed(_JOB_OPTIONS):
         command = option(command)
     return command
 
 
-def models_option(command: _Command) -> _Command:
+def models_option(command: CommandT) -> CommandT:
     """Add ``--models`` (as a path) to a command."""
     return click.option(
         "--models",
@@ -51,7 +60,7 @@ def default_models() -> Path:
     return shipped if shipped.is_dir() and not here.is_dir() else here
 
 
-def members_option(command: _Command) -> _Command:
+def members_option(command: CommandT) -> CommandT:
     """Add ``--member NAME`` (as ``members``), which chooses what the ensemble is made of."""
     return click.option(
         "--member",
@@ -62,7 +71,7 @@ def members_option(command: _Command) -> _Command:
     )(command)
 
 
-def dims_option(command: _Command) -> _Command:
+def dims_option(command: CommandT) -> CommandT:
     """Add ``--dim NAME=VALUE`` (as ``dims``), which binds dynamic dimensions of ONNX files."""
     return click.option(
         "--dim",
@@ -71,6 +80,17 @@ def dims_option(command: _Command) -> _Command:
         metavar="NAME=VALUE",
         help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
     )(command)
+
+
+def profiles_option(purpose: str) -> Callable[[CommandT], CommandT]:
+    """Return what adds ``--profiles`` (as a path), the folder of records for some purpose."""
+    return click.option(
+        "--profiles",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("profiles"),
+        show_default=True,
+        help=f"Folder of the records {purpose}.",
+    )
 
 
 def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
 
+#: Options that a job does not hold itself.
+_NOT_OF_THE_JOB = frozenset({"model_kwargs", "dims", "models"})
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
 
@@ -49,7 +51,7 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
         ``timm/<name>``, ``zoo/<name>``, a ``.json`` file (transformers config, captured graph
         or request) or an ``.onnx`` file.
     model_kwargs : sequence of str
-        ``NAME=VALUE`` pairs for a named model.
+        As given to ``--model-kwarg``, for a named model.
 
     Raises
     ------
@@ -75,8 +77,8 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     reference : mapping
         As :attr:`Subject.reference`.
     settings : mapping
-        What :func:`perfmodel.cli.options.job_options` collected; None means the default, which
-        for the mode is inference and for the batch size 1.
+        What the options of a command collected; None means the default, which for the mode is
+        inference and for the batch size 1.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     given = {
         name: value
         for name, value in settings.items()
-        if name != "model_kwargs" and value is not None
+        if name not in _NOT_OF_THE_JOB and value is not None
     }
     return parse_job({"mode": "inference", "batch_size": 1, **reference, **given})
 
@@ -125,12 +127,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: bytes | str, *, source: str) -> Any:
-    """Decode JSON strictly: no NaN, no trailing text.
-
-    Parameters
-    ----------
-    source : str
-        Where it comes from, for the message.
+    """Decode JSON strictly: no NaN, no trailing text; a message names its source.
 
     Raises
     ------
@@ -151,14 +148,7 @@ def parse_json(text: bytes | str, *, source: str) -> Any:
 
 
 def parse_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` pairs; a value that is no JSON is a text.
-
-    Parameters
-    ----------
-    pairs : sequence of str
-        As given on the command line.
-    option : str
-        The option they were given to, for the message.
+    """Read the ``NAME=VALUE`` pairs of an option; a value that is no JSON is a text.
 
     Raises
     ------

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.options import models_option, output_options
+from perfmodel.cli.output import percent, print_json, print_table
 
 
 @click.command()
@@ -19,13 +21,10 @@ def command(models: Path, as_json: bool) -> None:
 
     Exits with 4 if a file is damaged.
     """
-    from perfmodel.cli.failures import EXIT_FAILED
     from perfmodel.estimator.loading import load_model
 
     found = load_model(models)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(
             {
                 "folder": str(models),
@@ -42,8 +41,6 @@ def command(models: Path, as_json: bool) -> None:
 
 
 def _print(models: tuple[Mapping[str, Any], ...], folder: Path) -> None:
-    from perfmodel.cli.output import print_table
-
     if not models:
         print(
             f"No trained model is in {folder}; answers are analytical. `perfmodel train` makes one."
@@ -64,8 +61,6 @@ def _print(models: tuple[Mapping[str, Any], ...], folder: Path) -> None:
 
 def _held_out_error(facts: Mapping[str, Any]) -> str:
     """Return the error of the ensemble on families that it had not seen, as training noted it."""
-    from perfmodel.cli.numbers import percent
-
     scores = facts.get("scores", {})
     ensemble = scores.get("predictors", {}).get("ensemble", {})
     return f"{percent(ensemble['mape'])} ({scores['split']})" if "mape" in ensemble else "-"

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import members_option, models_option, output_options
+from perfmodel.cli.options import members_option, models_option, output_options, profiles_option
+from perfmodel.cli.output import print_json, tell
 
 if TYPE_CHECKING:
     from perfmodel.training.arena.data import ArenaData
 
 
 @click.command()
-@click.option(
-    "--profiles",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("profiles"),
-    show_default=True,
-    help="Folder of the records to learn from.",
-)
+@profiles_option("to learn from")
 @click.option("--name", default="default", show_default=True, help="Name of the trained model.")
 @click.option(
     "--data",
@@ -66,14 +61,12 @@ def command(
         name=name,
         members=chosen,
         seed=seed,
-        progress=_tell,
+        progress=tell,
         corpus=public.samples if public else (),
         operators=public.operators if public else (),
         joint_settings={"workers": workers},
     )
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(
             {
                 "folder": str(folder),
@@ -93,13 +86,9 @@ def command(
 def _public(data: Path, profiles: Path, workers: int) -> ArenaData:
     from perfmodel.training.arena.data import load_data
 
-    found = load_data(data, profiles=profiles, workers=workers, progress=_tell)
+    found = load_data(data, profiles=profiles, workers=workers, progress=tell)
     for name, number in found.rejected.items():
-        _tell(f"{number} rows of {name} were not understood; perfmodel import {name} lists them.")
+        tell(f"{number} rows of {name} were not understood; perfmodel import {name} lists them.")
     for reason, number in found.dropped.items():
-        _tell(f"Left out: {number} published steps ({reason}).")
+        tell(f"Left out: {number} published steps ({reason}).")
     return found
-
-
-def _tell(line: str) -> None:
-    click.echo(line, err=True)

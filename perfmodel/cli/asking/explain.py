@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import dims_option, job_options, models_option, output_options
+from perfmodel.cli.asking.predict import print_estimate
+from perfmodel.cli.asking.prepare import read_question
+from perfmodel.cli.options import question_options
+from perfmodel.cli.output import duration, percent, print_json, print_table, with_unit
 
 if TYPE_CHECKING:
     from perfmodel.estimator.explanation import Explanation
@@ -20,16 +22,11 @@ if TYPE_CHECKING:
 @click.option(
     "--most", type=click.IntRange(1, 1_000), default=15, help="Groups of equal operators at most."
 )
-@job_options
-@dims_option
-@models_option
-@output_options
+@question_options
 def command(
     subject: str,
     placement: str | None,
     most: int,
-    dims: tuple[str, ...],
-    models: Path,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -42,19 +39,14 @@ def command(
     Prints the factors from the roofline to the answer, what each class of operators and each
     group of equal operators takes, and the measured steps that lie nearest.
     """
-    from perfmodel.cli.questions import read_question
     from perfmodel.estimator import Estimator
 
-    estimator = Estimator.from_folder(models)
-    query, knowing = read_question(estimator, subject, placement, dims, settings)
+    estimator = Estimator.from_folder(settings["models"])
+    query, knowing = read_question(estimator, subject, placement, settings)
     found = knowing.explain(query.job, query.placement, query.observations, most=most)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(found.to_dict())
         return
-    from perfmodel.cli.predict import print_estimate
-
     print_estimate(query.job, found.estimate, estimator.problems)
     _print_factors(found)
     _print_classes(found)
@@ -63,8 +55,6 @@ def command(
 
 
 def _print_factors(found: Explanation) -> None:
-    from perfmodel.cli.numbers import duration
-
     _print(
         "From the roofline to the answer",
         ("", "factor", "time"),
@@ -77,8 +67,6 @@ def _print_factors(found: Explanation) -> None:
 
 
 def _print_classes(found: Explanation) -> None:
-    from perfmodel.cli.numbers import duration, percent, with_unit
-
     _print(
         f"Classes of operators, {duration(found.compute_time_s)} on one {_kind(found)}",
         ("class", "calls", "FLOP", "moved", "time", "share"),
@@ -98,8 +86,6 @@ def _print_classes(found: Explanation) -> None:
 
 
 def _print_operators(found: Explanation) -> None:
-    from perfmodel.cli.numbers import duration, percent, with_unit
-
     _print(
         f"Operators; the ridge of the roofline is at {found.roofline.ridge_intensity:.3g} FLOP/B",
         ("operator", "phase", "writes", "calls", "FLOP/B", "time", "share", "reaches", "bound by"),
@@ -122,8 +108,6 @@ def _print_operators(found: Explanation) -> None:
 
 
 def _print_nearest(found: Explanation) -> None:
-    from perfmodel.cli.numbers import duration
-
     if not found.nearest:
         return
     _print(
@@ -148,8 +132,6 @@ def _print_nearest(found: Explanation) -> None:
 def _print(
     title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: str
 ) -> None:
-    from perfmodel.cli.output import print_table
-
     print()
     print_table(columns, rows, title=title, right=right)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.subjects import Subject, job_of, parse_pairs
+from perfmodel.cli.subjects import Subject, job_of, parse_json, parse_pairs, read_subject
 from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
 
 class GivenGraph:
-    """A source of graphs that knows one more than another source: the one from a file.
-
-    Parameters
-    ----------
-    graph : Graph
-        From an ONNX file or from ``perfmodel capture``.
-    others : GraphSource
-        Asked for every other job.
-    """
+    """A source of graphs that knows one more than another source: the one from a file."""
 
     def __init__(self, graph: Graph, others: GraphSource) -> None:
         self._graph = graph
@@ -50,7 +42,6 @@ def read_question(
     estimator: Estimator,
     subject: str,
     placement: str | None,
-    dims: Sequence[str],
     settings: Mapping[str, Any],
 ) -> tuple[Query, Estimator]:
     """Return the question that a command line asks, and an estimator that knows its graph.
@@ -61,10 +52,8 @@ def read_question(
         A model, a file, or ``-`` for standard input.
     placement : str or None
         Needed unless the subject is a whole request.
-    dims : sequence of str
-        ``NAME=VALUE`` for the dynamic dimensions of an ONNX file.
     settings : mapping
-        As for :func:`perfmodel.cli.subjects.job_of`.
+        What :func:`perfmodel.cli.options.question_options` collected.
 
     Raises
     ------
@@ -73,7 +62,6 @@ def read_question(
     InvalidInputError
         A request that cannot be read, or names its placement beside ``--on``.
     """
-    from perfmodel.cli.subjects import parse_json, read_subject
     from perfmodel.placement.topology.parse import parse_placement
     from perfmodel.requests import Query, parse_query
 
@@ -89,35 +77,41 @@ def read_question(
         return parse_query(request), estimator
     if placement is None:
         raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
-    job, knowing = prepare_question(estimator, read, settings, dims)
+    job, knowing = prepare_question(estimator, read, settings)
     return Query(job=job, placement=parse_placement(placement)), knowing
 
 
+def prepare_model(
+    subject: str, settings: Mapping[str, Any], *, refusal: str
+) -> tuple[Job, Estimator]:
+    """Return the job that a MODEL stands for, and the installed estimator, which knows its graph.
+
+    Raises
+    ------
+    InvalidInputError
+        With the ``refusal`` where the subject is a whole request.
+    """
+    from perfmodel.estimator import Estimator
+
+    read = read_subject(subject, settings["model_kwargs"])
+    if read.request is not None:
+        raise InvalidInputError(refusal)
+    return prepare_question(Estimator.from_folder(settings["models"]), read, settings)
+
+
 def prepare_question(
-    estimator: Estimator, subject: Subject, settings: Mapping[str, Any], dims: Sequence[str] = ()
+    estimator: Estimator, subject: Subject, settings: Mapping[str, Any]
 ) -> tuple[Job, Estimator]:
     """Return the job that a user asks about, and an estimator that knows its graph.
 
-    Parameters
-    ----------
-    subject : Subject
-        Anything but a whole request.
-    settings : mapping
-        As for :func:`perfmodel.cli.subjects.job_of`.
-    dims : sequence of str
-        ``NAME=VALUE`` for the dynamic dimensions of an ONNX file.
-
-    Returns
-    -------
-    estimator : Estimator
-        The given one, unless the subject is a file with a graph.
+    It is the given estimator, unless the subject is a file with a graph.
     """
     if subject.reference:
-        refuse_dims(dims)
+        refuse_dims(settings["dims"])
         return job_of(subject.reference, settings), estimator
     from perfmodel.estimator import Estimator
 
-    graph = subject.graph or capture_file(subject, settings, dims)
+    graph = subject.graph or capture_file(subject, settings)
     job = job_of({"graph": graph.content_hash, **settings_of(graph)}, settings)
     return job, Estimator(
         accelerators=estimator.accelerators,
@@ -127,7 +121,7 @@ def prepare_question(
     )
 
 
-def capture_file(subject: Subject, settings: Mapping[str, Any], dims: Sequence[str] = ()) -> Graph:
+def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
     """Capture an ONNX file with the options of a command.
 
     Raises
@@ -143,7 +137,7 @@ def capture_file(subject: Subject, settings: Mapping[str, Any], dims: Sequence[s
     job = job_of({"graph": "file"}, settings)
     return capture_onnx(
         subject.onnx,
-        dimensions=read_dims(dims),
+        dimensions=read_dims(settings["dims"]),
         batch_size=settings.get("batch_size"),
         mode=job.mode,
         optimizer=job.optimizer,
@@ -152,13 +146,7 @@ def capture_file(subject: Subject, settings: Mapping[str, Any], dims: Sequence[s
 
 
 def settings_of(graph: Graph) -> dict[str, Any]:
-    """Return the settings that a captured graph states about itself.
-
-    Parameters
-    ----------
-    graph : Graph
-        From ``perfmodel capture``, which notes mode, batch size and precision in its source.
-    """
+    """Return the settings that a graph from ``perfmodel capture`` notes in its source."""
     noted: dict[str, Any] = {
         name: graph.source[name] for name in ("mode", "precision") if name in graph.source
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import dims_option, job_options, models_option, output_options
+from perfmodel.cli.asking.prepare import prepare_model
+from perfmodel.cli.options import question_options
+from perfmodel.cli.output import count, duration, percent, print_json
 
 if TYPE_CHECKING:
     from perfmodel.estimator.curve import Curve
@@ -24,10 +25,7 @@ _WORDS = {True: "yes", False: "NO", None: "?"}
 @click.option("--per-host", type=int, default=8, show_default=True, help="Accelerators of a host.")
 @click.option("--network", help="Between hosts, such as ib-200g. Default: what such hosts have.")
 @click.option("--zero-stage", type=int, default=0, show_default=True, help="What replicas share.")
-@job_options
-@dims_option
-@models_option
-@output_options
+@question_options
 def command(
     subject: str,
     accelerator: str,
@@ -35,8 +33,6 @@ def command(
     per_host: int,
     network: str | None,
     zero_stage: int,
-    dims: tuple[str, ...],
-    models: Path,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -44,11 +40,6 @@ def command(
 
     MODEL is as for `perfmodel capture`.
     """
-    from perfmodel.cli.output import print_json
-    from perfmodel.cli.questions import prepare_question
-    from perfmodel.cli.subjects import read_subject
-    from perfmodel.errors import InvalidInputError
-    from perfmodel.estimator import Estimator
     from perfmodel.estimator.curve import CurveQuestion, doubling_counts
     from perfmodel.placement.topology.networks import named_network
 
@@ -59,10 +50,8 @@ def command(
         network=None if network is None else named_network(network, pointer="/network"),
         zero_stage=zero_stage,
     )
-    read = read_subject(subject, settings["model_kwargs"])
-    if read.request is not None:
-        raise InvalidInputError("curve takes a model, not a request; ask POST /v1/curve.")
-    job, estimator = prepare_question(Estimator.from_folder(models), read, settings, dims)
+    refusal = "curve takes a model, not a request; ask POST /v1/curve."
+    job, estimator = prepare_model(subject, settings, refusal=refusal)
     found = estimator.curve(job, question)
     if as_json:
         print_json(plain_curve(found))
@@ -98,8 +87,6 @@ def _fits(curve: Curve) -> list[bool | None]:
 
 def print_curve(curve: Curve) -> None:
     """Print a curve for people."""
-    from perfmodel.cli.numbers import count, duration, percent
-
     head = ("count", "samples/s", "interval", "step", "sync", "of ideal")
     click.echo("{:>6}  {:>10}  {:>21}  {:>9}  {:>9}  {:>8}  fits".format(*head))
     fits = [_WORDS[one] for one in _fits(curve)]

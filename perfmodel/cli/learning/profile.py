@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
 from perfmodel.cli.options import job_options, output_options
+from perfmodel.cli.output import duration, percent, print_json
+from perfmodel.cli.subjects import job_of, read_subject
+from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.graph.job import Job
@@ -65,8 +70,6 @@ def command(
 
 
 def _jobs(subject: str, settings: dict[str, Any]) -> list[Job]:
-    from perfmodel.cli.subjects import job_of, read_subject
-    from perfmodel.errors import InvalidInputError
     from perfmodel.profilers.job_list import read_jobs
 
     if Path(subject).suffix in (".jsonl", ".toml"):
@@ -82,7 +85,6 @@ def _jobs(subject: str, settings: dict[str, Any]) -> list[Job]:
 
 def _show(event: CampaignEvent) -> None:
     """Print one line of progress on standard error, so that standard output stays clean."""
-    from perfmodel.cli.numbers import duration, percent
     from perfmodel.profilers.campaign import EventKind
     from perfmodel.profilers.worker import Failure, Success
 
@@ -107,12 +109,6 @@ def _show(event: CampaignEvent) -> None:
 
 
 def _finish(found: CampaignReport, out: Path, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-    from perfmodel.cli.numbers import duration
-    from perfmodel.cli.output import print_json
-
     if as_json:
         print_json({**asdict(found), "folder": str(out)})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.options import output_options
+from perfmodel.cli.output import print_json, print_table
+from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.importers.base import Imported
@@ -60,18 +63,12 @@ def command(
     summary = _summary(chosen, where, imported)
     summary["written"] = {kind: str(file) for kind, file in written.items()}
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(summary)
     else:
         _print(summary)
 
 
 def _usual_path(chosen: ImportFormat) -> Path:
-    import os
-
-    from perfmodel.errors import InvalidInputError
-
     data = os.environ.get("PERFMODEL_DATA")
     if not data:
         raise InvalidInputError(
@@ -99,8 +96,6 @@ def _summary(chosen: ImportFormat, where: Path, imported: Imported) -> dict[str,
 
 
 def _print(summary: dict[str, Any]) -> None:
-    from perfmodel.cli.output import print_table
-
     counts = ", ".join(f"{number} {kind}" for kind, number in summary["records"].items() if number)
     click.echo(f"{summary['format']} in {summary['path']}: {counts or 'no records'}.")
     devices = summary["devices"]

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfmodel.cli.asking.prepare import capture_file, refuse_dims, settings_of
 from perfmodel.cli.options import dims_option, job_options, output_options
+from perfmodel.cli.output import count, memory, print_facts, print_json, print_table, with_unit
+from perfmodel.cli.subjects import describe_job, job_of, read_subject
+from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
@@ -26,15 +30,13 @@ if TYPE_CHECKING:
 @job_options
 @dims_option
 @output_options
-def command(
-    subject: str, output: Path | None, dims: tuple[str, ...], as_json: bool, **settings: Any
-) -> None:
+def command(subject: str, output: Path | None, as_json: bool, **settings: Any) -> None:
     """Turn a model into a graph without running it and print its totals.
 
     MODEL is timm/<name>, zoo/<name>, a transformers config (.json), an ONNX file (.onnx) or a
     graph that this command wrote (.json). Nothing is downloaded and no weights are needed.
     """
-    job, graph = _capture(subject, settings, dims)
+    job, graph = _capture(subject, settings)
     totals = _totals(graph)
     if output is not None:
         from perfmodel.graph.canonical import to_json
@@ -42,26 +44,20 @@ def command(
         output.write_bytes(to_json(graph))
         totals["output"] = str(output)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(totals)
     else:
         _print(job, totals)
 
 
-def _capture(subject: str, settings: dict[str, Any], dims: tuple[str, ...]) -> tuple[Job, Graph]:
-    from perfmodel.cli.questions import capture_file, refuse_dims, settings_of
-    from perfmodel.cli.subjects import job_of, read_subject
-    from perfmodel.errors import InvalidInputError
-
+def _capture(subject: str, settings: dict[str, Any]) -> tuple[Job, Graph]:
     read = read_subject(subject, settings["model_kwargs"])
     if read.request is not None:
         raise InvalidInputError(f"{subject} is a request; capture takes a model.")
     if read.onnx is not None:
-        graph = capture_file(read, settings, dims)
+        graph = capture_file(read, settings)
         job = job_of({"graph": graph.content_hash}, settings)
         return job, _noted(graph, job, None)
-    refuse_dims(dims)
+    refuse_dims(settings["dims"])
     if read.graph is not None:
         return job_of({"graph": read.graph.content_hash, **settings_of(read.graph)}, {}), read.graph
     from perfmodel.estimator.capture import capture_in_process
@@ -110,10 +106,6 @@ def _totals(graph: Graph) -> dict[str, Any]:
 
 
 def _print(job: Job, totals: dict[str, Any]) -> None:
-    from perfmodel.cli.numbers import count, memory, with_unit
-    from perfmodel.cli.output import print_facts, print_table
-    from perfmodel.cli.subjects import describe_job
-
     by_role = totals["bytes_by_role"]
     held = ", ".join(
         f"{role.replace('_', ' ')} {memory(size)}"

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.options import models_option, output_options
+from perfmodel.cli.output import percent, print_json, print_table, tell
+from perfmodel.cli.subjects import describe_job, read_json
+from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
@@ -58,7 +61,7 @@ def command(
         chooser=model.joint if model else None,
         jobs=_read_jobs(jobs) if jobs else None,
         modes=tuple(Mode(mode) for mode in modes) or tuple(Mode)[::-1],
-        progress=lambda line: click.echo(line, err=True),
+        progress=tell,
     )
     version = model.version if model else None
     if as_json:
@@ -79,8 +82,6 @@ def _model_for(models: Path, spec: AcceleratorSpec) -> ServingModel | None:
 
 
 def _read_jobs(path: Path) -> list[Job]:
-    from perfmodel.cli.subjects import read_json
-    from perfmodel.errors import InvalidInputError
     from perfmodel.requests import parse_job
 
     listed = read_json(path)
@@ -90,7 +91,6 @@ def _read_jobs(path: Path) -> list[Job]:
 
 
 def _print_json(plan: ProbePlan, version: str | None) -> None:
-    from perfmodel.cli.output import print_json
     from perfmodel.requests import job_to_dict
 
     print_json(
@@ -112,10 +112,6 @@ def _print_json(plan: ProbePlan, version: str | None) -> None:
 
 
 def _print_table(plan: ProbePlan, version: str | None) -> None:
-    from perfmodel.cli.numbers import percent
-    from perfmodel.cli.output import print_table
-    from perfmodel.cli.subjects import describe_job
-
     rows = [
         [str(number), describe_job(probe.job), percent(probe.expected_error)]
         for number, probe in enumerate(plan.probes, start=1)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import dims_option, job_options, models_option, output_options
+from perfmodel.cli.asking.prepare import prepare_model
+from perfmodel.cli.failures import EXIT_INPUT, EXIT_SOME_FAILED, problem
+from perfmodel.cli.options import question_options
+from perfmodel.cli.output import count, duration, memory, print_json, print_table
+from perfmodel.cli.subjects import describe_job
+from perfmodel.errors import PerfModelError
 
 if TYPE_CHECKING:
     from perfmodel.estimator import Estimator
@@ -26,18 +30,13 @@ if TYPE_CHECKING:
 )
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Of each kind.")
 @click.option("--top", type=click.IntRange(1), help="Show so many.")
-@job_options
-@dims_option
-@models_option
-@output_options
+@question_options
 def command(
     subject: str,
     on: tuple[str, ...],
     kind: str,
     count: int,
     top: int | None,
-    dims: tuple[str, ...],
-    models: Path,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -45,20 +44,11 @@ def command(
 
     MODEL is as for `perfmodel capture`. What the job does not fit into comes last.
     """
-    from perfmodel.cli.questions import prepare_question
-    from perfmodel.cli.subjects import read_subject
-    from perfmodel.errors import InvalidInputError
-    from perfmodel.estimator import Estimator
-
-    read = read_subject(subject, settings["model_kwargs"])
-    if read.request is not None:
-        raise InvalidInputError("compare takes a model, not a request; use perfmodel predict.")
-    job, estimator = prepare_question(Estimator.from_folder(models), read, settings, dims)
+    refusal = "compare takes a model, not a request; use perfmodel predict."
+    job, estimator = prepare_model(subject, settings, refusal=refusal)
     candidates = on or _catalogue(kind, count)
     rows = _rank(estimator, job, candidates)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(rows[:top])
     else:
         _print(job, rows[:top], shown_of=len(rows))
@@ -74,8 +64,6 @@ def _catalogue(kind: str, count: int) -> tuple[str, ...]:
 
 def _rank(estimator: Estimator, job: Job, candidates: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return one row a candidate: fitting ones by throughput, then the others, then errors."""
-    from perfmodel.cli.failures import problem
-    from perfmodel.errors import PerfModelError
     from perfmodel.placement.topology.parse import parse_placement
 
     prepared = estimator.prepare(job)
@@ -97,10 +85,6 @@ def in_order(row: dict[str, Any]) -> tuple[bool, bool, float]:
 
 
 def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
-    from perfmodel.cli.numbers import count, duration, memory
-    from perfmodel.cli.output import print_table
-    from perfmodel.cli.subjects import describe_job
-
     cells = []
     for place, row in enumerate(rows, start=1):
         if "error" in row:
@@ -122,8 +106,6 @@ def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
 
 
 def _exit_if_any_failed(rows: list[dict[str, Any]]) -> None:
-    from perfmodel.cli.failures import EXIT_INPUT, EXIT_SOME_FAILED
-
     failed = sum("error" in row for row in rows)
     if failed:
         everything = failed == len(rows)

@@ -7,17 +7,12 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import models_option, output_options
+from perfmodel.cli.options import models_option, output_options, profiles_option
+from perfmodel.cli.output import print_json
 
 
 @click.command()
-@click.option(
-    "--profiles",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("profiles"),
-    show_default=True,
-    help="Folder of the records to take into account.",
-)
+@profiles_option("to take into account")
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--name", default="default", show_default=True, help="Name of the trained model.")
 @models_option
@@ -37,8 +32,6 @@ def command(profiles: Path, device: str | None, name: str, models: Path, as_json
     folder = adapt_model(version, probes.samples, models)
     counts = Counter(sample.step.accelerator.name for sample in probes.samples)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(
             {
                 "folder": str(folder),

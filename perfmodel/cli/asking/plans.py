@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import dims_option, job_options, models_option, output_options
+from perfmodel.cli.asking.prepare import prepare_model
+from perfmodel.cli.options import question_options
+from perfmodel.cli.output import count, duration, memory, print_facts, print_json
 
 if TYPE_CHECKING:
     from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
@@ -21,17 +22,12 @@ if TYPE_CHECKING:
 )
 @click.option("--global-batch", type=int, help="Samples of a step. [default: those of the job]")
 @click.option("--most", type=int, default=5, show_default=True, help="Plans shown.")
-@job_options
-@dims_option
-@models_option
-@output_options
+@question_options
 def command(
     subject: str,
     placement: str,
     global_batch: int | None,
     most: int,
-    dims: tuple[str, ...],
-    models: Path,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -39,17 +35,10 @@ def command(
 
     MODEL is as for `perfmodel capture`, with --mode training.
     """
-    from perfmodel.cli.output import print_json
-    from perfmodel.cli.questions import prepare_question
-    from perfmodel.cli.subjects import read_subject
-    from perfmodel.errors import InvalidInputError
-    from perfmodel.estimator import Estimator
     from perfmodel.placement.topology.parse import parse_placement
 
-    read = read_subject(subject, settings["model_kwargs"])
-    if read.request is not None:
-        raise InvalidInputError("plans takes a model, not a request; ask POST /v1/rank.")
-    job, estimator = prepare_question(Estimator.from_folder(models), read, settings, dims)
+    refusal = "plans takes a model, not a request; ask POST /v1/rank."
+    job, estimator = prepare_model(subject, settings, refusal=refusal)
     found = estimator.search(job, parse_placement(placement), global_batch=global_batch, most=most)
     if as_json:
         print_json({**asdict(found), "plans": [_plain(plan) for plan in found.plans]})
@@ -64,8 +53,6 @@ def _plain(plan: RankedPlan) -> dict[str, Any]:
 
 
 def _print(found: PlanRanking) -> None:
-    from perfmodel.cli.numbers import count, duration, memory
-    from perfmodel.cli.output import print_facts
     from perfmodel.placement.plans.plan_words import plan_words
 
     for rank, plan in enumerate(found.plans, start=1):

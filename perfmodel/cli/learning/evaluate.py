@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import members_option, output_options
+from perfmodel.cli.options import members_option, output_options, profiles_option
+from perfmodel.cli.output import percent, print_json, print_table, tell
 
 if TYPE_CHECKING:
     from perfmodel.training.evaluate import Evaluation
 
 
 @click.command()
-@click.option(
-    "--profiles",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("profiles"),
-    show_default=True,
-    help="Folder of the records to evaluate on.",
-)
+@profiles_option("to evaluate on")
 @click.option(
     "--split",
     "splits",
@@ -62,14 +57,11 @@ def command(
     samples = load_samples(ProfileStore(profiles), device=device).samples
     chosen = members or DEFAULT_MEMBERS
     found = [
-        evaluate(samples, split=split, members=chosen, seed=seed, progress=_tell)
-        for split in splits
+        evaluate(samples, split=split, members=chosen, seed=seed, progress=tell) for split in splits
     ]
     if report is not None:
         write_report(found[0], report, command=_spelt_out(splits, report), others=found[1:])
     if as_json:
-        from perfmodel.cli.output import print_json
-
         summaries = [result.summary() for result in found]
         print_json(summaries[0] if len(summaries) == 1 else summaries)
         return
@@ -86,9 +78,6 @@ def _spelt_out(splits: tuple[str, ...], report: Path) -> str:
 
 
 def _print(found: Evaluation) -> None:
-    from perfmodel.cli.numbers import percent
-    from perfmodel.cli.output import print_table
-
     title = (
         f"{found.split}: {len(found.samples)} samples of {len(found.families)} families, "
         f"intervals of {percent(found.coverage)}"
@@ -105,7 +94,3 @@ def _print(found: Evaluation) -> None:
     columns = ["predictor", "MAPE", *(f"MAPE {mode}" for mode in found.modes), "median", "90 %"]
     columns += ["bias", "rank corr.", "covered"]
     print_table(columns, rows, title=title, right="l" + "r" * 10)
-
-
-def _tell(line: str) -> None:
-    click.echo(line, err=True)

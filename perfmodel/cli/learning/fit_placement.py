@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import click
 
 from perfmodel.cli.options import output_options
+from perfmodel.cli.output import print_facts, print_json, tell
 
 #: Parts by name; later ones read what earlier ones wrote.
 PARTS = ("collectives", "data_parallel", "plans", "memory", "colocation", "opaque", "calibration")
@@ -39,16 +41,13 @@ def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool)
     Takes some minutes for each part. Parts rest on each other: after new collectives,
     data_parallel, plans and calibration have to be fitted again.
     """
-    import importlib
-
-    from perfmodel.cli.output import print_facts, print_json
     from perfmodel.training.placement.write import write_fitted
 
     found = {}
     for part in PARTS:
         if parts and part not in parts:
             continue
-        click.echo(f"fitting {part}", err=True)
+        tell(f"fitting {part}")
         fit = importlib.import_module(f"perfmodel.training.placement.fit_{part}").fit
         document = fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import dims_option, job_options, models_option, output_options
+from perfmodel.cli.asking.prepare import read_question
+from perfmodel.cli.failures import EXIT_SOME_FAILED, problem
+from perfmodel.cli.options import question_options
+from perfmodel.cli.output import count, duration, memory, percent, print_facts, print_json
+from perfmodel.cli.subjects import describe_job, parse_json
+from perfmodel.errors import InvalidInputError, PerfModelError
 
 if TYPE_CHECKING:
     from perfmodel.estimator import Estimator
@@ -20,16 +25,11 @@ if TYPE_CHECKING:
 @click.argument("subject", metavar="MODEL|FILE|-")
 @click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
 @click.option("--jsonl", is_flag=True, help="FILE holds a request a line; so does the answer.")
-@job_options
-@dims_option
-@models_option
-@output_options
+@question_options
 def command(
     subject: str,
     placement: str | None,
     jsonl: bool,
-    dims: tuple[str, ...],
-    models: Path,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -45,17 +45,13 @@ def command(
     """
     from perfmodel.estimator import Estimator
 
-    estimator = Estimator.from_folder(models)
+    estimator = Estimator.from_folder(settings["models"])
     if jsonl:
         _answer_lines(estimator, subject)
         return
-    from perfmodel.cli.questions import read_question
-
-    query, knowing = read_question(estimator, subject, placement, dims, settings)
+    query, knowing = read_question(estimator, subject, placement, settings)
     found = knowing.estimate(query.job, query.placement, query.observations)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(found.to_dict())
     else:
         print_estimate(query.job, found, estimator.problems)
@@ -63,10 +59,6 @@ def command(
 
 def _answer_lines(estimator: Estimator, subject: str) -> None:
     """Answer one request a line; exit with 1 if any failed."""
-    from perfmodel.cli.failures import EXIT_SOME_FAILED
-    from perfmodel.cli.output import print_json
-    from perfmodel.errors import InvalidInputError
-
     if subject != "-" and not Path(subject).is_file():
         raise InvalidInputError(f"There is no file {subject!r}.")
     failed = False
@@ -80,9 +72,6 @@ def _answer_lines(estimator: Estimator, subject: str) -> None:
 
 def _answers(estimator: Estimator, lines: Iterable[bytes]) -> Iterable[tuple[dict[str, Any], bool]]:
     """Yield each answer and whether it is one; blank lines are passed over."""
-    from perfmodel.cli.failures import problem
-    from perfmodel.cli.subjects import parse_json
-    from perfmodel.errors import PerfModelError
     from perfmodel.requests import parse_query
 
     for number, line in enumerate(lines, start=1):
@@ -97,8 +86,6 @@ def _answers(estimator: Estimator, lines: Iterable[bytes]) -> Iterable[tuple[dic
 
 
 def _memory(found: Estimate) -> str:
-    from perfmodel.cli.numbers import memory, percent
-
     room = memory(found.memory.capacity_bytes)
     if found.memory.peak_bytes is None:
         return f"not known, of {room}"
@@ -115,10 +102,6 @@ def print_estimate(job: Job, found: Estimate, problems: Iterable[str]) -> None:
     problems : iterable of str
         What is wrong with the installation.
     """
-    from perfmodel.cli.numbers import count, duration, percent
-    from perfmodel.cli.output import print_facts
-    from perfmodel.cli.subjects import describe_job
-
     rate = found.throughput
     facts = [
         ("job", describe_job(job)),
