@@ -20,8 +20,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
 from perfmodel.adapters.spread import balanced
 from perfmodel.client import Call, Client, fail_open
 from perfmodel.errors import InvalidInputError

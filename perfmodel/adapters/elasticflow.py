@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, JobForm
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm
 from perfmodel.adapters.spread import packed
 
 #: Numbers of micro-batches that are tried, fewest first.

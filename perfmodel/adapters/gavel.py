@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, JobForm
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm
 from perfmodel.adapters.spread import of_counts, packed
 
 #: Name of no partner.

@@ -14,8 +14,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
 
 LOG = logging.getLogger(__name__)
 

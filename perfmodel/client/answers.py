@@ -9,7 +9,7 @@ older service; fields that a newer one has besides are passed over.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated
 
 from perfmodel.client.errors import Problem
@@ -150,18 +150,8 @@ class Matrix:
         rate = self.samples_per_second[job][placement]
         if rate is None or self.status[job][placement] != "ok":
             return None
-        return Cell(
-            samples_per_second=rate,
-            low=self.low[job][placement],
-            high=self.high[job][placement],
-            step_time_s=self.step_time_s[job][placement],
-            compute_time_s=_element(self.compute_time_s, job, placement),
-            sync_time_s=_element(self.sync_time_s, job, placement),
-            peak_bytes=self.peak_bytes[job][placement],
-            fits=self.fits[job][placement],
-            basis=self.basis[job][placement],
-            out_of_distribution=self.out_of_distribution[job][placement],
-        )
+        columns = {one.name: getattr(self, one.name) for one in fields(Cell)}
+        return Cell(**{name: table[job][placement] for name, table in columns.items() if table})
 
     def problem(self, job: int, placement: int) -> CellProblem | None:
         """Return why a cell has no answer; None where it has one."""
@@ -173,10 +163,6 @@ class Matrix:
             ),
             None,
         )
-
-
-def _element(table: Table, job: int, placement: int) -> float | None:
-    return table[job][placement] if table else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,7 @@ from perfmodel.client.protocol.messages import (
     Task,
     Wait,
 )
-from perfmodel.client.protocol.retrying import Retrying
-from perfmodel.client.protocol.session import Manners, Session
+from perfmodel.client.protocol.session import Session
 from perfmodel.client.protocol.wire import Transport, Wire
 
 P = ParamSpec("P")
@@ -103,15 +102,15 @@ class Verbs(Generic[Sockets]):
         tls: ssl.SSLContext | None = None,
         transport: Sockets | None = None,
     ) -> None:
-        manners = Manners(
+        self._session = Session(
+            url,
             api_key=api_key,
             timeout_s=timeout_s,
-            retrying=Retrying(most=retries),
+            retries=retries,
             fallback=fallback,
             rest_s=rest_s,
             compress_above_bytes=compress_above_bytes,
         )
-        self._session = Session(url, manners)
         self._connect(tls, transport)
 
     def _connect(self, tls: ssl.SSLContext | None, transport: Sockets | None) -> None:

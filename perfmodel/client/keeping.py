@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -25,7 +25,6 @@ from perfmodel.client.protocol.messages import (
 )
 from perfmodel.client.records import (
     ObservationsTaken,
-    ObservationTaken,
     Operation,
     RegisteredGraph,
     RegisteredJob,
@@ -165,19 +164,12 @@ def observe(
 def _observe(
     observations: Iterator[Observation | Mapping[str, Any]], batch: int
 ) -> Task[ObservationsTaken]:
+    sending: Call[ObservationsTaken] = Call(
+        method="POST", path="/v1/observations", kind=ObservationsTaken, large=True
+    )
     taken: list[ObservationsTaken] = []
     while some := list(islice(observations, batch)):
-        taken.append(
-            (
-                yield Call(
-                    method="POST",
-                    path="/v1/observations",
-                    kind=ObservationsTaken,
-                    body={"observations": some},
-                    large=True,
-                )
-            )
-        )
+        taken.append((yield replace(sending, body={"observations": some})))
     return _together(taken)
 
 
@@ -209,12 +201,8 @@ def _together(taken: Sequence[ObservationsTaken]) -> ObservationsTaken:
         quarantined=sum(one.quarantined for one in taken),
         known=sum(one.known for one in taken),
         refused=sum(one.refused for one in taken),
-        observations=_joined(taken),
+        observations=tuple(one for some in taken for one in some.observations),
     )
-
-
-def _joined(taken: Sequence[ObservationsTaken]) -> tuple[ObservationTaken, ...]:
-    return tuple(one for some in taken for one in some.observations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,14 +238,10 @@ def wait(begun: Begun[T], *, timeout_s: float = 600.0) -> Task[T]:
     ProblemError
         It failed.
     """
-    return _wait(begun, timeout_s, time.monotonic)
-
-
-def _wait(begun: Begun[T], timeout_s: float, clock: Callable[[], float]) -> Task[T]:
-    until = clock() + timeout_s
+    until = time.monotonic() + timeout_s
     now, pause_s = begun.operation, _FIRST_WAIT_S
     while not now.has_ended:
-        if clock() + pause_s > until:
+        if time.monotonic() + pause_s > until:
             raise TimedOutError(f"Operation {now.id} is {now.state} after {timeout_s:g} s.")
         yield Wait(seconds=pause_s)
         pause_s = min(2 * pause_s, _LONGEST_WAIT_S)

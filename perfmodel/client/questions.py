@@ -96,8 +96,6 @@ def curve(
         Between hosts.
     link : str or None
         Between the accelerators of a host.
-    pin_model, deadline_ms, allow_fallback
-        As of :func:`predict`.
     """
     return _question("/v1/curve", Curve, locals(), tagged=True, large=True)
 
@@ -125,8 +123,6 @@ def rank(
         How many of the best (10).
     prices : mapping of str to float or None
         Of one accelerator and hour; they stand over those that the service keeps.
-    pin_model, deadline_ms, allow_fallback
-        As of :func:`predict`.
     """
     return _question("/v1/rank", Ranking, locals(), large=True)
 
@@ -163,8 +159,6 @@ def explain(
     ----------
     most : int or None
         How many groups of equal operators (50).
-    pin_model, deadline_ms, allow_fallback
-        As of :func:`predict`.
     """
     return _question("/v1/explain", Explanation, locals(), large=True)
 

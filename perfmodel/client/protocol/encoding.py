@@ -8,7 +8,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -28,44 +28,8 @@ _BYTES_SHOWN = 200
 _GZIP_LEVEL = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A request that has no host yet; its target is path and query."""
-
-    method: str
-    target: str
-    headers: dict[str, str]
-    body: bytes | None
-
-    @property
-    def question(self) -> bytes:
-        """What is asked, in 16 bytes; the same for the same question."""
-        asked = f"{self.method} {self.target}\n".encode() + (self.body or b"")
-        return hashlib.blake2b(asked, digest_size=16).digest()
-
-    def unless(self, tag: str) -> Draft:
-        """Return the same for an answer that has not this tag."""
-        return replace(self, headers={**self.headers, "If-None-Match": tag})
-
-    def packed(self, above_bytes: int | None) -> Draft:
-        """Return the same with its body compressed, if that is longer than a limit."""
-        if self.body is None or above_bytes is None or len(self.body) <= above_bytes:
-            return self
-        return replace(
-            self,
-            headers={**self.headers, "Content-Encoding": "gzip"},
-            body=gzip.compress(self.body, _GZIP_LEVEL, mtime=0),
-        )
-
-    def to(self, base: str) -> Request:
-        """Return the request to one host."""
-        return Request(
-            method=self.method, url=base + self.target, headers=self.headers, body=self.body
-        )
-
-
-def draft(call: Call[Any], *, request_id: str, api_key: str | None) -> Draft:
-    """Write a call.
+def draft(call: Call[Any], *, request_id: str, api_key: str | None) -> Request:
+    """Write a call as a request whose URL has no host yet.
 
     Raises
     ------
@@ -84,7 +48,23 @@ def draft(call: Call[Any], *, request_id: str, api_key: str | None) -> Draft:
     body = _encoded(call)
     if body is not None:
         headers["Content-Type"] = call.media_type
-    return Draft(method=call.method, target=call.path + _query(call), headers=headers, body=body)
+    stated = {name: value for name, value in call.query.items() if value is not None}
+    query = f"?{urlencode(stated)}" if stated else ""
+    return Request(method=call.method, url=call.path + query, headers=headers, body=body)
+
+
+def question_of(draft: Request) -> bytes:
+    """Return what is asked, in 16 bytes; the same for the same question."""
+    asked = f"{draft.method} {draft.url}\n".encode() + (draft.body or b"")
+    return hashlib.blake2b(asked, digest_size=16).digest()
+
+
+def packed(draft: Request, above_bytes: int | None) -> Request:
+    """Return a request with its body compressed, if that is longer than a limit."""
+    if draft.body is None or above_bytes is None or len(draft.body) <= above_bytes:
+        return draft
+    headers = {**draft.headers, "Content-Encoding": "gzip"}
+    return replace(draft, headers=headers, body=gzip.compress(draft.body, _GZIP_LEVEL, mtime=0))
 
 
 def base_of(url: str) -> str:
@@ -130,11 +110,6 @@ class Bases:
         """Go on to the next, unless another thread did so already."""
         if base == self.now:
             self._at = (self._at + 1) % len(self._bases)
-
-
-def _query(call: Call[Any]) -> str:
-    stated = {name: value for name, value in call.query.items() if value is not None}
-    return f"?{urlencode(stated)}" if stated else ""
 
 
 def _encoded(call: Call[Any]) -> bytes | None:

@@ -6,8 +6,8 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from perfmodel.client.errors import (
@@ -16,8 +16,17 @@ from perfmodel.client.errors import (
     UnavailableError,
     UnreachableError,
 )
-from perfmodel.client.protocol.encoding import Bases, Draft, draft, read_reply
-from perfmodel.client.protocol.messages import Call, Fallback, Flow, Reply, Send, Task, Wait
+from perfmodel.client.protocol.encoding import Bases, draft, packed, question_of, read_reply
+from perfmodel.client.protocol.messages import (
+    Call,
+    Fallback,
+    Flow,
+    Reply,
+    Request,
+    Send,
+    Task,
+    Wait,
+)
 from perfmodel.client.protocol.retrying import Retrying
 from perfmodel.errors import InvalidInputError
 
@@ -65,22 +74,10 @@ class KeptAnswers:
                 self._bytes -= gone.size_bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manners:
-    """How a client asks; see :class:`~perfmodel.client.Client`."""
-
-    api_key: str | None
-    timeout_s: float
-    retrying: Retrying
-    fallback: Fallback | None
-    rest_s: float
-    compress_above_bytes: int | None
-
-
 class Session:
     """Turns calls into flows; see :data:`~perfmodel.client.protocol.messages.Flow`.
 
-    ``clock`` returns seconds that only grow.
+    The parameters are those of :class:`~perfmodel.client.Client`.
 
     Raises
     ------
@@ -91,16 +88,25 @@ class Session:
     def __init__(
         self,
         url: str | Sequence[str],
-        manners: Manners,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        api_key: str | None,
+        timeout_s: float,
+        retries: int,
+        fallback: Fallback | None,
+        rest_s: float,
+        compress_above_bytes: int | None,
     ) -> None:
         self._bases = Bases([url] if isinstance(url, str) else url)
-        key = manners.api_key
-        if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key):
+        if api_key is not None and (
+            not (api_key.isascii() and api_key.isprintable()) or api_key.strip() != api_key
+        ):
             raise InvalidInputError("api_key holds what no header can; is a line end at its end?")
-        self._manners = manners
-        self._clock = clock
+        self._api_key = api_key
+        self._timeout_s = timeout_s
+        self._retrying = Retrying(most=retries)
+        self._fallback = fallback
+        self._rest_s = rest_s
+        self._compress_above_bytes = compress_above_bytes
         self._kept = KeptAnswers(_KEPT_BYTES)
         self._rests_until = 0.0
 
@@ -121,8 +127,7 @@ class Session:
         except RefusedError:
             raise
         except NoAnswerError:
-            fallback = self._manners.fallback
-            content = None if fallback is None else fallback(call)
+            content = None if self._fallback is None else self._fallback(call)
             if content is None:
                 raise
             return call.read(content)
@@ -138,20 +143,21 @@ class Session:
             answer = (yield step) if isinstance(step, Wait) else (yield from self.answer(step))
 
     def _attempts(self, call: Call[T]) -> Flow[T]:
-        until = self._clock() + self._manners.timeout_s
+        until = time.monotonic() + self._timeout_s
         self._refuse_to_disturb()
-        written = draft(call, request_id=uuid.uuid4().hex, api_key=self._manners.api_key)
-        question = written.question if call.tagged else b""
+        written = draft(call, request_id=uuid.uuid4().hex, api_key=self._api_key)
+        question = question_of(written) if call.tagged else b""
+        ready = packed(written, self._compress_above_bytes)
         kept = self._kept.get(question)
-        ready = written.packed(self._manners.compress_above_bytes)
-        ready = ready if kept is None else ready.unless(kept.tag)
+        if kept is not None:
+            ready = replace(ready, headers={**ready.headers, "If-None-Match": kept.tag})
         sent = 0
         while True:
             base = self._bases.now
             sent += 1
             try:
-                left_s = max(0.0, until - self._clock())
-                reply = yield Send(request=ready.to(base), timeout_s=left_s)
+                left_s = max(0.0, until - time.monotonic())
+                reply = yield Send(request=replace(ready, url=base + ready.url), timeout_s=left_s)
                 assert reply is not None
                 return self._read(call, reply, ready, question, kept)
             except NoAnswerError as error:
@@ -159,21 +165,21 @@ class Session:
             yield Wait(seconds=wait_s)
 
     def _after_failure(
-        self, error: NoAnswerError, sent: Draft, base: str, times: int, until: float
+        self, error: NoAnswerError, sent: Request, base: str, times: int, until: float
     ) -> float:
         """Return how long to wait before the next attempt, or raise where there is none."""
         error.request_id = error.request_id or sent.headers["X-Request-ID"]
         if isinstance(error, UnreachableError | UnavailableError):
             self._bases.leave(base)
-        wait_s = self._manners.retrying.wait_s(times, error)
-        if wait_s is None or self._clock() + wait_s >= until:
+        wait_s = self._retrying.wait_s(times, error)
+        if wait_s is None or time.monotonic() + wait_s >= until:
             if not isinstance(error, RefusedError):
-                self._rests_until = self._clock() + self._manners.rest_s
+                self._rests_until = time.monotonic() + self._rest_s
             raise error
         return wait_s
 
     def _read(
-        self, call: Call[T], reply: Reply, sent: Draft, question: bytes, kept: Kept | None
+        self, call: Call[T], reply: Reply, sent: Request, question: bytes, kept: Kept | None
     ) -> T:
         if reply.status == 304 and kept is not None:
             unchanged: T = kept.answer
@@ -186,7 +192,7 @@ class Session:
         return answer
 
     def _refuse_to_disturb(self) -> None:
-        left_s = self._rests_until - self._clock()
+        left_s = self._rests_until - time.monotonic()
         if left_s > 0:
             raise UnreachableError(
                 f"The service gave no answer a moment ago; it is asked again in {left_s:.1f} s."
