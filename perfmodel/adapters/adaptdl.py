@@ -65,14 +65,10 @@ def step_grid(
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it; its batch size is replaced.
     batch_sizes : sequence of int
         Samples of one replica; those that do not fit its memory are left out.
     max_replicas, per_host : int
         Powers of two up to the first are taken, packed and one host wider.
-    network : str or None
-        Between hosts.
 
     Raises
     ------
@@ -172,8 +168,6 @@ def put_hints(
 
     Parameters
     ----------
-    namespace, name : str
-        Of the AdaptDLJob.
     hints : mapping
         As :func:`sched_hints` returns them.
 

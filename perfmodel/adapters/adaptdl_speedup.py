@@ -94,12 +94,8 @@ def speedup_fn(
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it; its batch size is replaced.
     max_nodes, per_host : int
         What PolluxPolicy may choose from.
-    network : str or None
-        Between hosts.
 
     Returns
     -------

@@ -62,22 +62,7 @@ def throughputs(
     per_host: int = 8,
     network: str | None = None,
 ) -> ElasticFlowTable:
-    """Predict ElasticFlow's table of one model.
-
-    Parameters
-    ----------
-    job : mapping
-        As the service takes it; its batch size is replaced.
-    per_host : int
-        Accelerators of a host.
-    network : str or None
-        Between hosts.
-
-    Raises
-    ------
-    NoAnswerError
-        The service answers nothing at all.
-    """
+    """Predict ElasticFlow's table of one model."""
     counts = sorted(set(counts))
     asked = {
         (size, count, micro): {

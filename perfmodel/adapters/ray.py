@@ -49,8 +49,6 @@ class NodeSpeeds:
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it.
     node_types : mapping of str to str
         Placement of a whole node of each type.
     """

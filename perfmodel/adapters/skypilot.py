@@ -32,12 +32,6 @@ class TimeEstimator:
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it.
-    total_samples : float
-        Of the whole task.
-    num_nodes : int
-        Of the task.
     default_s : float
         Said when the service does not answer.
     """

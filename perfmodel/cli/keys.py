@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import CommandT, output_options
+from perfmodel.cli.options import FILE, CommandT, output_options
 from perfmodel.cli.output import print_json, print_table
 from perfmodel.errors import MissingExtraError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _keys_option = click.option(
     "--keys",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     envvar="PERFMODEL_KEYS",
     help="File of the keys. [default: a PostgreSQL database itself, else keys.json beside the "
     "database; environment: PERFMODEL_KEYS]",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import debug_option, models_option
+from perfmodel.cli.options import FILE, debug_option, models_option
 from perfmodel.errors import InvalidInputError, MissingExtraError
 
 #: What ``--example`` asks.
@@ -37,7 +37,7 @@ EXAMPLE = {
 )
 @click.option(
     "--keys",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     envvar="PERFMODEL_KEYS",
     help="File of the keys. [default: keys.json beside the database; environment: PERFMODEL_KEYS]",
 )

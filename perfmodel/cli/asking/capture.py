@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.asking.prepare import capture_file, refuse_dims, settings_of
-from perfmodel.cli.options import dims_option, job_options, output_options
+from perfmodel.cli.options import FILE, dims_option, job_options, output_options
 from perfmodel.cli.output import count, memory, print_facts, print_json, print_table, with_unit
 from perfmodel.cli.subjects import describe_job, job_of, read_subject
 from perfmodel.errors import InvalidInputError
@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("subject", metavar="MODEL")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the graph here as canonical JSON.",
-)
+@click.option("--output", "-o", type=FILE, help="Write the graph here as canonical JSON.")
 @job_options
 @dims_option
 @output_options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,9 @@ from perfmodel.cli.output import duration, percent, print_json, print_table, wit
 
 if TYPE_CHECKING:
     from perfmodel.estimator.explanation import Explanation
+
+#: Heading, side, and the cell of an item.
+Column = tuple[str, str, Callable[[Any], str]]
 
 
 @click.command()
@@ -48,96 +51,61 @@ def command(
         print_json(found.to_dict())
         return
     print_estimate(query.job, found.estimate, estimator.problems)
-    _print_factors(found)
-    _print_classes(found)
-    _print_operators(found)
-    _print_nearest(found)
-
-
-def _print_factors(found: Explanation) -> None:
     _print(
         "From the roofline to the answer",
-        ("", "factor", "time"),
-        (
-            (one.name, f"x {one.factor:.3f}" if position else "", duration(one.step_time_s))
-            for position, one in enumerate(found.contributions)
-        ),
-        right="lrr",
+        enumerate(found.contributions),
+        ("", "l", lambda one: one[1].name),
+        ("factor", "r", lambda one: f"x {one[1].factor:.3f}" if one[0] else ""),
+        ("time", "r", lambda one: duration(one[1].step_time_s)),
     )
-
-
-def _print_classes(found: Explanation) -> None:
-    _print(
-        f"Classes of operators, {duration(found.compute_time_s)} on one {_kind(found)}",
-        ("class", "calls", "FLOP", "moved", "time", "share"),
-        (
-            (
-                one.name,
-                str(one.count),
-                with_unit(one.flops, "FLOP"),
-                with_unit(one.bytes, "B"),
-                duration(one.time_s),
-                percent(one.share),
-            )
-            for one in found.operator_classes
-        ),
-        right="lrrrrr",
-    )
+    _print_operators(found)
+    if found.nearest:
+        _print(
+            "Nearest measured steps",
+            found.nearest,
+            ("workload", "l", lambda near: near.workload),
+            ("on", "l", lambda near: near.accelerator or "-"),
+            ("measured", "r", lambda near: duration(near.measured_s)),
+            ("predicted", "r", lambda near: duration(near.predicted_s)),
+            ("ratio", "r", lambda near: _ratio(near.measured_over_predicted)),
+            ("distance", "r", lambda near: _ratio(near.distance)),
+            ("source", "l", lambda near: near.source),
+        )
 
 
 def _print_operators(found: Explanation) -> None:
+    roofline = found.roofline
     _print(
-        f"Operators; the ridge of the roofline is at {found.roofline.ridge_intensity:.3g} FLOP/B",
-        ("operator", "phase", "writes", "calls", "FLOP/B", "time", "share", "reaches", "bound by"),
-        (
-            (
-                one.name,
-                one.phase,
-                "x".join(map(str, one.shape)) or "-",
-                str(one.count),
-                "-" if one.intensity is None else f"{one.intensity:.3g}",
-                duration(one.time_s),
-                percent(one.time_s / found.compute_time_s),
-                with_unit(one.achieved_flops_per_s, "FLOP/s"),
-                one.bound,
-            )
-            for one in found.operators
-        ),
-        right="lllrrrrrl",
+        f"Classes of operators, {duration(found.compute_time_s)} on one {roofline.accelerator} "
+        f"({roofline.precision})",
+        found.operator_classes,
+        ("class", "l", lambda one: one.name),
+        ("calls", "r", lambda one: str(one.count)),
+        ("FLOP", "r", lambda one: with_unit(one.flops, "FLOP")),
+        ("moved", "r", lambda one: with_unit(one.bytes, "B")),
+        ("time", "r", lambda one: duration(one.time_s)),
+        ("share", "r", lambda one: percent(one.share)),
+    )
+    _print(
+        f"Operators; the ridge of the roofline is at {roofline.ridge_intensity:.3g} FLOP/B",
+        found.operators,
+        ("operator", "l", lambda one: one.name),
+        ("phase", "l", lambda one: one.phase),
+        ("writes", "l", lambda one: "x".join(map(str, one.shape)) or "-"),
+        ("calls", "r", lambda one: str(one.count)),
+        ("FLOP/B", "r", lambda one: _ratio(one.intensity)),
+        ("time", "r", lambda one: duration(one.time_s)),
+        ("share", "r", lambda one: percent(one.time_s / found.compute_time_s)),
+        ("reaches", "r", lambda one: with_unit(one.achieved_flops_per_s, "FLOP/s")),
+        ("bound by", "l", lambda one: one.bound),
     )
 
 
-def _print_nearest(found: Explanation) -> None:
-    if not found.nearest:
-        return
-    _print(
-        "Nearest measured steps",
-        ("workload", "on", "measured", "predicted", "ratio", "distance", "source"),
-        (
-            (
-                near.workload,
-                near.accelerator or "-",
-                duration(near.measured_s),
-                duration(near.predicted_s),
-                _ratio(near.measured_over_predicted),
-                _ratio(near.distance),
-                near.source,
-            )
-            for near in found.nearest
-        ),
-        right="llrrrrl",
-    )
-
-
-def _print(
-    title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, right: str
-) -> None:
+def _print(title: str, items: Iterable[Any], *columns: Column) -> None:
     print()
-    print_table(columns, rows, title=title, right=right)
-
-
-def _kind(found: Explanation) -> str:
-    return f"{found.roofline.accelerator} ({found.roofline.precision})"
+    rows = [[cell(one) for _, _, cell in columns] for one in items]
+    right = "".join(side for _, side, _ in columns)
+    print_table([heading for heading, _, _ in columns], rows, title=title, right=right)
 
 
 def _ratio(value: float | None) -> str:

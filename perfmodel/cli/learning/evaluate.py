@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import members_option, output_options, profiles_option
+from perfmodel.cli.options import FILE, members_option, output_options, profiles_option
 from perfmodel.cli.output import percent, print_json, print_table, tell
 
 if TYPE_CHECKING:
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same scores.")
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the full report here as Markdown.",
-)
+@click.option("--report", type=FILE, help="Write the full report here as Markdown.")
 @output_options
 def command(
     profiles: Path,

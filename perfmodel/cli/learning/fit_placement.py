@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import output_options
+from perfmodel.cli.options import FOLDER, output_options
 from perfmodel.cli.output import print_facts, print_json, tell
 
 #: Parts by name; later ones read what earlier ones wrote.
@@ -30,9 +30,7 @@ PARTS = ("collectives", "data_parallel", "plans", "memory", "colocation", "opaqu
     help="Fit only this one; may be repeated. Default: all, in the order they build on another.",
 )
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder to write to. Default: the constants of this installation.",
+    "--out", type=FOLDER, help="Folder to write to. Default: the constants of this installation."
 )
 @output_options
 def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool) -> None:

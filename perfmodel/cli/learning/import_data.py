@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import output_options
+from perfmodel.cli.options import FILE, FOLDER, output_options
 from perfmodel.cli.output import print_json, print_table
 from perfmodel.errors import InvalidInputError
 
@@ -33,13 +33,11 @@ class ImportCommand(click.Command):
 @click.argument("format_name", metavar="FORMAT")
 @click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder to write the records to: one Parquet table per kind.",
+    "--out", type=FOLDER, help="Folder to write the records to: one Parquet table per kind."
 )
 @click.option(
     "--rejected",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="CSV file to write the rows to that were not understood, with the reasons.",
 )
 @output_options

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-from perfmodel.cli.options import job_options, output_options
+from perfmodel.cli.options import FOLDER, job_options, output_options
 from perfmodel.cli.output import duration, percent, print_json
 from perfmodel.cli.subjects import job_of, read_subject
 from perfmodel.errors import InvalidInputError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("subjects", nargs=-1, required=True, metavar="FILE|MODEL...")
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("profiles"),
-    show_default=True, help="Folder of the records.",
+    "--out", type=FOLDER, default=Path("profiles"), show_default=True,
+    help="Folder of the records.",
 )  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: all cores]")
 @click.option(
