@@ -13,7 +13,7 @@ Reference: petuum/adaptdl, ``adaptdl/adaptdl/goodput.py`` and ``sched_hints.py``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 from urllib.parse import quote
 
@@ -88,14 +88,9 @@ def step_grid(
         raise NoAnswerError(
             f"No batch size of {list(batch_sizes)} has an answer on {accelerator}, or none fits."
         )
-    columns = list(zip(*rows, strict=True))
-    return StepGrid(
-        num_nodes=np.array(columns[0]),
-        num_replicas=np.array(columns[1]),
-        atomic_bsz=np.array(columns[2]),
-        accum_step_time=np.array(columns[3]),
-        optim_step_time=np.array(columns[4]),
-    )
+    names = [one.name for one in fields(StepGrid)]
+    columns = map(np.array, zip(*rows, strict=True))
+    return StepGrid(**dict(zip(names, columns, strict=True)))
 
 
 def perf_params(grid: StepGrid) -> PolluxParameters:

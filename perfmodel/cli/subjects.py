@@ -23,17 +23,9 @@ _MAX_JSON_BYTES = 512 * 1024 * 1024
 class Subject:
     """One MODEL argument, read but not yet captured.
 
-    Parameters
-    ----------
-    reference : mapping
-        The part of a job that names the model: ``{"model": ...}`` or ``{"hf_config": ...}``;
-        empty for an ONNX file, a graph and a whole request.
-    onnx : Path or None
-        An ONNX file.
-    graph : Graph or None
-        A graph that ``perfmodel capture`` wrote.
-    request : mapping or None
-        A whole request with its job and placement.
+    The reference is the part of a job that names the model: ``{"model": ...}`` or
+    ``{"hf_config": ...}``. It is empty for an ONNX file, a graph that ``perfmodel capture`` wrote,
+    and a whole request with its job and placement.
     """
 
     reference: Mapping[str, Any]
@@ -45,13 +37,8 @@ class Subject:
 def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
     """Find out what a MODEL argument names.
 
-    Parameters
-    ----------
-    text : str
-        ``timm/<name>``, ``zoo/<name>``, a ``.json`` file (transformers config, captured graph
-        or request) or an ``.onnx`` file.
-    model_kwargs : sequence of str
-        As given to ``--model-kwarg``, for a named model.
+    It is ``timm/<name>`` or ``zoo/<name>``, with what ``--model-kwarg`` was given; a ``.json`` file
+    (transformers config, captured graph or request); or an ``.onnx`` file.
 
     Raises
     ------
@@ -72,13 +59,7 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
 def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     """Return the job that a model reference and the options of a command make.
 
-    Parameters
-    ----------
-    reference : mapping
-        As :attr:`Subject.reference`.
-    settings : mapping
-        What the options of a command collected; None means the default, which for the mode is
-        inference and for the batch size 1.
+    Options that are None have their defaults: the mode is inference, the batch size 1.
 
     Raises
     ------

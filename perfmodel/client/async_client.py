@@ -87,18 +87,18 @@ class AsyncClient(Awaiting["httpx.AsyncBaseTransport"]):
             call = call.after(page)
 
     async def _answer(self, asked: Call[T] | Task[T]) -> T:
-        flow, reply, failure = self._session.flow(asked), None, None
+        flow = self._session.flow(asked)
+        came: Reply | NoAnswerError | None = None
         while True:
             try:
-                step = flow.send(reply) if failure is None else flow.throw(failure)
+                step = flow.throw(came) if isinstance(came, NoAnswerError) else flow.send(came)
             except StopIteration as end:
                 answer: T = end.value
                 return answer
-            reply, failure = None, None
             try:
-                reply = await self._do(step)
+                came = await self._do(step)
             except NoAnswerError as error:
-                failure = error
+                came = error
 
     async def _do(self, step: Send | Wait) -> Reply | None:
         if isinstance(step, Wait):

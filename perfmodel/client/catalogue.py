@@ -32,10 +32,7 @@ def accelerator(name: str) -> Call[Accelerator]:
 def put_accelerator(name: str, facts: Mapping[str, Any]) -> Call[Accelerator]:
     """Add an accelerator to the catalogue, or change one that was added.
 
-    Parameters
-    ----------
-    facts : mapping
-        In SI units, as ``docs/devices.md`` names them.
+    Its facts are in SI units, as ``docs/devices.md`` names them.
     """
     path = f"/v1/accelerators/{quoted(name)}"
     return Call(method="PUT", path=path, kind=Accelerator, body=dict(facts))

@@ -12,15 +12,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from perfmodel.client import catalogue, keeping, questions
 from perfmodel.client.errors import NoAnswerError
-from perfmodel.client.protocol.messages import (
-    Call,
-    Fallback,
-    Page,
-    Reply,
-    Send,
-    Task,
-    Wait,
-)
+from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session
 from perfmodel.client.protocol.wire import Transport, Wire
 
@@ -78,8 +70,7 @@ def _function(build: Callable[..., Any], way: str) -> Callable[..., Any]:
     signature = inspect.signature(build)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     vars(method)["__signature__"] = signature.replace(
-        parameters=(own, *signature.parameters.values()),
-        return_annotation=inspect.Signature.empty,
+        parameters=(own, *signature.parameters.values()), return_annotation=inspect.Signature.empty
     )
     method.__name__, method.__qualname__ = build.__name__, build.__qualname__
     method.__doc__ = build.__doc__
@@ -231,18 +222,18 @@ class Client(Verbs[Transport]):
             call = call.after(page)
 
     def _answer(self, asked: Call[T] | Task[T]) -> T:
-        flow, reply, failure = self._session.flow(asked), None, None
+        flow = self._session.flow(asked)
+        came: Reply | NoAnswerError | None = None
         while True:
             try:
-                step = flow.send(reply) if failure is None else flow.throw(failure)
+                step = flow.throw(came) if isinstance(came, NoAnswerError) else flow.send(came)
             except StopIteration as end:
                 answer: T = end.value
                 return answer
-            reply, failure = None, None
             try:
-                reply = self._do(step)
+                came = self._do(step)
             except NoAnswerError as error:
-                failure = error
+                came = error
 
     def _do(self, step: Send | Wait) -> Reply | None:
         if isinstance(step, Wait):

@@ -14,15 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from perfmodel.client.errors import TimedOutError
 from perfmodel.client.forms import Job, Observation
-from perfmodel.client.protocol.messages import (
-    Call,
-    Page,
-    Task,
-    Wait,
-    listing,
-    quoted,
-    removal,
-)
+from perfmodel.client.protocol.messages import Call, Page, Task, Wait, listing, quoted, removal
 from perfmodel.client.records import (
     ObservationsTaken,
     Operation,
@@ -142,13 +134,8 @@ def observe(
 ) -> Task[ObservationsTaken]:
     """Send measured steps; what is answered is on disk.
 
-    They go out in batches. Sent twice, an observation counts once: by its ``key``, or by its
-    content where it has none. So steps that took exactly as long need keys to count each.
-
-    Parameters
-    ----------
-    batch : int
-        How many at a time, 1 to 2,000.
+    They go out in batches of 1 to 2,000. Sent twice, an observation counts once: by its ``key``, or
+    by its content where it has none. So steps that took exactly as long need keys to count each.
 
     Raises
     ------
@@ -174,22 +161,12 @@ def _observe(
 
 
 def observations(
-    *,
-    job: str | None = None,
-    state: str | None = None,
-    limit: int = 100,
-    cursor: str | None = None,
+    *, job: str | None = None, state: str | None = None, limit: int = 100, cursor: str | None = None
 ) -> Call[Page[StoredObservation]]:
-    """List stored observations, newest first.
+    """List stored observations, newest first, ``limit`` at a time.
 
-    Parameters
-    ----------
-    job : str or None
-        Reference: those of this job and of the same with other batches.
-    state : str or None
-        ``accepted`` or ``quarantined``.
-    limit : int
-        How many at a time.
+    Those of a job, by its reference, are those of the same with other batches too; a state is
+    ``accepted`` or ``quarantined``.
     """
     query = {"job": job, "state": state, "limit": limit, "cursor": cursor}
     return listing("/v1/observations", StoredObservation, "observations", query)
@@ -216,10 +193,7 @@ class Begun(Generic[T]):
 def begin(call: Call[T]) -> Task[Begun[T]]:
     """Let the service register a job or a graph, or answer a matrix, while nobody waits.
 
-    Parameters
-    ----------
-    call : Call
-        Such as ``questions.matrix(jobs, placements)`` or ``keeping.register_job(job)``.
+    A call is made by ``questions.matrix(jobs, placements)``, ``keeping.register_job(job)``...
     """
     later = replace(
         call, kind=Operation, tagged=False, headers={**call.headers, "Prefer": "respond-async"}

@@ -14,14 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from perfmodel.client.answers import Curve, Estimate, Explanation, Matrix, PlanRanking, Ranking
-from perfmodel.client.forms import (
-    AnyJob,
-    AnyPlacement,
-    Constraints,
-    Network,
-    Seen,
-    SeenInMatrix,
-)
+from perfmodel.client.forms import AnyJob, AnyPlacement, Constraints, Network, Seen, SeenInMatrix
 from perfmodel.client.protocol.messages import Call
 
 T = TypeVar("T")
@@ -92,10 +85,8 @@ def curve(
         None: 1, 2, 4, ... up to ``most`` (64).
     accelerators_per_host : int or None
         Hosts are filled one by one (8).
-    network : str, mapping or None
-        Between hosts.
-    link : str or None
-        Between the accelerators of a host.
+    network, link
+        Between hosts, and between the accelerators of a host.
     """
     return _question("/v1/curve", Curve, locals(), tagged=True, large=True)
 
@@ -155,10 +146,7 @@ def explain(
 ) -> Call[Explanation]:
     """Ask why an answer is what it is: operators, roofline, and every factor on the way.
 
-    Parameters
-    ----------
-    most : int or None
-        How many groups of equal operators (50).
+    The operators are in ``most`` (50) groups of equal ones at most.
     """
     return _question("/v1/explain", Explanation, locals(), large=True)
 

@@ -26,13 +26,7 @@ Column = tuple[str, str, Callable[[Any], str]]
     "--most", type=click.IntRange(1, 1_000), default=15, help="Groups of equal operators at most."
 )
 @question_options
-def command(
-    subject: str,
-    placement: str | None,
-    most: int,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def command(subject: str, placement: str | None, most: int, as_json: bool, **settings: Any) -> None:
     """Say why a prediction is what it is.
 
     Takes what `perfmodel predict` takes:

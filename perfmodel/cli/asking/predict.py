@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 @click.option("--jsonl", is_flag=True, help="FILE holds a request a line; so does the answer.")
 @question_options
 def command(
-    subject: str,
-    placement: str | None,
-    jsonl: bool,
-    as_json: bool,
-    **settings: Any,
+    subject: str, placement: str | None, jsonl: bool, as_json: bool, **settings: Any
 ) -> None:
     """Predict the throughput of a job on a placement.
 
@@ -95,13 +91,7 @@ def _memory(found: Estimate) -> str:
 
 
 def print_estimate(job: Job, found: Estimate, problems: Iterable[str]) -> None:
-    """Print an answer for people.
-
-    Parameters
-    ----------
-    problems : iterable of str
-        What is wrong with the installation.
-    """
+    """Print an answer for people, and what is wrong with the installation."""
     rate = found.throughput
     facts = [
         ("job", describe_job(job)),

@@ -32,28 +32,18 @@ class GivenGraph:
 
         if job.graph == self._graph.content_hash:
             return CapturedStep(
-                graph=self._graph,
-                tokens_per_sample=_noted_number(self._graph, "tokens_per_sample"),
+                graph=self._graph, tokens_per_sample=_noted_number(self._graph, "tokens_per_sample")
             )
         return self._others.step(job)
 
 
 def read_question(
-    estimator: Estimator,
-    subject: str,
-    placement: str | None,
-    settings: Mapping[str, Any],
+    estimator: Estimator, subject: str, placement: str | None, settings: Mapping[str, Any]
 ) -> tuple[Query, Estimator]:
     """Return the question that a command line asks, and an estimator that knows its graph.
 
-    Parameters
-    ----------
-    subject : str
-        A model, a file, or ``-`` for standard input.
-    placement : str or None
-        Needed unless the subject is a whole request.
-    settings : mapping
-        What :func:`perfmodel.cli.options.question_options` collected.
+    The subject is a model, a file, or ``-`` for standard input; unless it is a whole request, it
+    needs a placement. The settings are what :func:`perfmodel.cli.options.question_options` adds.
 
     Raises
     ------

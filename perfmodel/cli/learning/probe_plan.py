@@ -37,12 +37,7 @@ if TYPE_CHECKING:
 @models_option
 @output_options
 def command(
-    device: str,
-    count: int,
-    modes: tuple[str, ...],
-    jobs: Path | None,
-    models: Path,
-    as_json: bool,
+    device: str, count: int, modes: tuple[str, ...], jobs: Path | None, models: Path, as_json: bool
 ) -> None:
     """Name the K workloads whose measurement on DEVICE would shrink the error most.
 

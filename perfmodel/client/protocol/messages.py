@@ -61,8 +61,6 @@ class Call(Generic[T]):
         What the JSON is read as; see :func:`~perfmodel.client.protocol.decode.reader`.
     body : JSON value, bytes or None
         Bytes go out as they are.
-    media_type : str
-        Of the body.
     query : mapping
         None is left out.
     tagged : bool

@@ -26,14 +26,7 @@ class Retrying:
     kept under the hash of their content, observations under their key, and setting or removing by
     name leaves the same behind however often it is done.
 
-    Parameters
-    ----------
-    most : int
-        How often a request is sent again, at most.
-    first_s, most_s : float
-        Seconds of the first wait and of the longest.
-    chance : callable
-        Returns a number in [0, 1).
+    A request is sent again ``most`` times; ``chance`` returns a number in [0, 1).
     """
 
     most: int = 2
@@ -42,20 +35,7 @@ class Retrying:
     chance: Callable[[], float] = random.random
 
     def wait_s(self, sent: int, error: NoAnswerError) -> float | None:
-        """Return how long to wait before sending again.
-
-        Parameters
-        ----------
-        sent : int
-            How often it was sent already, >= 1.
-        error : NoAnswerError
-            What came of it last.
-
-        Returns
-        -------
-        float or None
-            Seconds; None: it is not worth it.
-        """
+        """Return seconds to wait after it was sent so often, >= 1; None: it is not worth it."""
         if sent > self.most or not _is_passing(error):
             return None
         backoff_s = min(self.most_s, self.first_s * 2.0 ** (sent - 1))

@@ -10,12 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from perfmodel.client.errors import (
-    NoAnswerError,
-    RefusedError,
-    UnavailableError,
-    UnreachableError,
-)
+from perfmodel.client.errors import NoAnswerError, RefusedError, UnavailableError, UnreachableError
 from perfmodel.client.protocol.encoding import Bases, draft, packed, question_of, read_reply
 from perfmodel.client.protocol.messages import (
     Call,

@@ -47,11 +47,6 @@ class Wire:
     """Connections that are kept open and used again; safe among threads.
 
     Left out: proxies of the environment, redirections.
-
-    Parameters
-    ----------
-    tls : ssl.SSLContext or None
-        For certificates of an authority of your own; None: those that the system trusts.
     """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
