@@ -10,7 +10,6 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, job_to_dict, parse_job
 from perfmodel.graph.json_values import (
     MAX_COUNT,
-    MAX_DEPTH,
     as_count,
     as_number,
     as_object,
@@ -24,7 +23,6 @@ from perfmodel.placement.topology.topology import Placement
 __all__ = [
     "CHECKPOINTING",
     "MAX_COUNT",
-    "MAX_DEPTH",
     "MOST_OBSERVATIONS",
     "OPTIMIZERS",
     "Query",
@@ -44,13 +42,7 @@ _OBSERVATION_FIELDS = tuple(field.name for field in dataclasses.fields(Observati
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """One question.
-
-    Parameters
-    ----------
-    observations : tuple of Observation
-        Measured cells of the job; they count for this answer alone.
-    """
+    """One question; the observations are measured cells that count for its answer alone."""
 
     job: Job
     placement: Placement
@@ -94,11 +86,6 @@ def parse_query(request: object) -> Query:
 
 def parse_request(request: object) -> tuple[Job, Placement]:
     """Read one query without observations: a job and where it runs.
-
-    Parameters
-    ----------
-    request : mapping
-        As for :func:`parse_query`.
 
     Raises
     ------

@@ -14,8 +14,14 @@ from service import documentation_access, documentation_examples
 from service.answering.terms import MOST_MS
 from service.errors import PROBLEM_MEDIA_TYPE
 from service.operations.kinds import describe as describe_operations
-from service.schemas import CurveRequest, MatrixRequest, PredictRequest, Problem, RankRequest
-from service.schemas_explain import ExplainRequest
+from service.schemas.answer_bodies import Problem
+from service.schemas.question_bodies import (
+    CurveRequest,
+    ExplainRequest,
+    MatrixRequest,
+    PredictRequest,
+    RankRequest,
+)
 
 _BODIES: tuple[type[BaseModel], ...] = (
     PredictRequest,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import joint_world
@@ -11,9 +14,18 @@ from perfmodel.training.train import train
 
 
 def small_model(models: Path, *, joint: bool = True) -> Path:
-    """Train a model in seconds and return its version folder."""
-    return train(
-        made_up.samples(families=4), models, members=("efficiency",), folds=2,
+    """Put a small model into a folder and return its version; it is trained once for all tests."""
+    kept = Path(_trained(joint).name)
+    shutil.copytree(kept, models, dirs_exist_ok=True)
+    return next(models / path.parent.relative_to(kept) for path in kept.glob("*/*/manifest.json"))
+
+
+@cache
+def _trained(joint: bool) -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    train(
+        made_up.samples(families=4), Path(folder.name), members=("efficiency",), folds=2,
         corpus=joint_world.samples() if joint else (),
         joint_settings={"epochs": 2, "rounds": 20, "folds": 2},
     )  # fmt: skip
+    return folder

@@ -13,15 +13,14 @@ Reference: petuum/adaptdl, ``adaptdl/adaptdl/goodput.py`` and ``sched_hints.py``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
 from perfmodel.adapters.spread import balanced
 from perfmodel.client import Call, Client, fail_open
 from perfmodel.errors import InvalidInputError
@@ -66,14 +65,10 @@ def step_grid(
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it; its batch size is replaced.
     batch_sizes : sequence of int
         Samples of one replica; those that do not fit its memory are left out.
     max_replicas, per_host : int
         Powers of two up to the first are taken, packed and one host wider.
-    network : str or None
-        Between hosts.
 
     Raises
     ------
@@ -93,14 +88,9 @@ def step_grid(
         raise NoAnswerError(
             f"No batch size of {list(batch_sizes)} has an answer on {accelerator}, or none fits."
         )
-    columns = list(zip(*rows, strict=True))
-    return StepGrid(
-        num_nodes=np.array(columns[0]),
-        num_replicas=np.array(columns[1]),
-        atomic_bsz=np.array(columns[2]),
-        accum_step_time=np.array(columns[3]),
-        optim_step_time=np.array(columns[4]),
-    )
+    names = [one.name for one in fields(StepGrid)]
+    columns = map(np.array, zip(*rows, strict=True))
+    return StepGrid(**dict(zip(names, columns, strict=True)))
 
 
 def perf_params(grid: StepGrid) -> PolluxParameters:
@@ -173,8 +163,6 @@ def put_hints(
 
     Parameters
     ----------
-    namespace, name : str
-        Of the AdaptDLJob.
     hints : mapping
         As :func:`sched_hints` returns them.
 

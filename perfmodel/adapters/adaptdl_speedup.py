@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
 from perfmodel.adapters.spread import balanced
 from perfmodel.placement.feeding.goodput import statistical_efficiency
 
@@ -95,12 +94,8 @@ def speedup_fn(
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it; its batch size is replaced.
     max_nodes, per_host : int
         What PolluxPolicy may choose from.
-    network : str or None
-        Between hosts.
 
     Returns
     -------

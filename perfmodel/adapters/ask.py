@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from perfmodel.adapters.cells import Cell, read_matrix
 from perfmodel.client import Client, NoAnswerError
-from perfmodel.client.catalogue import Accelerators
+from perfmodel.client.answers import Matrix
+from perfmodel.client.records import Accelerators
 
-__all__ = ["Answers", "JobForm", "NoAnswerError", "PlacementForm", "Service"]
+__all__ = ["Answers", "Cell", "JobForm", "NoAnswerError", "PlacementForm", "Service", "read_matrix"]
 
 #: A job as JSON, and a placement in either form.
 JobForm = Mapping[str, Any]
 PlacementForm = str | Mapping[str, Any]
+Rows = Sequence[Sequence[Any]]
+
+_NEEDED = ("samples_per_second", "step_time_s", "peak_bytes", "fits")
+#: What a service may leave out.
+_PARTS = ("compute_time_s", "sync_time_s")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """What is known of one job on one placement; None stands for what is not.
+
+    Rates are those of all accelerators. What computes and what synchronises may overlap within the
+    step. ``peak_bytes`` is the memory of one accelerator, ``fits`` whether that is there.
+    """
+
+    samples_per_second: float
+    step_time_s: float
+    compute_time_s: float | None = None
+    sync_time_s: float | None = None
+    peak_bytes: float | None = None
+    fits: bool | None = None
 
 
 class Answers(Protocol):
@@ -31,19 +54,10 @@ class Answers(Protocol):
 
 
 class Service:
-    """A running service, asked over HTTP.
+    """A running service, asked over HTTP, such as ``"http://127.0.0.1:8000"``.
 
-    Parameters
-    ----------
-    url : str
-        ``"http://127.0.0.1:8000"``.
-    timeout_s : float
-        For a whole question, from connecting to the last byte of the answer.
-    key : str or None
-        API key.
-    rest_s : float
-        After a question without an answer, how long none is asked; the scheduler then waits for
-        nothing.
+    A whole question takes ``timeout_s`` at most, from connecting to the last byte of the answer.
+    After one without an answer none is asked for ``rest_s``; the scheduler then waits for nothing.
 
     Raises
     ------
@@ -86,3 +100,53 @@ class Service:
             self._catalogue = self._client.accelerators()
         found = self._catalogue.named(accelerator)
         return None if found is None else found.memory_bytes
+
+
+def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | None]]:
+    """Read the columns of a matrix that came over the wire, trusting no number.
+
+    Cells without an answer are None.
+
+    Raises
+    ------
+    ValueError
+        Not a matrix of that shape, or numbers that cannot be.
+    """
+    names = (*_NEEDED, *(name for name in _PARTS if getattr(answer, name)))
+    columns = [_rows(getattr(answer, name), name, jobs, placements) for name in names]
+    return [
+        [
+            _cell(dict(zip(names, values, strict=True)))
+            for values in zip(*(column[row] for column in columns), strict=True)
+        ]
+        for row in range(jobs)
+    ]
+
+
+def _rows(column: Rows, name: str, jobs: int, placements: int) -> Rows:
+    if len(column) != jobs or not all(len(row) == placements for row in column):
+        raise ValueError(f"{name} is no table of {jobs} x {placements}")
+    return column
+
+
+def _cell(values: dict[str, Any]) -> Cell | None:
+    rate, step_time_s = values["samples_per_second"], values["step_time_s"]
+    if rate is None or step_time_s is None:
+        return None
+    if not (_is_above_zero(rate) and _is_above_zero(step_time_s)):
+        raise ValueError(f"{rate!r} samples/s in steps of {step_time_s!r} s cannot be")
+    parts = {name: values.get(name) for name in _PARTS}
+    if not all(part is None or 0 <= part < math.inf for part in parts.values()):
+        raise ValueError(f"a step of {step_time_s!r} s cannot have the parts {parts}")
+    peak_bytes = values["peak_bytes"]
+    return Cell(
+        samples_per_second=rate,
+        step_time_s=step_time_s,
+        **parts,
+        peak_bytes=peak_bytes if _is_above_zero(peak_bytes) else None,
+        fits=values["fits"],
+    )
+
+
+def _is_above_zero(value: float | None) -> bool:
+    return value is not None and math.isfinite(value) and value > 0

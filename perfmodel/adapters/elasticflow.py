@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, JobForm
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm
 from perfmodel.adapters.spread import packed
 
 #: Numbers of micro-batches that are tried, fewest first.
@@ -63,22 +62,7 @@ def throughputs(
     per_host: int = 8,
     network: str | None = None,
 ) -> ElasticFlowTable:
-    """Predict ElasticFlow's table of one model.
-
-    Parameters
-    ----------
-    job : mapping
-        As the service takes it; its batch size is replaced.
-    per_host : int
-        Accelerators of a host.
-    network : str or None
-        Between hosts.
-
-    Raises
-    ------
-    NoAnswerError
-        The service answers nothing at all.
-    """
+    """Predict ElasticFlow's table of one model."""
     counts = sorted(set(counts))
     asked = {
         (size, count, micro): {

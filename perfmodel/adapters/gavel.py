@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, JobForm
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm
 from perfmodel.adapters.spread import of_counts, packed
 
 #: Name of no partner.
@@ -97,33 +96,34 @@ def throughput_table(
 
     Parameters
     ----------
-    answers : Answers
-        The service, or an estimator.
     worker_types : mapping of str to str
         Gavel's name to a name of the catalogue: ``{"v100": "V100-SXM2-16GB"}``.
-    per_host : int
-        Accelerators of a host.
-    network : str or None
-        Between hosts.
     pairs : bool
         Also two jobs on the same accelerators, where both take the same number.
     unconsolidated : bool
         Also the worker types with every accelerator on a host of its own.
-
-    Raises
-    ------
-    NoAnswerError
-        The service answers nothing at all.
     """
     places = _places(jobs, worker_types, per_host, network, pairs, unconsolidated)
     cells = _cells(answers, jobs, [place.form for place in places])
     memory = {name: answers.memory_bytes(name) for name in set(worker_types.values())}
-    sheet = _Sheet(jobs=jobs, places=places, cells=cells, memory_bytes=memory)
+    columns = {(p.worker, p.scale_factor, p.partner): column for column, p in enumerate(places)}
     rates: Table = {place.worker: {} for place in places}
+    unanswered = []
     for column, place in enumerate(places):
         for row in place.members:
-            sheet.fill(rates[place.worker], row, column)
-    return GavelTable(rates=rates, unanswered=tuple(sheet.unanswered))
+            own, scale = cells[row][column], place.scale_factor
+            key = (jobs[row].job_type, scale)
+            partner: str | Key = ALONE
+            rate: Rate | None = _alone(own, scale)
+            if place.partner is not None:
+                other = cells[place.partner][columns[place.worker, scale, row]]
+                partner = (jobs[place.partner].job_type, scale)
+                rate = _paired(own, other, scale, memory[place.accelerator])
+            if rate is None:
+                unanswered.append(f"{place.worker} {key} {partner}")
+            else:
+                rates[place.worker].setdefault(key, {})[partner] = rate
+    return GavelTable(rates=rates, unanswered=tuple(unanswered))
 
 
 def _cells(
@@ -191,58 +191,22 @@ def workers(
             yield worker + SPREAD, accelerator, True
 
 
-@dataclass(kw_only=True)
-class _Sheet:
-    """The answered question, read entry by entry."""
-
-    jobs: Sequence[GavelJob]
-    places: Sequence[_Place]
-    cells: list[list[Cell | None]]
-    memory_bytes: Mapping[str, float | None]
-    unanswered: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._columns = {
-            (place.worker, place.scale_factor, place.partner): column
-            for column, place in enumerate(self.places)
-        }
-
-    def fill(self, table: dict[Key, Partners], row: int, column: int) -> None:
-        """Enter one rate, or note that it has no answer."""
-        place = self.places[column]
-        key = (self.jobs[row].job_type, place.scale_factor)
-        rate = self._rate(row, column)
-        if rate is None:
-            self.unanswered.append(f"{place.worker} {key} {self._partner(place)}")
-        else:
-            table.setdefault(key, {})[self._partner(place)] = rate
-
-    def _partner(self, place: _Place) -> str | Key:
-        if place.partner is None:
-            return ALONE
-        return (self.jobs[place.partner].job_type, place.scale_factor)
-
-    def _rate(self, row: int, column: int) -> Rate | None:
-        place, own = self.places[column], self.cells[row][column]
-        if place.partner is None:
-            return None if own is None else _steps_per_s(own, place.scale_factor)
-        back = self._columns[place.worker, place.scale_factor, row]
-        other = self.cells[place.partner][back]
-        if own is None or other is None:
-            return None
-        if not self._both_fit(own, other, place.accelerator):
-            return [0.0, 0.0]
-        return [_steps_per_s(own, place.scale_factor), _steps_per_s(other, place.scale_factor)]
-
-    def _both_fit(self, own: Cell, other: Cell, accelerator: str) -> bool:
-        capacity = self.memory_bytes[accelerator]
-        if own.fits is False or other.fits is False:
-            return False
-        if capacity is None or own.peak_bytes is None or other.peak_bytes is None:
-            return True
-        return own.peak_bytes + other.peak_bytes <= capacity
-
-
-def _steps_per_s(cell: Cell, scale_factor: int) -> float:
+def _alone(cell: Cell | None, scale_factor: int) -> float | None:
     """Every worker's steps are counted, so that the rate is that of all of them."""
+    if cell is None:
+        return None
     return 0.0 if cell.fits is False else scale_factor / cell.step_time_s
+
+
+def _paired(
+    own: Cell | None, other: Cell | None, scale_factor: int, capacity: float | None
+) -> list[float] | None:
+    if own is None or other is None:
+        return None
+    if capacity is None or own.peak_bytes is None or other.peak_bytes is None:
+        too_large = False
+    else:
+        too_large = own.peak_bytes + other.peak_bytes > capacity
+    if too_large or own.fits is False or other.fits is False:
+        return [0.0, 0.0]
+    return [scale_factor / own.step_time_s, scale_factor / other.step_time_s]

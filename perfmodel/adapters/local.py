@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perfmodel.adapters.ask import JobForm, PlacementForm
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Cell, JobForm, PlacementForm
 from perfmodel.errors import PerfModelError, UnknownAcceleratorError
 from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.topology.parse import parse_placement

@@ -29,8 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError, Service
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError, Service
 from perfmodel.errors import InvalidInputError, PerfModelError
 
 LOG = logging.getLogger(__name__)
@@ -50,8 +49,6 @@ class NodeSpeeds:
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it.
     node_types : mapping of str to str
         Placement of a whole node of each type.
     """

@@ -31,8 +31,6 @@ class SiaCluster:
     ----------
     per_node : int
         1 to 9: a placement has one digit for each node.
-    network : str or None
-        Between nodes.
     """
 
     accelerator: str
@@ -139,10 +137,6 @@ def steps(
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it; its batch size is replaced.
-    local_batch_sizes : sequence of int
-        Samples of one replica.
     placements : sequence of str or None
         Digits; None means those that Sia chooses from.
 

@@ -14,8 +14,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
-from perfmodel.adapters.cells import Cell
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
 
 LOG = logging.getLogger(__name__)
 
@@ -33,12 +32,6 @@ class TimeEstimator:
 
     Parameters
     ----------
-    job : mapping
-        As the service takes it.
-    total_samples : float
-        Of the whole task.
-    num_nodes : int
-        Of the task.
     default_s : float
         Said when the service does not answer.
     """

@@ -13,9 +13,7 @@ import click
 from perfmodel import __version__
 from perfmodel.cli.failures import EXIT_INTERRUPTED, exit_code_of, report
 
-#: Each subcommand with its line in ``--help``. The file of the same name holds its ``command``
-#: and is imported only when it is called, so that ``--help`` stays fast. The file of ``import`` is
-#: called otherwise, since that word cannot name a module.
+#: Each subcommand with its line in ``--help``.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "predict": "Predict the throughput of a job on a placement.",
@@ -39,9 +37,26 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+#: The rooms of those whose files do not lie here.
+_ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "asking": ("predict", "explain", "compare", "curve", "plans", "capture"),
+        "learning": (
+            "profile", "import", "train", "fit-placement", "adapt", "evaluate", "probe-plan",
+            "models",
+        ),
+    }
+)  # fmt: skip
+
+
+def _module(name: str) -> str:
+    """Return the file that holds the ``command`` of a subcommand; no file can be called import."""
+    room = next((f"{room}." for room, names in _ROOMS.items() if name in names), "")
+    return f"perfmodel.cli.{room}{'import_data' if name == 'import' else name.replace('-', '_')}"
+
 
 class LazyGroup(click.Group):
-    """A command group whose subcommands are imported when they are called."""
+    """A command group whose files are imported when they are called: ``--help`` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order in which ``--help`` shows them."""
@@ -51,8 +66,7 @@ class LazyGroup(click.Group):
         """Import and return one subcommand, or None."""
         if cmd_name not in COMMANDS:
             return None
-        module = {"import": "import_data"}.get(cmd_name, cmd_name.replace("-", "_"))
-        command = import_module(f"perfmodel.cli.{module}").command
+        command = import_module(_module(cmd_name)).command
         assert isinstance(command, click.Command)
         return command
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.options import output_options
+from perfmodel.cli.output import memory, print_json, print_table, with_unit
+from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
@@ -55,7 +57,6 @@ def _matches(spec: AcceleratorSpec, aliases: list[str], words: tuple[str, ...]) 
 def _refuse(words: tuple[str, ...], kind: str | None, vendor: str | None) -> None:
     """Refuse a filter that nothing passes; a single misspelt name is answered with the nearest."""
     from perfmodel.devices.catalog import Catalog
-    from perfmodel.errors import InvalidInputError
 
     if len(words) == 1 and kind is None and vendor is None:
         Catalog.default().get(words[0])
@@ -66,16 +67,12 @@ def _refuse(words: tuple[str, ...], kind: str | None, vendor: str | None) -> Non
 
 
 def _print_json(found: list[AcceleratorSpec], aliases: dict[str, list[str]]) -> None:
-    from perfmodel.cli.output import print_json
     from perfmodel.devices.codec import spec_to_dict
 
     print_json([{**spec_to_dict(spec), "aliases": sorted(aliases[spec.name])} for spec in found])
 
 
 def _print_table(found: list[AcceleratorSpec], *, sources: bool) -> None:
-    from perfmodel.cli.numbers import memory, with_unit
-    from perfmodel.cli.output import print_table
-
     columns = ["name", "kind", "architecture", "year", "fp32", "tf32", "fp16/bf16", "fp8"]
     columns += ["memory", "bandwidth", "link", "power"]
     rows = []

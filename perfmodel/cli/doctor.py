@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.options import output_options
+from perfmodel.cli.output import memory, print_facts, print_json, with_unit
 
 if TYPE_CHECKING:
     from perfmodel.devices.detect import MachineReport
@@ -21,20 +22,14 @@ def command(measure: bool, as_json: bool) -> None:
 
     found = describe_machine(measure=measure)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(found.to_dict())
         return
-    from perfmodel.cli.output import print_facts
-
     print_facts([*_machine(found), *_abilities(found), *_extras(found)])
     for problem in found.problems:
         print(f"Problem: {problem}")
 
 
 def _machine(found: MachineReport) -> list[tuple[str, str]]:
-    from perfmodel.cli.numbers import memory
-
     cpu = found.cpu
     caches = ", ".join(f"L{level} {memory(size)}" for level, size in cpu.cache_bytes_by_level)
     facts = [
@@ -51,8 +46,6 @@ def _machine(found: MachineReport) -> list[tuple[str, str]]:
 
 
 def _measured(found: MachineReport) -> str:
-    from perfmodel.cli.numbers import with_unit
-
     if found.local is None:
         return "not measured yet: `perfmodel doctor --measure` takes some seconds"
     rates = ", ".join(

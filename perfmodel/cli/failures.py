@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from perfmodel.cli.output import print_json
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 
 #: Some of several requests failed, the others were answered.
@@ -24,17 +25,7 @@ EXIT_INTERRUPTED = 130
 
 
 def exit_code_of(error: Exception) -> int:
-    """Return the exit code of an error.
-
-    Parameters
-    ----------
-    error : Exception
-        What ended the command.
-
-    Returns
-    -------
-    int
-        2 to 5, as listed in ``docs/cli.md``.
+    """Return the exit code of an error, 2 to 5 as listed in ``docs/cli.md``.
 
     Examples
     --------
@@ -54,16 +45,8 @@ def exit_code_of(error: Exception) -> int:
 def problem(error: Exception) -> dict[str, Any]:
     """Return an error as an object in the manner of RFC 9457.
 
-    Parameters
-    ----------
-    error : Exception
-        What ended a command or one request of many.
-
-    Returns
-    -------
-    dict
-        ``type``, ``title``, ``detail``, ``exit_code``; for bad input also ``errors`` with
-        pointers, and ``did_you_mean`` where a name is close.
+    It has ``type``, ``title``, ``detail`` and ``exit_code``; of bad input also ``errors`` with
+    pointers, and ``did_you_mean`` where a name is close.
 
     Examples
     --------
@@ -105,18 +88,8 @@ def message_of(error: Exception) -> str:
 
 
 def report(error: Exception, *, as_json: bool) -> None:
-    """Print an error: an object on standard output, or one line on standard error.
-
-    Parameters
-    ----------
-    error : Exception
-        What ended the command.
-    as_json : bool
-        Whether the command was asked for JSON.
-    """
+    """Print an error: an object on standard output, or one line on standard error."""
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(problem(error))
         return
     click.echo(f"Error: {' '.join(message_of(error).split())}", err=True)

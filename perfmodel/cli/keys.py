@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import output_options
+from perfmodel.cli.options import FILE, CommandT, output_options
+from perfmodel.cli.output import print_json, print_table
+from perfmodel.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from service.access.audit import AuditLog, AuditTable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 _keys_option = click.option(
     "--keys",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     envvar="PERFMODEL_KEYS",
     help="File of the keys. [default: a PostgreSQL database itself, else keys.json beside the "
     "database; environment: PERFMODEL_KEYS]",
@@ -32,6 +34,11 @@ _database_option = click.option(
     metavar="URL",
     help="Database of the service. [environment: PERFMODEL_DATABASE]",
 )
+
+
+def _store_options(command: CommandT) -> CommandT:
+    """Add what says where the keys are, and ``--json``."""
+    return _keys_option(_database_option(output_options(command)))
 
 
 @click.group()
@@ -59,9 +66,7 @@ def command() -> None:
     type=float,
     help="Requests a second that it may send. [default: what the service grants everybody]",
 )
-@_keys_option
-@_database_option
-@output_options
+@_store_options
 def create(
     name: str,
     scopes: Sequence[str],
@@ -81,8 +86,6 @@ def create(
         keys.add(key)
         _note(audit, "create key", key)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json({"key": token, **_facts(key)})
         return
     click.echo(token)
@@ -94,22 +97,16 @@ def create(
 
 
 @command.command("list")
-@_keys_option
-@_database_option
-@output_options
+@_store_options
 def list_(file: Path | None, database: str | None, as_json: bool) -> None:
     """List the keys, the oldest first."""
     with _stores(file, database) as (keys, _):
         found = keys.all()
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json({"place": keys.place, "keys": [_facts(key) for key in found]})
     elif not found:
         print(f"There are no keys in {keys.place}; the service answers the loopback only.")
     else:
-        from perfmodel.cli.output import print_table
-
         rows = [
             [
                 key.key_id,
@@ -126,17 +123,13 @@ def list_(file: Path | None, database: str | None, as_json: bool) -> None:
 
 @command.command()
 @click.argument("key_id", metavar="KEY")
-@_keys_option
-@_database_option
-@output_options
+@_store_options
 def revoke(key_id: str, file: Path | None, database: str | None, as_json: bool) -> None:
     """Make KEY worthless; `perfmodel keys list` names them all."""
     with _stores(file, database) as (keys, audit):
         key = keys.revoke(key_id)
         _note(audit, "revoke key", key)
     if as_json:
-        from perfmodel.cli.output import print_json
-
         print_json(_facts(key))
     else:
         print(f"Key {key.key_id} of {key.name} opens nothing any more.")
@@ -147,8 +140,6 @@ def _stores(
     file: Path | None, database: str | None
 ) -> Iterator[tuple[KeyFile | KeyTable, AuditLog | AuditTable]]:
     """Open the keys and the audit log of the service that options and environment describe."""
-    from perfmodel.errors import MissingExtraError
-
     try:
         from perfmodel.store.state.database import Database
         from service.access.audit import AuditLog

@@ -10,39 +10,10 @@ import click
 
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-
-def output_options(command: _Command) -> _Command:
-    """Add ``--json`` (as ``as_json``) and ``--debug`` to a command."""
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON and nothing else on standard output."
-    )(debug_option(command))
-
-
-def debug_option(command: _Command) -> _Command:
-    """Add ``--debug`` to a command; the group reads it from the command line itself."""
-    return click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
-    )(command)
-
-
-def job_options(command: _Command) -> _Command:
-    """Add the settings of a job; unset ones stay None and get the defaults of a job."""
-    for option in reversed(_JOB_OPTIONS):
-        command = option(command)
-    return command
-
-
-def models_option(command: _Command) -> _Command:
-    """Add ``--models`` (as a path) to a command."""
-    return click.option(
-        "--models",
-        type=click.Path(path_type=Path, file_okay=False),
-        envvar="PERFMODEL_MODELS",
-        default=default_models,
-        help="Folder of trained models. [default: models; environment: PERFMODEL_MODELS]",
-    )(command)
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 def default_models() -> Path:
@@ -51,26 +22,68 @@ def default_models() -> Path:
     return shipped if shipped.is_dir() and not here.is_dir() else here
 
 
-def members_option(command: _Command) -> _Command:
-    """Add ``--member NAME`` (as ``members``), which chooses what the ensemble is made of."""
-    return click.option(
-        "--member",
-        "members",
-        multiple=True,
-        metavar="NAME",
-        help="Predictor that the ensemble mixes. Repeatable. [default: operators, gbdt, gnn]",
-    )(command)
+#: ``--debug``; the group reads it from the command line itself.
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+)
+_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON and nothing else on standard output."
+)
+models_option = click.option(
+    "--models",
+    type=FOLDER,
+    envvar="PERFMODEL_MODELS",
+    default=default_models,
+    help="Folder of trained models. [default: models; environment: PERFMODEL_MODELS]",
+)
+#: What the ensemble is made of, as ``members``.
+members_option = click.option(
+    "--member",
+    "members",
+    multiple=True,
+    metavar="NAME",
+    help="Predictor that the ensemble mixes. Repeatable. [default: operators, gbdt, gnn]",
+)
+#: What binds dynamic dimensions of ONNX files, as ``dims``.
+dims_option = click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
+)
 
 
-def dims_option(command: _Command) -> _Command:
-    """Add ``--dim NAME=VALUE`` (as ``dims``), which binds dynamic dimensions of ONNX files."""
+def output_options(command: CommandT) -> CommandT:
+    """Add ``--json`` (as ``as_json``) and ``--debug`` to a command."""
+    return _json_option(debug_option(command))
+
+
+def profiles_option(purpose: str) -> Callable[[CommandT], CommandT]:
+    """Return what adds ``--profiles`` (as a path), the folder of records for some purpose."""
     return click.option(
-        "--dim",
-        "dims",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
-    )(command)
+        "--profiles",
+        type=FOLDER,
+        default=Path("profiles"),
+        show_default=True,
+        help=f"Folder of the records {purpose}.",
+    )
+
+
+def question_options(command: CommandT) -> CommandT:
+    """Add all that a question takes besides its model and placement, and ``--json``.
+
+    The settings of its job, ``dims`` and ``models`` are what :mod:`perfmodel.cli.asking.prepare`
+    takes.
+    """
+    return job_options(dims_option(models_option(output_options(command))))
+
+
+def job_options(command: CommandT) -> CommandT:
+    """Add the settings of a job; unset ones stay None and get the defaults of a job."""
+    for option in reversed(_JOB_OPTIONS):
+        command = option(command)
+    return command
 
 
 def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:

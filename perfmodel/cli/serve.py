@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import debug_option, models_option
+from perfmodel.cli.options import FILE, debug_option, models_option
+from perfmodel.errors import InvalidInputError, MissingExtraError
 
 #: What ``--example`` asks.
 EXAMPLE = {
@@ -36,7 +37,7 @@ EXAMPLE = {
 )
 @click.option(
     "--keys",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     envvar="PERFMODEL_KEYS",
     help="File of the keys. [default: keys.json beside the database; environment: PERFMODEL_KEYS]",
 )
@@ -61,8 +62,6 @@ def command(
     The routes are described in docs/http.md and, once it runs, at /docs. Without keys it answers
     the loopback only; `perfmodel keys create` makes one, docs/access.md says more.
     """
-    from perfmodel.errors import MissingExtraError
-
     if example and workers > 1:
         raise click.UsageError("--example goes with one worker; leave --workers out.")
     try:
@@ -96,8 +95,6 @@ def _check_free(host: str, port: int) -> None:
     InvalidInputError
         With the reason of the operating system.
     """
-    from perfmodel.errors import InvalidInputError
-
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

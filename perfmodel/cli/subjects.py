@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
 
+#: Options that a job does not hold itself.
+_NOT_OF_THE_JOB = frozenset({"model_kwargs", "dims", "models"})
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
 
@@ -21,17 +23,9 @@ _MAX_JSON_BYTES = 512 * 1024 * 1024
 class Subject:
     """One MODEL argument, read but not yet captured.
 
-    Parameters
-    ----------
-    reference : mapping
-        The part of a job that names the model: ``{"model": ...}`` or ``{"hf_config": ...}``;
-        empty for an ONNX file, a graph and a whole request.
-    onnx : Path or None
-        An ONNX file.
-    graph : Graph or None
-        A graph that ``perfmodel capture`` wrote.
-    request : mapping or None
-        A whole request with its job and placement.
+    The reference is the part of a job that names the model: ``{"model": ...}`` or
+    ``{"hf_config": ...}``. It is empty for an ONNX file, a graph that ``perfmodel capture`` wrote,
+    and a whole request with its job and placement.
     """
 
     reference: Mapping[str, Any]
@@ -43,13 +37,8 @@ class Subject:
 def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
     """Find out what a MODEL argument names.
 
-    Parameters
-    ----------
-    text : str
-        ``timm/<name>``, ``zoo/<name>``, a ``.json`` file (transformers config, captured graph
-        or request) or an ``.onnx`` file.
-    model_kwargs : sequence of str
-        ``NAME=VALUE`` pairs for a named model.
+    It is ``timm/<name>`` or ``zoo/<name>``, with what ``--model-kwarg`` was given; a ``.json`` file
+    (transformers config, captured graph or request); or an ``.onnx`` file.
 
     Raises
     ------
@@ -70,13 +59,7 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
 def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     """Return the job that a model reference and the options of a command make.
 
-    Parameters
-    ----------
-    reference : mapping
-        As :attr:`Subject.reference`.
-    settings : mapping
-        What :func:`perfmodel.cli.options.job_options` collected; None means the default, which
-        for the mode is inference and for the batch size 1.
+    Options that are None have their defaults: the mode is inference, the batch size 1.
 
     Raises
     ------
@@ -88,7 +71,7 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     given = {
         name: value
         for name, value in settings.items()
-        if name != "model_kwargs" and value is not None
+        if name not in _NOT_OF_THE_JOB and value is not None
     }
     return parse_job({"mode": "inference", "batch_size": 1, **reference, **given})
 
@@ -125,12 +108,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: bytes | str, *, source: str) -> Any:
-    """Decode JSON strictly: no NaN, no trailing text.
-
-    Parameters
-    ----------
-    source : str
-        Where it comes from, for the message.
+    """Decode JSON strictly: no NaN, no trailing text; a message names its source.
 
     Raises
     ------
@@ -151,14 +129,7 @@ def parse_json(text: bytes | str, *, source: str) -> Any:
 
 
 def parse_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` pairs; a value that is no JSON is a text.
-
-    Parameters
-    ----------
-    pairs : sequence of str
-        As given on the command line.
-    option : str
-        The option they were given to, for the message.
+    """Read the ``NAME=VALUE`` pairs of an option; a value that is no JSON is a text.
 
     Raises
     ------

@@ -25,9 +25,10 @@ from perfmodel.client.errors import (
     UnavailableError,
     UnreachableError,
     UnreadableAnswerError,
+    fail_open,
+    fail_open_async,
 )
-from perfmodel.client.fail_open import fail_open, fail_open_async
-from perfmodel.client.messages import Call, Page
+from perfmodel.client.protocol.messages import Call, Page
 
 if TYPE_CHECKING:
     from perfmodel.client.async_client import AsyncClient

@@ -1,25 +1,39 @@
-"""Answers to questions. Fields that the service gains later are passed over.
+"""Answers to questions, as the service gives them and as its OpenAPI document describes them.
 
-Times are seconds, sizes bytes, rates of samples per second those of the whole job.
+Times are seconds, sizes bytes, rates of samples per second those of the whole job; None stands
+where nothing is known. In ``Annotated`` a text describes a field, a tuple lists its words and a
+dictionary has its bounds; none of them is checked here. What has a default may be left out by an
+older service; fields that a newer one has besides are passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Annotated
 
 from perfmodel.client.errors import Problem
+from perfmodel.client.forms import Plan
+from perfmodel.types import Basis, Phase
 
-#: Numbers of a column; None where there is no answer.
-Column = tuple[float | None, ...]
-#: One row a job, one element a placement.
-Table = tuple[Column, ...]
+#: One number a count of a curve.
+Numbers = tuple[float, ...]
+#: One row a job, one element a placement; None where there is no answer.
+Table = tuple[tuple[float | None, ...], ...]
+
+_COMPUTES = "The part of the step that computes, in seconds."
+_SYNCHRONISES = (
+    "All communication of the step, in seconds; what computing hides of it lies within "
+    "`compute_time_s`."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """Samples per second, with an interval that holds the truth with chance ``coverage``."""
+    """Samples per second of the whole job, with an interval.
+
+    The interval holds the truth with chance ``coverage``.
+    """
 
     samples_per_second: float
     low: float
@@ -30,7 +44,7 @@ class Throughput:
 
 @dataclass(frozen=True, kw_only=True)
 class Breakdown:
-    """Where the seconds of one step go; the parts add up to it."""
+    """Where the time of one step goes; the parts add up to `step_time_s`."""
 
     compute_s: float
     exposed_communication_s: float
@@ -40,7 +54,7 @@ class Breakdown:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Memory of the accelerator with the least room, in bytes; None where it is not known."""
+    """Memory of the accelerator with the least room."""
 
     peak_bytes: float | None
     capacity_bytes: float
@@ -50,10 +64,10 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbour:
-    """What a job on the same accelerators suffers: how many times as long its step takes."""
+    """What a job on the same accelerators suffers from the one that was asked about."""
 
     name: str
-    slowdown: float
+    slowdown: Annotated[float, "How many times as long its step takes."]
     step_time_s: float | None = None
 
 
@@ -61,31 +75,20 @@ class Neighbour:
 class Estimate:
     """The answer to one question.
 
-    Parameters
-    ----------
-    step_time_s, compute_time_s, sync_time_s : float
-        Of one step; the latter two overlap.
-    basis : str
-        ``measured``, ``calibrated``, ``interpolated``, ``extrapolated``, ``analytical`` or
-        ``default``, best evidence first.
-    nearest : tuple of str
-        What was measured that is most alike.
-    model_version : str
-        Who answered.
-    unpriced_operators : mapping of str to int
-        Operators without a formula, and how often they come.
+    ``basis`` is what it rests on, best evidence first; ``nearest`` names what was measured that is
+    most alike, ``unpriced_operators`` how often operators without a formula come.
     """
 
     throughput: Throughput
     step_time_s: float
-    compute_time_s: float
-    sync_time_s: float
+    compute_time_s: Annotated[float, _COMPUTES]
+    sync_time_s: Annotated[float, _SYNCHRONISES]
     breakdown: Breakdown
     memory: Memory
-    basis: str
+    basis: Annotated[str, tuple(Basis)]
     out_of_distribution: bool
-    model_version: str
     nearest: tuple[str, ...] = ()
+    model_version: str
     unpriced_operators: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
@@ -93,7 +96,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class CellProblem(Problem):
-    """Why a row, a column or a cell of a matrix has no answer; None means all of them."""
+    """Why a row, a column or a cell of a matrix has no answer; null means all of them."""
 
     job: int | None = None
     placement: int | None = None
@@ -117,7 +120,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Every pair of some jobs and some placements: one row a job, one element a placement.
+    """Answers in columns: one row a job, one element a placement, null where none came.
 
     A service that does not tell apart what computes and what synchronises leaves those columns
     empty.
@@ -130,16 +133,16 @@ class Matrix:
     high: Table
     coverage: float | None
     step_time_s: Table
-    compute_time_s: Table = ()
-    sync_time_s: Table = ()
+    compute_time_s: Annotated[Table, _COMPUTES] = ()
+    sync_time_s: Annotated[Table, _SYNCHRONISES] = ()
     peak_bytes: Table
     fits: tuple[tuple[bool | None, ...], ...]
     basis: tuple[tuple[str | None, ...], ...]
     out_of_distribution: tuple[tuple[bool | None, ...], ...]
-    status: tuple[tuple[str, ...], ...]
-    model_version: str | None
+    status: tuple[tuple[Annotated[str, ("ok", "error")], ...], ...]
     errors: tuple[CellProblem, ...] = ()
     unpriced_operators: tuple[Mapping[str, int] | None, ...] = ()
+    model_version: str | None
     warnings: tuple[str, ...] = ()
 
     def cell(self, job: int, placement: int) -> Cell | None:
@@ -147,18 +150,8 @@ class Matrix:
         rate = self.samples_per_second[job][placement]
         if rate is None or self.status[job][placement] != "ok":
             return None
-        return Cell(
-            samples_per_second=rate,
-            low=self.low[job][placement],
-            high=self.high[job][placement],
-            step_time_s=self.step_time_s[job][placement],
-            compute_time_s=_element(self.compute_time_s, job, placement),
-            sync_time_s=_element(self.sync_time_s, job, placement),
-            peak_bytes=self.peak_bytes[job][placement],
-            fits=self.fits[job][placement],
-            basis=self.basis[job][placement],
-            out_of_distribution=self.out_of_distribution[job][placement],
-        )
+        columns = {one.name: getattr(self, one.name) for one in fields(Cell)}
+        return Cell(**{name: table[job][placement] for name, table in columns.items() if table})
 
     def problem(self, job: int, placement: int) -> CellProblem | None:
         """Return why a cell has no answer; None where it has one."""
@@ -172,29 +165,25 @@ class Matrix:
         )
 
 
-def _element(table: Table, job: int, placement: int) -> float | None:
-    return table[job][placement] if table else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Throughput over the count of accelerators, in columns; ``efficiency`` is over the ideal.
+    """Throughput over the count, in columns.
 
     As in a matrix, ``compute_time_s`` and ``sync_time_s`` may be empty.
     """
 
     accelerator: str
     counts: tuple[int, ...]
-    samples_per_second: Column
-    low: Column
-    high: Column
-    coverage: float | None
-    step_time_s: Column
-    compute_time_s: Column = ()
-    sync_time_s: Column = ()
-    exposed_communication_s: Column
-    efficiency: Column
-    peak_bytes: Column
+    samples_per_second: Numbers
+    low: Numbers
+    high: Numbers
+    coverage: float
+    step_time_s: Numbers
+    compute_time_s: Annotated[Numbers, _COMPUTES] = ()
+    sync_time_s: Annotated[Numbers, _SYNCHRONISES] = ()
+    exposed_communication_s: Numbers
+    efficiency: Annotated[Numbers, "Throughput over ideal scaling."]
+    peak_bytes: tuple[float | None, ...]
     fits: tuple[bool | None, ...]
     basis: tuple[str, ...]
     out_of_distribution: bool
@@ -217,10 +206,13 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """One placement, by its position in the question; ``left_out`` says why it was, or is empty."""
+    """One placement, by its position in the question.
+
+    ``left_out`` says why it is not among the best; it is empty for those.
+    """
 
     placement: int
-    score: float | None
+    score: float
     estimate: Estimate
     batch: Batch | None = None
     samples_per_money: float | None = None
@@ -237,7 +229,7 @@ class PlacementProblem(Problem):
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """Placements of one job, best first."""
+    """Placements, best first."""
 
     best: tuple[Ranked, ...]
     left_out: tuple[Ranked, ...] = ()
@@ -248,23 +240,26 @@ class Ranking:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundPlan:
-    """A parallel plan, and what it loses against the best."""
+    """One plan of a search.
 
-    plan: Mapping[str, Any]
+    ``reason`` says why it is the best, or what it loses against the best.
+    """
+
+    plan: Plan
     batch_size: int
     accumulation_steps: int
     activation_checkpointing: str
     step_time_s: float
     samples_per_second: float
-    bubble_s: float | None
-    exposed_communication_s: float | None
-    memory_bytes: float | None
+    bubble_s: float
+    exposed_communication_s: float
+    memory_bytes: float
     reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRanking:
-    """Parallel plans on some hardware, best first."""
+    """Plans, best first."""
 
     plans: tuple[FoundPlan, ...]
     considered: int
@@ -272,3 +267,124 @@ class PlanRanking:
     why_none: str = ""
     model_version: str = ""
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassShare:
+    """All operators of one class."""
+
+    name: str
+    count: Annotated[int, "Calls in a step."]
+    flops: float
+    bytes: float
+    time_s: float
+    share: Annotated[float, "Of `compute_time_s`; all shares add up to 1."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorShare:
+    """Equal operators; FLOPs, bytes and time are of all of them together."""
+
+    name: str
+    operator_class: str
+    phase: Annotated[str, tuple(Phase)]
+    shape: Annotated[tuple[int, ...], "Of the largest tensor that each writes."] = ()
+    count: int
+    flops: float
+    bytes: float
+    intensity: Annotated[float | None, "FLOP a byte; null where nothing is moved."] = None
+    time_s: float
+    achieved_flops_per_s: float
+    peak_flops_per_s: Annotated[float | None, "Of the unit that does their arithmetic."] = None
+    bound: Annotated[
+        str,
+        ("compute", "memory", "launch"),
+        "What their time is spent on: arithmetic, moving bytes, or being called.",
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """The peaks of the accelerator that is explained."""
+
+    accelerator: str
+    precision: str
+    peak_flops_per_s: Annotated[float, "Of the matrix units at this precision, dense."]
+    memory_bytes_per_s: float
+    ridge_intensity: Annotated[float, "FLOP a byte."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearPoint:
+    """A measured step near the one that was asked about."""
+
+    workload: str
+    accelerator: str | None = None
+    distance: Annotated[float | None, "0 for the same; its unit goes by the source."] = None
+    measured_s: float | None = None
+    predicted_s: Annotated[float | None, "Without it."] = None
+    measured_over_predicted: Annotated[float | None, "May be known where the two are not."] = None
+    source: Annotated[str, ("observation", "training cell", "training graph", "profile")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contribution:
+    """One thing that was taken into account."""
+
+    name: str
+    factor: Annotated[float, "By which it changed the time; 1 for the first."]
+    step_time_s: Annotated[float, "The time after it."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """An answer, divided over the operators and traced back to the roofline."""
+
+    estimate: Estimate
+    compute_time_s: Annotated[
+        float, "Step of one replica on one accelerator; the operators add up to it."
+    ]
+    operator_classes: tuple[ClassShare, ...]
+    operators: tuple[OperatorShare, ...]
+    roofline: Roofline
+    nearest: tuple[NearPoint, ...]
+    contributions: Annotated[
+        tuple[Contribution, ...], "From the roofline to `estimate.step_time_s`, the last time."
+    ]
+    model_version: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyPoint:
+    """A measured step beside what was predicted without any observation of its job."""
+
+    time: Annotated[str, "When it was received: UTC, ISO 8601."]
+    job: Annotated[str, "Reference of the job."]
+    label: str
+    accelerator: Annotated[str, "`mixed` where several kinds work together."]
+    placement: str
+    measured_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorAccuracy:
+    """How well the points of one accelerator were predicted."""
+
+    accelerator: str
+    count: int
+    mape: Annotated[float, "Mean of |predicted / measured - 1| of the step time."]
+    coverage: Annotated[float, "Share of the points within their interval."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """Predicted against measured, newest first."""
+
+    points: tuple[AccuracyPoint, ...]
+    by_accelerator: Annotated[tuple[AcceleratorAccuracy, ...], "Of these points."]
+    left_out: Annotated[int, "Observations on the way that cannot be predicted now."] = 0
+    next: Annotated[str | None, "`cursor` of the points after these."] = None

@@ -1,67 +1,31 @@
-"""The client of coroutines."""
+"""The client of coroutines, through httpx."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from perfmodel.client import catalogue, keeping, operations, questions
-from perfmodel.client.async_wire import AsyncWire
-from perfmodel.client.errors import NoAnswerError
-from perfmodel.client.messages import Call, Fallback, Flow, Page, Reply, Send, Task, Wait
-from perfmodel.client.retrying import Retrying
-from perfmodel.client.session import Manners, Session
-from perfmodel.client.verbs import bound_like
+from perfmodel.client.client import Awaiting
+from perfmodel.client.errors import (
+    NoAnswerError,
+    TimedOutError,
+    UnreachableError,
+    UnreadableAnswerError,
+)
+from perfmodel.client.protocol.encoding import MAX_BYTES
+from perfmodel.client.protocol.messages import Call, Page, Reply, Request, Send, Task, Wait
+from perfmodel.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import httpx
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _asks(
-    build: Callable[P, Call[T]],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """Make a method of a call."""
-
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.ask(build(*args, **kwargs))
-
-    return bound_like(build, method)
-
-
-def _works(
-    build: Callable[P, Task[T]],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """Make a method of several calls."""
-
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._drive(self._session.task(build(*args, **kwargs)))
-
-    return bound_like(build, method)
-
-
-def _lists(
-    build: Callable[P, Call[Page[T]]],
-) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
-    """Make a method of the pages of a list, which fetches each when it is come to."""
-
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        call: Call[Page[T]] | None = build(*args, **kwargs)
-        while call is not None:
-            page = await self.ask(call)
-            for item in page.items:
-                yield item
-            call = call.after(page)
-
-    return bound_like(build, method)
-
-
-class AsyncClient:
+class AsyncClient(Awaiting["httpx.AsyncBaseTransport"]):
     """A service, asked over HTTP from coroutines; as :class:`~perfmodel.client.Client`, awaited.
 
     >>> async with AsyncClient("http://127.0.0.1:8000") as service:  # doctest: +SKIP
@@ -85,67 +49,10 @@ class AsyncClient:
         httpx is not installed.
     """
 
-    def __init__(
-        self,
-        url: str | Sequence[str],
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 10.0,
-        retries: int = 2,
-        fallback: Fallback | None = None,
-        rest_s: float = 0.0,
-        compress_above_bytes: int | None = 64 * 1024,
-        tls: ssl.SSLContext | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+    def _connect(
+        self, tls: ssl.SSLContext | None, transport: httpx.AsyncBaseTransport | None
     ) -> None:
-        manners = Manners(
-            api_key=api_key,
-            timeout_s=timeout_s,
-            retrying=Retrying(most=retries),
-            fallback=fallback,
-            rest_s=rest_s,
-            compress_above_bytes=compress_above_bytes,
-        )
-        self._session = Session(url, manners)
-        self._transport = AsyncWire(tls=tls, transport=transport)
-
-    predict = _asks(questions.predict)
-    matrix = _asks(questions.matrix)
-    curve = _asks(questions.curve)
-    rank = _asks(questions.rank)
-    rank_plans = _asks(questions.rank_plans)
-    explain = _asks(questions.explain)
-    register_job = _asks(keeping.register_job)
-    job = _asks(keeping.job)
-    jobs = _lists(keeping.jobs)
-    jobs_page = _asks(keeping.jobs)
-    graph = _asks(keeping.graph)
-    graph_json = _asks(keeping.graph_json)
-    graphs = _lists(keeping.graphs)
-    upload_graph = _asks(keeping.upload_graph)
-    upload_onnx = _asks(keeping.upload_onnx)
-    observe = _works(keeping.observe)
-    observations = _lists(keeping.observations)
-    observations_page = _asks(keeping.observations)
-    accelerators = _asks(catalogue.accelerators)
-    accelerator = _asks(catalogue.accelerator)
-    put_accelerator = _asks(catalogue.put_accelerator)
-    remove_accelerator = _asks(catalogue.remove_accelerator)
-    put_alias = _asks(catalogue.put_alias)
-    remove_alias = _asks(catalogue.remove_alias)
-    prices = _asks(catalogue.prices)
-    set_price = _asks(catalogue.set_price)
-    remove_price = _asks(catalogue.remove_price)
-    models = _asks(catalogue.models)
-    reload_models = _asks(catalogue.reload_models)
-    accuracy = _asks(catalogue.accuracy)
-    accuracy_points = _lists(catalogue.accuracy_points)
-    begin = _works(operations.begin)
-    wait = _works(operations.wait)
-    operation = _asks(operations.operation)
-    remove_operation = _asks(operations.remove_operation)
-    operations = _lists(operations.operations)
-    health = _asks(catalogue.health)
+        self._wire = _Wire(tls, transport)
 
     async def ask(self, call: Call[T]) -> T:
         """Make a call of your own, for a route that has no method here.
@@ -155,11 +62,11 @@ class AsyncClient:
         NoAnswerError
             No answer came that can be used.
         """
-        return await self._drive(self._session.answer(call))
+        return await self._answer(call)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._transport.close()
+        await self._wire.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -172,22 +79,85 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _drive(self, flow: Flow[T]) -> T:
-        reply, failure = None, None
+    async def _items(self, call: Call[Page[T]] | None) -> AsyncIterator[T]:
+        while call is not None:
+            page = await self.ask(call)
+            for item in page.items:
+                yield item
+            call = call.after(page)
+
+    async def _answer(self, asked: Call[T] | Task[T]) -> T:
+        flow = self._session.flow(asked)
+        came: Reply | NoAnswerError | None = None
         while True:
             try:
-                step = flow.send(reply) if failure is None else flow.throw(failure)
+                step = flow.throw(came) if isinstance(came, NoAnswerError) else flow.send(came)
             except StopIteration as end:
                 answer: T = end.value
                 return answer
-            reply, failure = None, None
             try:
-                reply = await self._do(step)
+                came = await self._do(step)
             except NoAnswerError as error:
-                failure = error
+                came = error
 
     async def _do(self, step: Send | Wait) -> Reply | None:
         if isinstance(step, Wait):
             await asyncio.sleep(step.seconds)
             return None
-        return await self._transport.send(step.request, step.timeout_s)
+        return await self._wire.send(step.request, step.timeout_s)
+
+
+class _Wire:
+    """Connections that are kept open and used again by the coroutines of one event loop.
+
+    Where there is no ``tls``, it is the certificates that httpx trusts.
+    """
+
+    def __init__(
+        self, tls: ssl.SSLContext | None, transport: httpx.AsyncBaseTransport | None
+    ) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise MissingExtraError("The asynchronous client", extra="client") from None
+        self._httpx = httpx
+        # As the blocking wire: no proxies of the environment, no redirections.
+        self._client = httpx.AsyncClient(
+            verify=True if tls is None else tls, transport=transport, trust_env=False
+        )
+
+    async def send(self, request: Request, timeout_s: float) -> Reply:
+        """Exchange a request for its whole reply; raises as the blocking wire."""
+        httpx = self._httpx
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(request, timeout_s)
+        except (TimeoutError, httpx.TimeoutException):
+            raise TimedOutError(
+                f"No whole answer from {request.url} within {timeout_s:.2g} s."
+            ) from None
+        except (httpx.DecodingError, httpx.LocalProtocolError) as error:
+            raise UnreadableAnswerError(f"{request.url} speaks no HTTP: {error!r}.") from error
+        except httpx.TransportError as error:
+            raise UnreachableError(f"{request.url} cannot be asked: {error!r}.") from error
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._client.aclose()
+
+    async def _exchange(self, request: Request, timeout_s: float) -> Reply:
+        chunks, size = [], 0
+        async with self._client.stream(
+            request.method,
+            request.url,
+            headers=dict(request.headers),
+            content=request.body,
+            timeout=timeout_s,
+        ) as response:
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size > MAX_BYTES:
+                    raise UnreadableAnswerError(f"The answer is longer than {MAX_BYTES} bytes.")
+                chunks.append(chunk)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(status=response.status_code, headers=headers, content=b"".join(chunks))

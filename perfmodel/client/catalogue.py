@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.client.explanations import Accuracy, AccuracyPoint
-from perfmodel.client.messages import Call, Page, quoted
-from perfmodel.client.records import Accelerator, Alias, Health, Models, Price, Reload
-
-
-@dataclass(frozen=True, kw_only=True)
-class Accelerators:
-    """Every accelerator of the catalogue."""
-
-    accelerators: tuple[Accelerator, ...]
-
-    def named(self, name: str) -> Accelerator | None:
-        """Return an accelerator by its name or one of its aliases, in whatever case."""
-        folded = name.casefold()
-        return next(
-            (
-                one
-                for one in self.accelerators
-                if folded in (one.name.casefold(), *(alias.casefold() for alias in one.aliases))
-            ),
-            None,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prices:
-    """The prices that were set."""
-
-    prices: tuple[Price, ...]
+from perfmodel.client.answers import Accuracy, AccuracyPoint
+from perfmodel.client.protocol.messages import Call, Page, listing, quoted, removal
+from perfmodel.client.records import (
+    Accelerator,
+    Accelerators,
+    Alias,
+    Health,
+    Models,
+    Price,
+    Prices,
+    Reload,
+)
 
 
 def accelerators() -> Call[Accelerators]:
@@ -50,10 +32,7 @@ def accelerator(name: str) -> Call[Accelerator]:
 def put_accelerator(name: str, facts: Mapping[str, Any]) -> Call[Accelerator]:
     """Add an accelerator to the catalogue, or change one that was added.
 
-    Parameters
-    ----------
-    facts : mapping
-        In SI units, as ``docs/devices.md`` names them.
+    Its facts are in SI units, as ``docs/devices.md`` names them.
     """
     path = f"/v1/accelerators/{quoted(name)}"
     return Call(method="PUT", path=path, kind=Accelerator, body=dict(facts))
@@ -61,12 +40,7 @@ def put_accelerator(name: str, facts: Mapping[str, Any]) -> Call[Accelerator]:
 
 def remove_accelerator(name: str) -> Call[bool]:
     """Remove an accelerator that was added; tells whether there was one."""
-    return Call(
-        method="DELETE",
-        path=f"/v1/accelerators/{quoted(name)}",
-        kind=bool,
-        meaning={204: True, 404: False},
-    )
+    return removal(f"/v1/accelerators/{quoted(name)}")
 
 
 def put_alias(name: str, alias: str) -> Call[Alias]:
@@ -77,12 +51,7 @@ def put_alias(name: str, alias: str) -> Call[Alias]:
 
 def remove_alias(name: str, alias: str) -> Call[bool]:
     """Take a name away that was added; tells whether there was one."""
-    return Call(
-        method="DELETE",
-        path=f"/v1/accelerators/{quoted(name)}/aliases/{quoted(alias)}",
-        kind=bool,
-        meaning={204: True, 404: False},
-    )
+    return removal(f"/v1/accelerators/{quoted(name)}/aliases/{quoted(alias)}")
 
 
 def prices() -> Call[Prices]:
@@ -102,12 +71,7 @@ def set_price(accelerator: str, per_hour: float, *, currency: str = "USD") -> Ca
 
 def remove_price(accelerator: str) -> Call[bool]:
     """Forget the price of an accelerator; tells whether there was one."""
-    return Call(
-        method="DELETE",
-        path=f"/v1/prices/{quoted(accelerator)}",
-        kind=bool,
-        meaning={204: True, 404: False},
-    )
+    return removal(f"/v1/prices/{quoted(accelerator)}")
 
 
 def models() -> Call[Models]:
@@ -132,14 +96,8 @@ def accuracy_points(
     *, accelerator: str | None = None, limit: int = 100, cursor: str | None = None
 ) -> Call[Page[AccuracyPoint]]:
     """List predictions beside what was observed, newest first, ``limit`` at a time."""
-    return Call(
-        method="GET",
-        path="/v1/accuracy",
-        kind=AccuracyPoint,
-        listed="points",
-        query={"accelerator": accelerator, "limit": limit, "cursor": cursor},
-        large=True,
-    )
+    query = {"accelerator": accelerator, "limit": limit, "cursor": cursor}
+    return listing("/v1/accuracy", AccuracyPoint, "points", query)
 
 
 def health() -> Call[Health]:

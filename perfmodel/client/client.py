@@ -1,57 +1,157 @@
-"""The client that blocks."""
+"""The client: every verb once, whether it blocks or is awaited, and the driver that blocks."""
 
 from __future__ import annotations
 
+import inspect
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import cache
+from types import MethodType, TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import catalogue, keeping, operations, questions
+from perfmodel.client import catalogue, keeping, questions
 from perfmodel.client.errors import NoAnswerError
-from perfmodel.client.messages import Call, Fallback, Flow, Page, Reply, Send, Task, Wait
-from perfmodel.client.retrying import Retrying
-from perfmodel.client.session import Manners, Session
-from perfmodel.client.verbs import bound_like
-from perfmodel.client.wire import Transport, Wire
+from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
+from perfmodel.client.protocol.session import Session
+from perfmodel.client.protocol.wire import Transport, Wire
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Sockets = TypeVar("Sockets")
 
 
-def _asks(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
-    """Make a method of a call."""
+class _Asks(Generic[P, T]):
+    """A method that makes the calls that a function builds, and returns what they answer."""
 
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.ask(build(*args, **kwargs))
+    def __init__(self, build: Callable[P, Call[T] | Task[T]]) -> None:
+        self._build = build
 
-    return bound_like(build, method)
-
-
-def _works(build: Callable[P, Task[T]]) -> Callable[Concatenate[Client, P], T]:
-    """Make a method of several calls."""
-
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._drive(self._session.task(build(*args, **kwargs)))
-
-    return bound_like(build, method)
-
-
-def _lists(build: Callable[P, Call[Page[T]]]) -> Callable[Concatenate[Client, P], Iterator[T]]:
-    """Make a method of the pages of a list, which fetches each when it is come to."""
-
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        call: Call[Page[T]] | None = build(*args, **kwargs)
-        while call is not None:
-            page = self.ask(call)
-            yield from page.items
-            call = call.after(page)
-
-    return bound_like(build, method)
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, client: Awaiting[Any], owner: type
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        return _method(self._build, "_answer", client)
 
 
-class Client:
+class _Lists(Generic[P, T]):
+    """A method that iterates over the pages of a list, and fetches each when it is come to."""
+
+    def __init__(self, build: Callable[P, Call[Page[T]]]) -> None:
+        self._build = build
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: Awaiting[Any], owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        return _method(self._build, "_items", client)
+
+
+def _method(build: Callable[..., Any], way: str, client: Any) -> Callable[..., Any]:
+    function = _function(build, way)
+    return function if client is None else MethodType(function, client)
+
+
+@cache
+def _function(build: Callable[..., Any], way: str) -> Callable[..., Any]:
+    """Return a method with the name, the words and the parameters of what builds its calls."""
+
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, way)(build(*args, **kwargs))
+
+    signature = inspect.signature(build)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    vars(method)["__signature__"] = signature.replace(
+        parameters=(own, *signature.parameters.values()), return_annotation=inspect.Signature.empty
+    )
+    method.__name__, method.__qualname__ = build.__name__, build.__qualname__
+    method.__doc__ = build.__doc__
+    return method
+
+
+class Verbs(Generic[Sockets]):
+    """What every client can be asked, and how it asks; see :class:`Client`."""
+
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 10.0,
+        retries: int = 2,
+        fallback: Fallback | None = None,
+        rest_s: float = 0.0,
+        compress_above_bytes: int | None = 64 * 1024,
+        tls: ssl.SSLContext | None = None,
+        transport: Sockets | None = None,
+    ) -> None:
+        self._session = Session(
+            url,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            retries=retries,
+            fallback=fallback,
+            rest_s=rest_s,
+            compress_above_bytes=compress_above_bytes,
+        )
+        self._connect(tls, transport)
+
+    def _connect(self, tls: ssl.SSLContext | None, transport: Sockets | None) -> None:
+        """Make what the driver sends over."""
+        raise NotImplementedError
+
+    predict = _Asks(questions.predict)
+    matrix = _Asks(questions.matrix)
+    curve = _Asks(questions.curve)
+    rank = _Asks(questions.rank)
+    rank_plans = _Asks(questions.rank_plans)
+    explain = _Asks(questions.explain)
+    register_job = _Asks(keeping.register_job)
+    job = _Asks(keeping.job)
+    jobs = _Lists(keeping.jobs)
+    jobs_page = _Asks(keeping.jobs)
+    graph = _Asks(keeping.graph)
+    graph_json = _Asks(keeping.graph_json)
+    graphs = _Lists(keeping.graphs)
+    upload_graph = _Asks(keeping.upload_graph)
+    upload_onnx = _Asks(keeping.upload_onnx)
+    observe = _Asks(keeping.observe)
+    observations = _Lists(keeping.observations)
+    observations_page = _Asks(keeping.observations)
+    accelerators = _Asks(catalogue.accelerators)
+    accelerator = _Asks(catalogue.accelerator)
+    put_accelerator = _Asks(catalogue.put_accelerator)
+    remove_accelerator = _Asks(catalogue.remove_accelerator)
+    put_alias = _Asks(catalogue.put_alias)
+    remove_alias = _Asks(catalogue.remove_alias)
+    prices = _Asks(catalogue.prices)
+    set_price = _Asks(catalogue.set_price)
+    remove_price = _Asks(catalogue.remove_price)
+    models = _Asks(catalogue.models)
+    reload_models = _Asks(catalogue.reload_models)
+    accuracy = _Asks(catalogue.accuracy)
+    accuracy_points = _Lists(catalogue.accuracy_points)
+    begin = _Asks(keeping.begin)
+    wait = _Asks(keeping.wait)
+    operation = _Asks(keeping.operation)
+    remove_operation = _Asks(keeping.remove_operation)
+    operations = _Lists(keeping.operations)
+    health = _Asks(catalogue.health)
+
+
+class Awaiting(Verbs[Sockets]):
+    """A client of coroutines; its driver is in :mod:`perfmodel.client.async_client`."""
+
+
+class Client(Verbs[Transport]):
     """A service, asked over HTTP; needs nothing but the standard library, safe among threads.
 
     >>> with Client("http://127.0.0.1:8000", api_key="pmk_...") as service:  # doctest: +SKIP
@@ -87,67 +187,8 @@ class Client:
         A URL that is none.
     """
 
-    def __init__(
-        self,
-        url: str | Sequence[str],
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 10.0,
-        retries: int = 2,
-        fallback: Fallback | None = None,
-        rest_s: float = 0.0,
-        compress_above_bytes: int | None = 64 * 1024,
-        tls: ssl.SSLContext | None = None,
-        transport: Transport | None = None,
-    ) -> None:
-        manners = Manners(
-            api_key=api_key,
-            timeout_s=timeout_s,
-            retrying=Retrying(most=retries),
-            fallback=fallback,
-            rest_s=rest_s,
-            compress_above_bytes=compress_above_bytes,
-        )
-        self._session = Session(url, manners)
+    def _connect(self, tls: ssl.SSLContext | None, transport: Transport | None) -> None:
         self._transport = transport or Wire(tls=tls)
-
-    predict = _asks(questions.predict)
-    matrix = _asks(questions.matrix)
-    curve = _asks(questions.curve)
-    rank = _asks(questions.rank)
-    rank_plans = _asks(questions.rank_plans)
-    explain = _asks(questions.explain)
-    register_job = _asks(keeping.register_job)
-    job = _asks(keeping.job)
-    jobs = _lists(keeping.jobs)
-    jobs_page = _asks(keeping.jobs)
-    graph = _asks(keeping.graph)
-    graph_json = _asks(keeping.graph_json)
-    graphs = _lists(keeping.graphs)
-    upload_graph = _asks(keeping.upload_graph)
-    upload_onnx = _asks(keeping.upload_onnx)
-    observe = _works(keeping.observe)
-    observations = _lists(keeping.observations)
-    observations_page = _asks(keeping.observations)
-    accelerators = _asks(catalogue.accelerators)
-    accelerator = _asks(catalogue.accelerator)
-    put_accelerator = _asks(catalogue.put_accelerator)
-    remove_accelerator = _asks(catalogue.remove_accelerator)
-    put_alias = _asks(catalogue.put_alias)
-    remove_alias = _asks(catalogue.remove_alias)
-    prices = _asks(catalogue.prices)
-    set_price = _asks(catalogue.set_price)
-    remove_price = _asks(catalogue.remove_price)
-    models = _asks(catalogue.models)
-    reload_models = _asks(catalogue.reload_models)
-    accuracy = _asks(catalogue.accuracy)
-    accuracy_points = _lists(catalogue.accuracy_points)
-    begin = _works(operations.begin)
-    wait = _works(operations.wait)
-    operation = _asks(operations.operation)
-    remove_operation = _asks(operations.remove_operation)
-    operations = _lists(operations.operations)
-    health = _asks(catalogue.health)
 
     def ask(self, call: Call[T]) -> T:
         """Make a call of your own, for a route that has no method here.
@@ -157,7 +198,7 @@ class Client:
         NoAnswerError
             No answer came that can be used.
         """
-        return self._drive(self._session.answer(call))
+        return self._answer(call)
 
     def close(self) -> None:
         """Close the connections."""
@@ -174,19 +215,25 @@ class Client:
     ) -> None:
         self.close()
 
-    def _drive(self, flow: Flow[T]) -> T:
-        reply, failure = None, None
+    def _items(self, call: Call[Page[T]] | None) -> Iterator[T]:
+        while call is not None:
+            page = self.ask(call)
+            yield from page.items
+            call = call.after(page)
+
+    def _answer(self, asked: Call[T] | Task[T]) -> T:
+        flow = self._session.flow(asked)
+        came: Reply | NoAnswerError | None = None
         while True:
             try:
-                step = flow.send(reply) if failure is None else flow.throw(failure)
+                step = flow.throw(came) if isinstance(came, NoAnswerError) else flow.send(came)
             except StopIteration as end:
                 answer: T = end.value
                 return answer
-            reply, failure = None, None
             try:
-                reply = self._do(step)
+                came = self._do(step)
             except NoAnswerError as error:
-                failure = error
+                came = error
 
     def _do(self, step: Send | Wait) -> Reply | None:
         if isinstance(step, Wait):

@@ -1,4 +1,4 @@
-"""What a client raises where no answer came that can be used.
+"""What a client raises where no answer came that can be used, and how to go on without.
 
 ::
 
@@ -19,18 +19,23 @@ What is wrong before anything is sent (a URL that is none, NaN in a question) is
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 from perfmodel.errors import PerfModelError
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+LOG = logging.getLogger(__name__)
 
 
 class NoAnswerError(PerfModelError):
     """No answer came that can be used: down, slow, refusing or garbage.
 
-    Parameters
-    ----------
-    request_id : str
-        Under which the log of the service has it; empty where nothing was sent.
+    The log of the service has it under ``request_id``, which is empty where nothing was sent.
     """
 
     def __init__(self, message: str, *, request_id: str = "") -> None:
@@ -52,49 +57,33 @@ class UnreadableAnswerError(NoAnswerError):
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemItem:
-    """What is wrong with one part of a request.
+    """What is wrong with one part of the request.
 
-    Parameters
-    ----------
-    pointer : str
-        JSON pointer (RFC 6901) to it; empty for the whole.
-    allowed : tuple of str
-        What would be taken, where that can be listed.
+    ``allowed`` is what would be taken, where that can be listed.
     """
 
-    pointer: str = ""
+    pointer: Annotated[str, "JSON pointer (RFC 6901) to it; empty for the whole."] = ""
     detail: str = ""
     allowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """An error as the service describes it (RFC 9457).
+    """An error (RFC 9457).
 
-    Parameters
-    ----------
-    status : int
-        Of HTTP.
-    did_you_mean : tuple of str
-        Names close to one that is not known, best first.
+    ``status`` is that of HTTP, ``did_you_mean`` has names close to one that is not known.
     """
 
-    status: int
-    title: str = ""
-    detail: str = ""
     type: str = "about:blank"
+    title: str = ""
+    status: int
+    detail: str = ""
     errors: tuple[ProblemItem, ...] = ()
     did_you_mean: tuple[str, ...] = ()
 
 
 class ProblemError(NoAnswerError):
-    """The service said why it does not answer.
-
-    Parameters
-    ----------
-    retry_after_s : float or None
-        Seconds after which it may be asked again.
-    """
+    """The service said why it does not answer, and perhaps when it may be asked again."""
 
     def __init__(
         self, problem: Problem, *, request_id: str = "", retry_after_s: float | None = None
@@ -155,3 +144,35 @@ def problem_error(
     elif problem.status == 404:
         kind = NotFoundError
     return kind(problem, request_id=request_id, retry_after_s=retry_after_s)
+
+
+def fail_open(ask: Callable[[], T], default: D) -> T | D:
+    """Return an answer, or a default where none came: down, slow, refusing or garbage.
+
+    How long that may take is the ``timeout_s`` of the client; its ``rest_s`` spares the callers
+    that follow.
+
+    Examples
+    --------
+    >>> def refused():
+    ...     raise NoAnswerError("nobody there")
+    >>> fail_open(refused, 1.0), fail_open(lambda: 2.0, 1.0)
+    (1.0, 2.0)
+    """
+    try:
+        return ask()
+    except NoAnswerError as error:
+        return _without(error, default)
+
+
+async def fail_open_async(answer: Awaitable[T], default: D) -> T | D:
+    """Return what is awaited, or a default where no answer came; as :func:`fail_open`."""
+    try:
+        return await answer
+    except NoAnswerError as error:
+        return _without(error, default)
+
+
+def _without(error: NoAnswerError, default: D) -> D:
+    LOG.warning("Going on without an answer: %s (request %s)", error, error.request_id or "-")
+    return default

@@ -1,17 +1,23 @@
-"""What the service is told and remembers, as calls: jobs, graphs, observations."""
+"""What the service is told and remembers, as calls: jobs, graphs, observations, operations.
+
+An operation is a request that is answered later: begun now, waited for when there is time.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from perfmodel.client.errors import TimedOutError
 from perfmodel.client.forms import Job, Observation
-from perfmodel.client.messages import Call, Page, Task, quoted
+from perfmodel.client.protocol.messages import Call, Page, Task, Wait, listing, quoted, removal
 from perfmodel.client.records import (
     ObservationsTaken,
-    ObservationTaken,
+    Operation,
     RegisteredGraph,
     RegisteredJob,
     StoredGraph,
@@ -20,8 +26,12 @@ from perfmodel.client.records import (
 )
 from perfmodel.errors import InvalidInputError
 
+T = TypeVar("T")
+
 #: Most observations that the service takes at a time.
 MOST_OBSERVATIONS = 2_000
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 2.0
 
 
 def register_job(job: Job | Mapping[str, Any]) -> Call[RegisteredJob]:
@@ -45,14 +55,7 @@ def job(ref: str) -> Call[StoredJob]:
 
 def jobs(*, limit: int = 100, cursor: str | None = None) -> Call[Page[StoredJob]]:
     """List registered jobs, newest first, ``limit`` at a time."""
-    return Call(
-        method="GET",
-        path="/v1/jobs",
-        kind=StoredJob,
-        listed="jobs",
-        query={"limit": limit, "cursor": cursor},
-        large=True,
-    )
+    return listing("/v1/jobs", StoredJob, "jobs", {"limit": limit, "cursor": cursor})
 
 
 def upload_graph(
@@ -64,12 +67,8 @@ def upload_graph(
 ) -> Call[RegisteredGraph]:
     """Register a captured graph; jobs then refer to it by the ``graph`` of the answer.
 
-    Parameters
-    ----------
-    graph : bytes or mapping
-        As ``perfmodel capture`` writes it.
-    batch_size : int or None
-        Samples of the captured step, unless the graph says it.
+    The graph is as ``perfmodel capture`` writes it; ``batch_size`` are the samples of the captured
+    step, unless the graph says it.
     """
     query = {"batch_size": batch_size, "mode": mode, "tokens_per_sample": tokens_per_sample}
     body = graph if isinstance(graph, bytes) else dict(graph)
@@ -88,14 +87,7 @@ def upload_onnx(
 ) -> Call[RegisteredGraph]:
     """Register the graph of an ONNX file; its weights are ignored.
 
-    Parameters
-    ----------
-    onnx : bytes
-        The file.
-    batch_size : int
-        Samples of the step.
-    dimensions : mapping of str to int or None
-        Extents of dynamic dimensions.
+    ``dimensions`` are the extents of dynamic ones.
     """
     query = {
         "batch_size": batch_size,
@@ -117,14 +109,7 @@ def upload_onnx(
 
 def graphs(*, limit: int = 100, cursor: str | None = None) -> Call[Page[StoredGraph]]:
     """List registered graphs, newest first, ``limit`` at a time."""
-    return Call(
-        method="GET",
-        path="/v1/graphs",
-        kind=StoredGraph,
-        listed="graphs",
-        query={"limit": limit, "cursor": cursor},
-        large=True,
-    )
+    return listing("/v1/graphs", StoredGraph, "graphs", {"limit": limit, "cursor": cursor})
 
 
 def graph(graph: str) -> Call[StoredGraph]:
@@ -149,13 +134,8 @@ def observe(
 ) -> Task[ObservationsTaken]:
     """Send measured steps; what is answered is on disk.
 
-    They go out in batches. Sent twice, an observation counts once: by its ``key``, or by its
-    content where it has none. So steps that took exactly as long need keys to count each.
-
-    Parameters
-    ----------
-    batch : int
-        How many at a time, 1 to 2,000.
+    They go out in batches of 1 to 2,000. Sent twice, an observation counts once: by its ``key``, or
+    by its content where it has none. So steps that took exactly as long need keys to count each.
 
     Raises
     ------
@@ -171,48 +151,25 @@ def observe(
 def _observe(
     observations: Iterator[Observation | Mapping[str, Any]], batch: int
 ) -> Task[ObservationsTaken]:
+    sending: Call[ObservationsTaken] = Call(
+        method="POST", path="/v1/observations", kind=ObservationsTaken, large=True
+    )
     taken: list[ObservationsTaken] = []
     while some := list(islice(observations, batch)):
-        taken.append(
-            (
-                yield Call(
-                    method="POST",
-                    path="/v1/observations",
-                    kind=ObservationsTaken,
-                    body={"observations": some},
-                    large=True,
-                )
-            )
-        )
+        taken.append((yield replace(sending, body={"observations": some})))
     return _together(taken)
 
 
 def observations(
-    *,
-    job: str | None = None,
-    state: str | None = None,
-    limit: int = 100,
-    cursor: str | None = None,
+    *, job: str | None = None, state: str | None = None, limit: int = 100, cursor: str | None = None
 ) -> Call[Page[StoredObservation]]:
-    """List stored observations, newest first.
+    """List stored observations, newest first, ``limit`` at a time.
 
-    Parameters
-    ----------
-    job : str or None
-        Reference: those of this job and of the same with other batches.
-    state : str or None
-        ``accepted`` or ``quarantined``.
-    limit : int
-        How many at a time.
+    Those of a job, by its reference, are those of the same with other batches too; a state is
+    ``accepted`` or ``quarantined``.
     """
-    return Call(
-        method="GET",
-        path="/v1/observations",
-        kind=StoredObservation,
-        listed="observations",
-        query={"job": job, "state": state, "limit": limit, "cursor": cursor},
-        large=True,
-    )
+    query = {"job": job, "state": state, "limit": limit, "cursor": cursor}
+    return listing("/v1/observations", StoredObservation, "observations", query)
 
 
 def _together(taken: Sequence[ObservationsTaken]) -> ObservationsTaken:
@@ -221,9 +178,77 @@ def _together(taken: Sequence[ObservationsTaken]) -> ObservationsTaken:
         quarantined=sum(one.quarantined for one in taken),
         known=sum(one.known for one in taken),
         refused=sum(one.refused for one in taken),
-        observations=_joined(taken),
+        observations=tuple(one for some in taken for one in some.observations),
     )
 
 
-def _joined(taken: Sequence[ObservationsTaken]) -> tuple[ObservationTaken, ...]:
-    return tuple(one for some in taken for one in some.observations)
+@dataclass(frozen=True, kw_only=True)
+class Begun(Generic[T]):
+    """A call whose answer is to come, and its operation as it was when it was begun."""
+
+    operation: Operation
+    call: Call[T]
+
+
+def begin(call: Call[T]) -> Task[Begun[T]]:
+    """Let the service register a job or a graph, or answer a matrix, while nobody waits.
+
+    A call is made by ``questions.matrix(jobs, placements)``, ``keeping.register_job(job)``...
+    """
+    later = replace(
+        call, kind=Operation, tagged=False, headers={**call.headers, "Prefer": "respond-async"}
+    )
+    operation: Operation = yield later
+    return Begun(operation=operation, call=call)
+
+
+def wait(begun: Begun[T], *, timeout_s: float = 600.0) -> Task[T]:
+    """Wait for the answer of a call that was begun.
+
+    Raises
+    ------
+    TimedOutError
+        It has not ended by then; it can be waited for again.
+    ProblemError
+        It failed.
+    """
+    until = time.monotonic() + timeout_s
+    now, pause_s = begun.operation, _FIRST_WAIT_S
+    while not now.has_ended:
+        if time.monotonic() + pause_s > until:
+            raise TimedOutError(f"Operation {now.id} is {now.state} after {timeout_s:g} s.")
+        yield Wait(seconds=pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_WAIT_S)
+        now = yield operation(now.id)
+    # A failed one answers with its problem here, as the request itself would have.
+    answer: T = yield replace(
+        begun.call,
+        method="GET",
+        path=f"/v1/operations/{quoted(now.id)}/result",
+        body=None,
+        query={},
+        tagged=False,
+    )
+    return answer
+
+
+def operation(id: str) -> Call[Operation]:
+    """Return how far an operation is."""
+    return Call(method="GET", path=f"/v1/operations/{quoted(id)}", kind=Operation)
+
+
+def operations(
+    *,
+    state: str | None = None,
+    kind: str | None = None,
+    limit: int = 100,
+    cursor: str | None = None,
+) -> Call[Page[Operation]]:
+    """List operations, newest first, ``limit`` at a time."""
+    query = {"state": state, "kind": kind, "limit": limit, "cursor": cursor}
+    return listing("/v1/operations", Operation, "operations", query)
+
+
+def remove_operation(id: str) -> Call[bool]:
+    """Stop and forget an operation; tells whether there was one."""
+    return removal(f"/v1/operations/{quoted(id)}")

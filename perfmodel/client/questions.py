@@ -11,19 +11,13 @@ Each takes ``pin_model``, ``deadline_ms`` and ``allow_fallback`` as :func:`predi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from perfmodel.client.answers import Curve, Estimate, Matrix, PlanRanking, Ranking
-from perfmodel.client.explanations import Explanation
-from perfmodel.client.forms import (
-    AnyJob,
-    AnyPlacement,
-    Constraints,
-    Network,
-    Seen,
-    SeenInMatrix,
-)
-from perfmodel.client.messages import Call
+from perfmodel.client.answers import Curve, Estimate, Explanation, Matrix, PlanRanking, Ranking
+from perfmodel.client.forms import AnyJob, AnyPlacement, Constraints, Network, Seen, SeenInMatrix
+from perfmodel.client.protocol.messages import Call
+
+T = TypeVar("T")
 
 
 def predict(
@@ -48,15 +42,7 @@ def predict(
     allow_fallback : bool or None
         False: rather no answer than one of the analytical model.
     """
-    body = _stated(
-        job=job,
-        placement=placement,
-        observations=_list(observations),
-        pin_model=pin_model,
-        deadline_ms=deadline_ms,
-        allow_fallback=allow_fallback,
-    )
-    return Call(method="POST", path="/v1/predict", kind=Estimate, body=body)
+    return _question("/v1/predict", Estimate, locals())
 
 
 def matrix(
@@ -73,15 +59,7 @@ def matrix(
     A bad job costs its row, a bad placement its column: ``Matrix.problem`` says why. An answer that
     has not changed is not sent again.
     """
-    body = _stated(
-        jobs=list(jobs),
-        placements=list(placements),
-        observations=_list(observations),
-        pin_model=pin_model,
-        deadline_ms=deadline_ms,
-        allow_fallback=allow_fallback,
-    )
-    return Call(method="POST", path="/v1/matrix", kind=Matrix, body=body, tagged=True, large=True)
+    return _question("/v1/matrix", Matrix, locals(), tagged=True, large=True)
 
 
 def curve(
@@ -107,28 +85,10 @@ def curve(
         None: 1, 2, 4, ... up to ``most`` (64).
     accelerators_per_host : int or None
         Hosts are filled one by one (8).
-    network : str, mapping or None
-        Between hosts.
-    link : str or None
-        Between the accelerators of a host.
-    pin_model, deadline_ms, allow_fallback
-        As of :func:`predict`.
+    network, link
+        Between hosts, and between the accelerators of a host.
     """
-    body = _stated(
-        job=job,
-        accelerator=accelerator,
-        counts=_list(counts),
-        most=most,
-        accelerators_per_host=accelerators_per_host,
-        network=network,
-        link=link,
-        zero_stage=zero_stage,
-        observations=_list(observations),
-        pin_model=pin_model,
-        deadline_ms=deadline_ms,
-        allow_fallback=allow_fallback,
-    )
-    return Call(method="POST", path="/v1/curve", kind=Curve, body=body, tagged=True, large=True)
+    return _question("/v1/curve", Curve, locals(), tagged=True, large=True)
 
 
 def rank(
@@ -154,22 +114,8 @@ def rank(
         How many of the best (10).
     prices : mapping of str to float or None
         Of one accelerator and hour; they stand over those that the service keeps.
-    pin_model, deadline_ms, allow_fallback
-        As of :func:`predict`.
     """
-    body = _stated(
-        job=job,
-        placements=list(placements),
-        by=by,
-        most=most,
-        constraints=constraints,
-        prices=prices,
-        observations=_list(observations),
-        pin_model=pin_model,
-        deadline_ms=deadline_ms,
-        allow_fallback=allow_fallback,
-    )
-    return Call(method="POST", path="/v1/rank", kind=Ranking, body=body, large=True)
+    return _question("/v1/rank", Ranking, locals(), large=True)
 
 
 def rank_plans(
@@ -183,15 +129,9 @@ def rank_plans(
     allow_fallback: bool | None = None,
 ) -> Call[PlanRanking]:
     """Ask which parallel plans of a transformer are best on some hardware."""
-    body = _stated(
-        job=job,
-        placement=placement,
-        search=_stated(global_batch_size=global_batch_size, most=most),
-        pin_model=pin_model,
-        deadline_ms=deadline_ms,
-        allow_fallback=allow_fallback,
-    )
-    return Call(method="POST", path="/v1/rank", kind=PlanRanking, body=body, large=True)
+    body = _stated(locals())
+    search = {name: body.pop(name) for name in ("global_batch_size", "most") if name in body}
+    return _question("/v1/rank", PlanRanking, {**body, "search": search}, large=True)
 
 
 def explain(
@@ -206,28 +146,31 @@ def explain(
 ) -> Call[Explanation]:
     """Ask why an answer is what it is: operators, roofline, and every factor on the way.
 
-    Parameters
-    ----------
-    most : int or None
-        How many groups of equal operators (50).
-    pin_model, deadline_ms, allow_fallback
-        As of :func:`predict`.
+    The operators are in ``most`` (50) groups of equal ones at most.
     """
-    body = _stated(
-        job=job,
-        placement=placement,
-        most=most,
-        observations=_list(observations),
-        pin_model=pin_model,
-        deadline_ms=deadline_ms,
-        allow_fallback=allow_fallback,
-    )
-    return Call(method="POST", path="/v1/explain", kind=Explanation, body=body, large=True)
+    return _question("/v1/explain", Explanation, locals(), large=True)
 
 
-def _stated(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+#: What is sent as a list, whatever sequence it is given as.
+_LISTS = frozenset({"jobs", "placements", "counts", "observations"})
 
 
-def _list(values: Sequence[Any] | None) -> list[Any] | None:
-    return None if values is None else list(values)
+def _question(
+    path: str,
+    kind: type[T],
+    fields: Mapping[str, Any],
+    *,
+    tagged: bool = False,
+    large: bool = False,
+) -> Call[T]:
+    """Return the call of a question whose arguments are the fields of its body."""
+    body = _stated(fields)
+    return Call(method="POST", path=path, kind=kind, body=body, tagged=tagged, large=large)
+
+
+def _stated(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: list(value) if name in _LISTS else value
+        for name, value in fields.items()
+        if value is not None
+    }

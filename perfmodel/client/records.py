@@ -1,21 +1,30 @@
-"""What the service remembers, lists and says of itself, as answers."""
+"""What the service remembers, lists and says of itself, as answers.
+
+Written as in :mod:`perfmodel.client.answers`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from perfmodel.client.errors import Problem
+
+_JOB = "Reference of its job."
+_QUARANTINED = "Why it is quarantined."
+_UTC = "UTC, ISO 8601."
+_FLOPS = "Of one step, a multiply-add counts 2."
+_GRAPH = "Content hash; a job refers to it by this."
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredJob:
-    """A registered job; ``ref`` stands for it in every question."""
+    """A registered job."""
 
-    ref: str
-    job: Mapping[str, Any]
-    created_at: str
+    ref: Annotated[str, 'Stands for the job in every question: `{"job": "<ref>"}`.']
+    job: Annotated[Mapping[str, Any], "As it is kept: without what has its default."]
+    created_at: Annotated[str, _UTC]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,124 +36,125 @@ class RegisteredJob(StoredJob):
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredGraph:
-    """A graph; jobs refer to it by the hash in ``graph``.
+    """A registered graph."""
 
-    Parameters
-    ----------
-    flops : float
-        Of one step; a multiply-add counts 2.
-    created : bool
-        False where it was registered before.
-    """
-
-    graph: str
+    graph: Annotated[str, _GRAPH]
     node_count: int
     parameter_count: int
-    flops: float
+    flops: Annotated[float, _FLOPS]
+    unpriced_operators: Mapping[str, int] = field(default_factory=dict)
     mode: str
     batch_size: int
-    created: bool
-    unpriced_operators: Mapping[str, int] = field(default_factory=dict)
+    created: Annotated[bool, "False where the same graph was registered before."]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredGraph:
-    """A graph, without its operators; None where it was not said or is not known.
+    """A graph, without its operators.
 
-    Parameters
-    ----------
-    graph : str
-        Content hash; jobs refer to it by this.
-    batch_size, tokens_per_sample : int or None
-        Of the captured step.
-    flops : float or None
-        Of one step; a multiply-add counts 2.
-    source : mapping of str to str
-        Where it comes from.
-    unpriced_operators : mapping of str to int
-        Told of single graphs only.
+    ``unpriced_operators`` is told of single graphs only.
     """
 
-    graph: str
+    graph: Annotated[str, _GRAPH]
     mode: str | None = None
-    batch_size: int | None = None
+    batch_size: Annotated[int | None, "Samples of the step; null if not registered."] = None
     tokens_per_sample: int | None = None
     node_count: int | None = None
     parameter_count: int | None = None
-    flops: float | None = None
-    source: Mapping[str, str] = field(default_factory=dict)
-    created_at: str | None = None
+    flops: Annotated[float | None, _FLOPS] = None
+    source: Annotated[Mapping[str, str], "Where it comes from."] = field(default_factory=dict)
+    created_at: Annotated[str | None, _UTC] = None
     unpriced_operators: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationTaken:
-    """What became of one observation.
+    """What became of one observation."""
 
-    Parameters
-    ----------
-    status : str
-        ``accepted``, ``quarantined``, ``known`` or ``refused``.
-    job, key : str or None
-        Reference of its job, and its key.
-    reason : str or None
-        Why it is quarantined.
-    problem : Problem or None
-        Why it is refused.
-    """
-
-    status: str
-    job: str | None = None
-    key: str | None = None
-    reason: str | None = None
-    problem: Problem | None = None
+    status: Annotated[str, ("accepted", "quarantined", "known", "refused")]
+    job: Annotated[str | None, _JOB] = None
+    key: Annotated[str | None, "As sent, or the hash of its content."] = None
+    reason: Annotated[str | None, _QUARANTINED] = None
+    problem: Annotated[Problem | None, "Why it is refused."] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationsTaken:
-    """What became of some observations, in the order they were sent."""
+    """What became of the observations of a request.
 
-    accepted: int
-    quarantined: int
-    known: int
-    refused: int
+    They stand in the order in which they were sent.
+    """
+
+    accepted: Annotated[int, "On disk; they count for the answers about their jobs."]
+    quarantined: Annotated[int, "On disk, but not believed."]
+    known: Annotated[int, "Sent again: nothing is done."]
+    refused: Annotated[int, "Not read; nothing is kept."]
     observations: tuple[ObservationTaken, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredObservation:
-    """An observation that is kept."""
+    """A stored observation."""
 
-    job: str
+    job: Annotated[str, _JOB]
     key: str
     placement: str | Mapping[str, Any]
     batch_size: int
     accumulation_steps: int
     step_time_s: float
     sync_time_s: float | None
-    state: str
-    received_at: str
-    reason: str | None = None
+    state: Annotated[str, ("accepted", "quarantined")]
+    reason: Annotated[str | None, _QUARANTINED] = None
+    received_at: Annotated[str, _UTC]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """Facts of one accelerator; rates are dense peaks, per second."""
+    """Facts of one accelerator; rates are dense peaks.
+
+    ``custom`` ones were added to the shipped catalogue.
+    """
 
     name: str
     kind: str
     vendor: str
     memory_bytes: float
     bandwidth_bytes_per_s: float
+    peak_flops: Mapping[str, float] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
     architecture: str = ""
     form_factor: str = ""
     year: int | None = None
     tdp_w: float | None = None
     link_bandwidth_bytes_per_s: float | None = None
-    peak_flops: Mapping[str, float] = field(default_factory=dict)
-    aliases: tuple[str, ...] = ()
     custom: bool = False
-    """Whether it was added here, to the shipped catalogue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerators:
+    """Every accelerator of the catalogue."""
+
+    accelerators: tuple[Accelerator, ...]
+
+    def named(self, name: str) -> Accelerator | None:
+        """Return an accelerator by its name or one of its aliases, in whatever case."""
+        folded = name.casefold()
+        return next(
+            (
+                one
+                for one in self.accelerators
+                if folded in (one.name.casefold(), *(alias.casefold() for alias in one.aliases))
+            ),
+            None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alias:
+    """A name and the accelerator that it means."""
+
+    alias: str
+    accelerator: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +162,15 @@ class Price:
     """What an hour of one accelerator costs."""
 
     accelerator: str
-    per_hour: float
-    currency: str = "USD"
+    per_hour: Annotated[float, {"gt": 0}]
+    currency: Annotated[str, "Three letters, as of ISO 4217."] = "USD"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """The prices that were set."""
+
+    prices: tuple[Price, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +178,7 @@ class Models:
     """What answers, and what is wrong with what is installed."""
 
     serving: str
-    loaded: tuple[str, ...] = ()
+    loaded: Annotated[tuple[str, ...], "Versions in memory, the one that serves first."] = ()
     models: tuple[Mapping[str, Any], ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -177,44 +194,18 @@ class Reload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alias:
-    """A name and the accelerator that it means."""
-
-    alias: str
-    accelerator: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A request that is answered later.
-
-    Parameters
-    ----------
-    kind : str
-        ``jobs``, ``graphs`` or ``matrix``.
-    state : str
-        ``waiting``, ``running``, ``done`` or ``failed``.
-    attempts : int
-        How often it was begun.
-    status : int or None
-        Of its answer, once it has ended.
-    result : str or None
-        Where the answer is, once it is done.
-    problem : Problem or None
-        Why it failed.
-    created_at, updated_at : str
-        UTC, ISO 8601.
-    """
+    """A request that is answered later."""
 
     id: str
-    kind: str
-    state: str
-    created_at: str
-    updated_at: str
-    attempts: int = 0
-    status: int | None = None
-    result: str | None = None
-    problem: Problem | None = None
+    kind: Annotated[str, ("jobs", "graphs", "matrix"), "Which route it asks."]
+    state: Annotated[str, ("waiting", "running", "done", "failed")]
+    attempts: Annotated[int, "How often it was begun."] = 0
+    status: Annotated[int | None, "HTTP status of its answer, once it has ended."] = None
+    result: Annotated[str | None, "Where the answer is, once it is done."] = None
+    problem: Annotated[Problem | None, "Why it failed."] = None
+    created_at: Annotated[str, _UTC]
+    updated_at: Annotated[str, _UTC]
 
     @property
     def has_ended(self) -> bool:

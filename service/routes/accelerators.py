@@ -16,8 +16,12 @@ from service.documentation import problems
 from service.etag import etagged_response
 from service.own_catalog import OwnCatalog
 from service.routes.requests import desk_of, json_body_of
-from service.schemas import AcceleratorBody, AcceleratorsAnswer
-from service.schemas_state import AcceleratorFacts, AliasAnswer
+from service.schemas.catalogue_bodies import (
+    AcceleratorBody,
+    AcceleratorFacts,
+    AcceleratorsAnswer,
+    AliasAnswer,
+)
 
 router = APIRouter(prefix="/v1/accelerators", tags=["catalogue"])
 

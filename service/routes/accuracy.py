@@ -10,7 +10,7 @@ from perfmodel.store.sql.shared_store import MOST_ITEMS
 from service.accuracy_desk import AccuracyDesk
 from service.answers import json_response
 from service.documentation import problems
-from service.schemas_explain import AccuracyAnswer
+from service.schemas.answer_bodies import AccuracyAnswer
 
 router = APIRouter(tags=["observations"])
 

@@ -10,7 +10,8 @@ from service.answers import json_response
 from service.documentation import json_body, problems
 from service.explain_desk import ExplainDesk
 from service.routes.requests import json_body_of, waits_of
-from service.schemas_explain import ExplainAnswer, ExplainRequest
+from service.schemas.answer_bodies import ExplainAnswer
+from service.schemas.question_bodies import ExplainRequest
 
 router = APIRouter(tags=["answers"])
 

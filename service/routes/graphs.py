@@ -25,8 +25,7 @@ from service.etag import etagged_response
 from service.graph_shelf import GraphShelf
 from service.onnx_upload import read_onnx
 from service.routes.requests import desk_of, media_type, state_of
-from service.schemas import GraphAnswer
-from service.schemas_state import GraphJson, GraphsAnswer, GraphShown
+from service.schemas.state_bodies import GraphAnswer, GraphJson, GraphsAnswer, GraphShown
 
 router = APIRouter(tags=["graphs"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from service.routes.requests import desk_of
-from service.schemas import HealthAnswer
+from service.schemas.answer_bodies import HealthAnswer
 
 router = APIRouter(tags=["health"])
 

@@ -17,7 +17,7 @@ from service.desk import Desk, read_json
 from service.documentation import problems
 from service.job_references import resolve_job_reference
 from service.routes.requests import desk_of, json_body_of, state_of
-from service.schemas_state import JobEntry, JobRegistered, JobsAnswer
+from service.schemas.state_bodies import JobEntry, JobRegistered, JobsAnswer
 from service.state import State, stored_job
 
 router = APIRouter(tags=["jobs"])

@@ -8,7 +8,7 @@ from service.answers import json_response
 from service.documentation import problems
 from service.etag import etagged_response
 from service.routes.requests import desk_of
-from service.schemas import ModelsAnswer, ReloadAnswer
+from service.schemas.state_bodies import ModelsAnswer, ReloadAnswer
 
 router = APIRouter(tags=["catalogue"])
 

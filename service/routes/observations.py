@@ -18,7 +18,7 @@ from service.job_references import resolve_job_reference
 from service.observation_desk import ObservationDesk
 from service.observation_form import MOST_OBSERVATIONS, MOST_OF_A_KEY
 from service.routes.requests import desk_of, json_body_of, state_of
-from service.schemas_state import ObservationsAnswer, ObservationsTaken
+from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
 from service.state import State
 
 router = APIRouter(tags=["observations"])

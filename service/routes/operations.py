@@ -16,8 +16,13 @@ from service.operations.answer import answer_of, operation_to_dict
 from service.operations.middleware import accepted
 from service.operations.runner import Runner
 from service.routes.requests import desk_of, state_of
-from service.schemas import GraphAnswer, MatrixAnswer
-from service.schemas_state import JobRegistered, OperationEntry, OperationsAnswer
+from service.schemas.answer_bodies import MatrixAnswer
+from service.schemas.state_bodies import (
+    GraphAnswer,
+    JobRegistered,
+    OperationEntry,
+    OperationsAnswer,
+)
 
 router = APIRouter(prefix="/v1/operations", tags=["operations"])
 

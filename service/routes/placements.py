@@ -10,7 +10,8 @@ from service.answers import curve_to_dict, json_response, ranking_to_dict
 from service.documentation import json_body, problems
 from service.etag import etagged_response
 from service.routes.requests import desk_of, json_body_of, waits_of
-from service.schemas import CurveAnswer, CurveRequest, RankAnswer, RankRequest
+from service.schemas.answer_bodies import CurveAnswer, RankAnswer
+from service.schemas.question_bodies import CurveRequest, RankRequest
 
 router = APIRouter(tags=["answers"])
 

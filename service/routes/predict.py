@@ -10,7 +10,8 @@ from service.answers import json_response, matrix_to_dict
 from service.documentation import json_body, problems
 from service.etag import etagged_response
 from service.routes.requests import desk_of, json_body_of, waits_of
-from service.schemas import MatrixAnswer, MatrixRequest, PredictAnswer, PredictRequest
+from service.schemas.answer_bodies import MatrixAnswer, PredictAnswer
+from service.schemas.question_bodies import MatrixRequest, PredictRequest
 
 router = APIRouter(tags=["answers"])
 

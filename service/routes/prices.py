@@ -16,7 +16,7 @@ from service.desk import read_json
 from service.documentation import problems
 from service.etag import etagged_response
 from service.routes.requests import desk_of, json_body_of, state_of
-from service.schemas_state import PriceEntry, PricesAnswer
+from service.schemas.catalogue_bodies import PriceEntry, PricesAnswer
 
 router = APIRouter(tags=["prices"])
 

@@ -35,8 +35,8 @@ def from_hints(hints: dict[str, Any]) -> SpeedupFunction:
     )  # fmt: skip
 
 
-def allocate(speedups: dict[str, Any]) -> dict[str, list[str]]:
-    """Run the policy two rounds, the second on the allocations of the first."""
+def allocate(speedups: dict[str, Any], rounds: int = 1) -> dict[str, list[str]]:
+    """Run the policy some rounds, each on the allocations of the one before."""
     now = datetime.now()
     jobs = {
         key: JobInfo(RESOURCES, speedup, now + timedelta(minutes=at), 1, NODES * PER_NODE)
@@ -45,7 +45,7 @@ def allocate(speedups: dict[str, Any]) -> dict[str, list[str]]:
     resources = {"nvidia.com/gpu": PER_NODE, "pods": 32}
     nodes = {f"node-{i}": NodeInfo(resources, preemptible=False) for i in range(NODES)}
     policy, allocations = PolluxPolicy(), {}
-    for _ in range(2):
+    for _ in range(rounds):
         allocations, _ = policy.optimize(jobs, nodes, allocations, NodeInfo(resources, True))
     return allocations
 
@@ -96,7 +96,7 @@ def main(url: str) -> None:
         json.dumps(
             {
                 "fit": told,
-                "hints": allocate(hinted),
+                "hints": allocate(hinted, rounds=2),
                 "direct": allocate(direct),
                 "without the service": allocate({"first": down, "second": down}),
                 "speedups": {

@@ -6,13 +6,13 @@ import copy
 import json
 import os
 import subprocess
-import venv
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from adapter_world import training
+from foreign_venv import python_with
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = Path(__file__).with_name("dstack_child.py")
@@ -106,21 +106,8 @@ def test_what_is_no_request_of_the_plugin_is_refused(service_url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dstack_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    given = os.environ.get(INTERPRETER)
-    if given:
-        return Path(given)
-    folder = tmp_path_factory.mktemp("dstack")
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    try:
-        subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "dstack==0.22.0"],
-            capture_output=True, text=True, check=True, timeout=400,
-        )  # fmt: skip
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"dstack cannot be installed here: {str(error.stderr).strip()[-300:]}")
-    return python
+def dstack_python() -> Path:
+    return python_with("dstack", INTERPRETER, ["dstack==0.22.0"])
 
 
 def _own_client(python: Path, uri: str) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign_venv import python_with
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = Path(__file__).with_name("pollux_policy_child.py")
@@ -20,34 +20,16 @@ CHILD = Path(__file__).with_name("pollux_policy_child.py")
 INTERPRETER = "PERFMODEL_ADAPTDL_PYTHON"
 
 #: AdaptDL uses names that newer releases of numpy, scipy and pymoo no longer have.
+BUILDS = ("setuptools<66", "wheel")
 PINNED = ("numpy==1.23.5", "scipy<1.12", "autograd", "pymoo==0.5.0", "requests")
-PACKAGES = ("adaptdl==0.2.11", "adaptdl-sched==0.2.11")
-
-
-def _pip(python: Path, *arguments: str) -> None:
-    try:
-        subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", *arguments],
-            capture_output=True, text=True, check=True, timeout=400,
-        )  # fmt: skip
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"AdaptDL cannot be installed here: {str(error.stderr).strip()[-300:]}")
+PACKAGES = ("--no-deps", "adaptdl==0.2.11", "adaptdl-sched==0.2.11")
 
 
 @pytest.fixture(scope="module")
-def adaptdl_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    given = os.environ.get(INTERPRETER)
-    if given:
-        return Path(given)
-    if sys.version_info[:2] > (3, 11):
+def adaptdl_python() -> Path:
+    if sys.version_info[:2] > (3, 11) and INTERPRETER not in os.environ:
         pytest.skip("numpy 1.23, which AdaptDL needs, has no build for this Python")
-    folder = tmp_path_factory.mktemp("adaptdl")
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    _pip(python, "setuptools<66", "wheel")
-    _pip(python, *PINNED)
-    _pip(python, "--no-deps", *PACKAGES)
-    return python
+    return python_with("adaptdl", INTERPRETER, BUILDS, PINNED, PACKAGES)
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,13 @@ from running import running
 from perfmodel.adapters import elasticflow, sia
 from perfmodel.adapters.adaptdl import step_grid
 from perfmodel.adapters.adaptdl_speedup import BatchRange, speedup_fn
-from perfmodel.adapters.ask import Service
-from perfmodel.adapters.cells import Cell, read_matrix
+from perfmodel.adapters.ask import Cell, Service, read_matrix
 from perfmodel.adapters.gavel import ALONE, GavelJob, throughput_table
 from perfmodel.adapters.ray import NodeSpeeds
 from perfmodel.adapters.skypilot import TimeEstimator, resources_yaml
 from perfmodel.client import Client
 from perfmodel.client.answers import Matrix
-from perfmodel.client.decode import reader
+from perfmodel.client.protocol.decode import reader
 from perfmodel.estimator import Estimator
 from service.app import create_app
 from service.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfmodel.cli import cli
-from perfmodel.cli.compare import in_order
+from perfmodel.cli.asking.compare import in_order
 
 #: No trained model: the analytical one answers, whatever this checkout ships.
 MODELS = ["--models", "no-such-folder"]

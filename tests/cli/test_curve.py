@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfmodel.cli import cli
-from perfmodel.cli.curve import plain_curve, print_curve
+from perfmodel.cli.asking.curve import plain_curve, print_curve
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion
 from perfmodel.graph.job import Job

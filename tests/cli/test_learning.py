@@ -37,7 +37,7 @@ DEVICE = AcceleratorSpec(
     sources={"*": "made up for this test"},
 )
 #: Each of another family, all captured in a fraction of a second.
-MODELS = ("zoo/mlp", "zoo/ncf", "zoo/lstm-lm", "zoo/resnet18-cifar", "timm/resnet18", "timm/vgg11")
+MODELS = ("zoo/mlp", "zoo/ncf", "zoo/lstm-lm", "zoo/resnet18-cifar")
 
 
 def _run(*args: str, code: int = 0) -> Result:

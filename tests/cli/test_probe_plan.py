@@ -1,6 +1,7 @@
 """``perfmodel probe-plan``, over a few small jobs that are captured for real."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def jobs(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PERFMODEL_CACHE", str(cache))
     monkeypatch.setenv("PERFMODEL_MODELS", str(tmp_path / "no-models"))
+    # One process that captures loads torch once.
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     path = tmp_path / "jobs.json"
     path.write_text(json.dumps(JOBS))
     return str(path)

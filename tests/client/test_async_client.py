@@ -28,8 +28,8 @@ def test_both_clients_have_the_same_methods() -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(value).parameters)
-            for name, value in vars(kind).items()
-            if inspect.isfunction(value) and not name.startswith("_")
+            for name, value in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
         }
 
     assert methods(Client) == methods(AsyncClient)

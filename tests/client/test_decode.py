@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfmodel.client.decode import MisfitError, reader
+from perfmodel.client.protocol.decode import MisfitError, reader
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -237,7 +237,7 @@ def test_a_connection_is_used_again_and_replaced_when_it_was_closed() -> None:
 
 
 def test_too_long_an_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfmodel.client.wire.MAX_BYTES", 100)
+    monkeypatch.setattr("perfmodel.client.protocol.wire.MAX_BYTES", 100)
     with (
         misbehaving([say(200, b" " * 101)]) as script,
         Client(script.url) as client,

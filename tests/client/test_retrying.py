@@ -14,7 +14,7 @@ from perfmodel.client.errors import (
     UnreachableError,
     UnreadableAnswerError,
 )
-from perfmodel.client.retrying import Retrying, retry_after_s
+from perfmodel.client.protocol.retrying import Retrying, retry_after_s
 
 DOWN = UnreachableError("down")
 

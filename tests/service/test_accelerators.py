@@ -14,8 +14,7 @@ from fastapi.testclient import TestClient
 from two_hosts import two_hosts
 
 from service.routes.accelerators import EXAMPLE
-from service.schemas import AcceleratorBody, AcceleratorsAnswer
-from service.schemas_state import AliasAnswer
+from service.schemas.catalogue_bodies import AcceleratorBody, AcceleratorsAnswer, AliasAnswer
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 65_536}
 OURS = "Ours-32GB"

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from service.accuracy_desk import AccuracyDesk
-from service.schemas_explain import AccuracyAnswer
+from service.schemas.answer_bodies import AccuracyAnswer
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 A100, T4 = "A100-SXM4-80GB", "T4"

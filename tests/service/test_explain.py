@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.schemas_explain import ExplainAnswer
+from service.schemas.answer_bodies import ExplainAnswer
 
 
 def _explain(client: TestClient, body: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from sqlalchemy import text
 
 from service.routes.graphs import GRAPH_EXAMPLE
-from service.schemas_state import GraphJson, GraphsAnswer, GraphShown
+from service.schemas.state_bodies import GraphJson, GraphsAnswer, GraphShown
 from service.settings import Settings
 
 

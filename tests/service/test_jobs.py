@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from service.schemas_state import JobEntry, JobRegistered, JobsAnswer
+from service.schemas.state_bodies import JobEntry, JobRegistered, JobsAnswer
 from service.settings import Settings
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from perfmodel.requests import parse_job
-from service.schemas_state import ObservationsAnswer, ObservationsTaken
+from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
 from service.settings import Settings
 from service.state import State
 

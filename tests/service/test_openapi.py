@@ -20,20 +20,19 @@ from service.adapters.kubernetes.wire import (
     PrioritizeResponse,
     SessionResponse,
 )
-from service.schemas import (
-    AcceleratorsAnswer,
+from service.schemas.answer_bodies import (
+    AccuracyAnswer,
     CurveAnswer,
-    GraphAnswer,
+    ExplainAnswer,
     HealthAnswer,
     MatrixAnswer,
-    ModelsAnswer,
     PredictAnswer,
-    PredictRequest,
     Problem,
     RankAnswer,
 )
-from service.schemas_explain import AccuracyAnswer, ExplainAnswer
-from service.schemas_state import JobRegistered, ObservationsTaken
+from service.schemas.catalogue_bodies import AcceleratorsAnswer
+from service.schemas.question_bodies import PredictRequest
+from service.schemas.state_bodies import GraphAnswer, JobRegistered, ModelsAnswer, ObservationsTaken
 
 ANSWERS: dict[str, type[Any]] = {
     "/v1/predict": PredictAnswer,

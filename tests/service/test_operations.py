@@ -21,7 +21,7 @@ from perfmodel.store.state.operations import OperationStore
 from service.access.keys import new_key
 from service.operations.replay import KeptRequest
 from service.routes.graphs import GRAPH_EXAMPLE
-from service.schemas_state import OperationEntry, OperationsAnswer
+from service.schemas.state_bodies import OperationEntry, OperationsAnswer
 from service.settings import Settings
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}

@@ -1,0 +1,1 @@
+"""Commands that ask what throughput a job will reach, and why."""

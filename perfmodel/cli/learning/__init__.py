@@ -1,0 +1,1 @@
+"""Commands that measure, learn from what was measured, and judge what was learned."""

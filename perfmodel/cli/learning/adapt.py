@@ -1,0 +1,48 @@
+"""``perfmodel adapt``: a trained model takes a few profiles of a device into account."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from perfmodel.cli.options import models_option, output_options, profiles_option
+from perfmodel.cli.output import print_json
+
+
+@click.command()
+@profiles_option("to take into account")
+@click.option("--device", help="Only records of this accelerator.")
+@click.option("--name", default="default", show_default=True, help="Name of the trained model.")
+@models_option
+@output_options
+def command(profiles: Path, device: str | None, name: str, models: Path, as_json: bool) -> None:
+    """Take a few profiles of a device into account, as a new version of a trained model.
+
+    Nothing is trained: what the records say of the efficiency of the device corrects its
+    predictions and narrows their intervals. Answers for other devices stay as they are.
+    """
+    from perfmodel.store.artifacts import latest
+    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.training.adapt import adapt_model, usable_probes
+
+    version = latest(models, name).folder
+    probes = usable_probes(ProfileStore(profiles), device)
+    folder = adapt_model(version, probes.samples, models)
+    counts = Counter(sample.step.accelerator.name for sample in probes.samples)
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder),
+                "parent": f"{version.parent.name}/{version.name}",
+                "records": dict(sorted(counts.items())),
+                "dropped": dict(probes.dropped),
+            }
+        )
+        return
+    for accelerator, number in sorted(counts.items()):
+        click.echo(f"Took into account: {number} records of {accelerator}.")
+    for reason, number in probes.dropped.items():
+        click.echo(f"Left out: {number} ({reason}).")
+    click.echo(f"The model is in {folder}.")

@@ -1,0 +1,109 @@
+"""``perfmodel import``: read public measurements as records of our own kinds."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfmodel.cli.options import FILE, FOLDER, output_options
+from perfmodel.cli.output import print_json, print_table
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.importers.published import Imported
+    from perfmodel.importers.registry import ImportFormat
+
+
+class ImportCommand(click.Command):
+    """The command; its help ends with the formats."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the formats without importing a reader."""
+        from perfmodel.importers.registry import FORMATS
+
+        with formatter.section("Formats"):
+            formatter.write_dl([(one.name, one.description) for one in FORMATS.values()])
+
+
+@click.command("import", cls=ImportCommand)
+@click.argument("format_name", metavar="FORMAT")
+@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--out", type=FOLDER, help="Folder to write the records to: one Parquet table per kind."
+)
+@click.option(
+    "--rejected",
+    type=FILE,
+    help="CSV file to write the rows to that were not understood, with the reasons.",
+)
+@output_options
+def command(
+    format_name: str, path: Path | None, out: Path | None, rejected: Path | None, as_json: bool
+) -> None:
+    """Read public measurements as records: steps, kernels, collectives, placements.
+
+    PATH is a table or the folder that holds it; without it the environment variable
+    PERFMODEL_DATA names a folder of many formats.
+    """
+    from perfmodel.importers.record_tables import write_records, write_rejected
+    from perfmodel.importers.registry import import_format
+
+    chosen = import_format(format_name)
+    where = path or _usual_path(chosen)
+    imported = chosen.read(where)
+    written = write_records(out, imported) if out else {}
+    if rejected:
+        write_rejected(rejected, imported.rejected)
+    summary = _summary(chosen, where, imported)
+    summary["written"] = {kind: str(file) for kind, file in written.items()}
+    if as_json:
+        print_json(summary)
+    else:
+        _print(summary)
+
+
+def _usual_path(chosen: ImportFormat) -> Path:
+    data = os.environ.get("PERFMODEL_DATA")
+    if not data:
+        raise InvalidInputError(
+            f"No path is given; name the table of {chosen.name} or its folder, or set "
+            "PERFMODEL_DATA to a folder of published measurements."
+        )
+    return chosen.usual_path(Path(data))
+
+
+def _summary(chosen: ImportFormat, where: Path, imported: Imported) -> dict[str, Any]:
+    from perfmodel.importers.record_tables import KINDS, accelerator_of, records_of
+
+    by_kind = {kind: records_of(imported, kind) for kind in KINDS}
+    return {
+        "format": chosen.name,
+        "path": str(where),
+        "records": {kind: len(records) for kind, records in by_kind.items()},
+        "devices": {
+            kind: dict(Counter(map(accelerator_of, records)).most_common())
+            for kind, records in by_kind.items()
+            if records
+        },
+        "rejected": dict(Counter(row.reason for row in imported.rejected).most_common()),
+    }
+
+
+def _print(summary: dict[str, Any]) -> None:
+    counts = ", ".join(f"{number} {kind}" for kind, number in summary["records"].items() if number)
+    click.echo(f"{summary['format']} in {summary['path']}: {counts or 'no records'}.")
+    devices = summary["devices"]
+    names = dict.fromkeys(name for counted in devices.values() for name in counted)
+    rows = [[name, *(str(devices[kind].get(name, "-")) for kind in devices)] for name in names]
+    if rows:
+        print_table(["accelerator", *devices], rows, right="lrrrr")
+    if summary["rejected"]:
+        click.echo(f"Left out: {sum(summary['rejected'].values())} rows.")
+        reasons = [[str(number), why] for why, number in summary["rejected"].items()]
+        print_table(["rows", "reason"], reasons, right="rl")
+    for kind, file in summary["written"].items():
+        click.echo(f"Wrote {kind} to {file}.")

@@ -1,0 +1,121 @@
+"""``perfmodel profile``: measure workloads on this machine."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
+from perfmodel.cli.options import FOLDER, job_options, output_options
+from perfmodel.cli.output import duration, percent, print_json
+from perfmodel.cli.subjects import job_of, read_subject
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.graph.job import Job
+    from perfmodel.profilers.campaign import CampaignEvent, CampaignReport
+
+
+@click.command()
+@click.argument("subjects", nargs=-1, required=True, metavar="FILE|MODEL...")
+@click.option(
+    "--out", type=FOLDER, default=Path("profiles"), show_default=True,
+    help="Folder of the records.",
+)  # fmt: skip
+@click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: all cores]")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, show_default=True,
+    help="Seconds that one workload may take.",
+)  # fmt: skip
+@click.option("--retry-failed", is_flag=True, help="Measure again what failed before.")
+@job_options
+@output_options
+def command(
+    subjects: tuple[str, ...],
+    out: Path,
+    threads: int | None,
+    timeout_s: float,
+    retry_failed: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Measure the time and memory of real steps, one workload after the other.
+
+    FILE is a list of jobs: .jsonl with one job a line, or .toml with grids. MODEL is as for
+    `perfmodel capture`, measured with the options below. A workload that OUT already holds is
+    skipped, so the same command continues after an interruption.
+    """
+    from perfmodel.devices.local import LocalCpu
+    from perfmodel.profilers.campaign import run_campaign
+    from perfmodel.profilers.run import MeasureSettings
+    from perfmodel.store.measurements.profiles import ProfileStore
+
+    jobs = [job for subject in subjects for job in _jobs(subject, settings)]
+    device = LocalCpu().describe()
+    store = ProfileStore(out)
+    found = run_campaign(
+        jobs,
+        store=store,
+        device=device,
+        settings=MeasureSettings(threads=threads or device.core_count or 1, timeout_s=timeout_s),
+        on_event=_show,
+        retry_failed=retry_failed,
+    )
+    store.compact()
+    _finish(found, out, as_json=as_json)
+
+
+def _jobs(subject: str, settings: dict[str, Any]) -> list[Job]:
+    from perfmodel.profilers.job_list import read_jobs
+
+    if Path(subject).suffix in (".jsonl", ".toml"):
+        return read_jobs(Path(subject))
+    read = read_subject(subject, settings["model_kwargs"])
+    if not read.reference:
+        raise InvalidInputError(
+            f"{subject} cannot be run: give a model by name or a transformers config. "
+            "With --compiler onnxruntime a model is exported and measured in ONNX Runtime."
+        )
+    return [job_of(read.reference, settings)]
+
+
+def _show(event: CampaignEvent) -> None:
+    """Print one line of progress on standard error, so that standard output stays clean."""
+    from perfmodel.profilers.campaign import EventKind
+    from perfmodel.profilers.worker import Failure, Success
+
+    job = event.job
+    place = f"[{event.position:>{len(str(event.total))}}/{event.total}]"
+    what = f"{job.label} {job.mode} batch {job.batch_size} {job.precision} {job.compiler}"
+    left = "" if event.remaining_s is None else f"  ({duration(event.remaining_s)} left)"
+    if event.kind is EventKind.STARTED:
+        if sys.stderr.isatty():
+            click.echo(f"{place} {what} ...{left}", err=True)
+        return
+    match event.outcome:
+        case Success(measurement=measurement):
+            step = measurement.step
+            noisy = "  noisy" if step.noisy else ""
+            said = f"{duration(step.step_time_s)}, spread {percent(step.spread)}{noisy}"
+        case Failure(kind=kind, reason=reason):
+            said = f"{kind}: {reason}"
+        case _:
+            said = "measured before"
+    click.echo(f"{place} {what}: {said}{left}", err=True)
+
+
+def _finish(found: CampaignReport, out: Path, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**asdict(found), "folder": str(out)})
+    else:
+        click.echo(
+            f"{found.finished} measured, {found.skipped} held before, {found.failed} failed in "
+            f"{duration(found.elapsed_s)}. Records are in {out}."
+        )
+    if found.failed:
+        some = found.finished or found.skipped
+        click.get_current_context().exit(EXIT_SOME_FAILED if some else EXIT_FAILED)

@@ -1,0 +1,94 @@
+"""``perfmodel train``: learn predictors from profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfmodel.cli.options import members_option, models_option, output_options, profiles_option
+from perfmodel.cli.output import print_json, tell
+
+if TYPE_CHECKING:
+    from perfmodel.training.samples.public_data import TrainingData
+
+
+@click.command()
+@profiles_option("to learn from")
+@click.option("--name", default="default", show_default=True, help="Name of the trained model.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    envvar="PERFMODEL_DATA",
+    help="Folder of public measurements; the predictor for all devices learns from them. "
+    "[env: PERFMODEL_DATA]",
+)
+@click.option(
+    "--workers", type=int, default=2, show_default=True, help="Processes that capture and fit."
+)
+@members_option
+@click.option("--device", help="Only records of this accelerator.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same model.")
+@models_option
+@output_options
+def command(
+    profiles: Path,
+    name: str,
+    data: Path | None,
+    workers: int,
+    members: tuple[str, ...],
+    device: str | None,
+    seed: int,
+    models: Path,
+    as_json: bool,
+) -> None:
+    """Learn predictors from profiles and write them below the folder of models.
+
+    Takes minutes; progress goes to standard error.
+    """
+    from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
+    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.training.samples.samples import load_samples
+    from perfmodel.training.train import train
+
+    found = load_samples(ProfileStore(profiles), device=device)
+    public = _public(data, profiles, workers) if data else None
+    chosen = members or DEFAULT_MEMBERS
+    folder = train(
+        found.samples,
+        models,
+        name=name,
+        members=chosen,
+        seed=seed,
+        progress=tell,
+        corpus=public.samples if public else (),
+        operators=public.operators if public else (),
+        joint_settings={"workers": workers},
+    )
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder),
+                "samples": len(found.samples),
+                "dropped": dict(found.dropped),
+                "notes": dict(found.notes),
+            }
+        )
+        return
+    click.echo(f"Learned from {len(found.samples)} samples. The model is in {folder}.")
+    for reason, number in found.dropped.items():
+        click.echo(f"Left out: {number} ({reason}).")
+    for note, number in found.notes.items():
+        click.echo(f"Note: {number} ({note}).")
+
+
+def _public(data: Path, profiles: Path, workers: int) -> TrainingData:
+    from perfmodel.training.samples.public_data import load_data
+
+    found = load_data(data, profiles=profiles, workers=workers, progress=tell)
+    for name, number in found.rejected.items():
+        tell(f"{number} rows of {name} were not understood; perfmodel import {name} lists them.")
+    for reason, number in found.dropped.items():
+        tell(f"Left out: {number} published steps ({reason}).")
+    return found

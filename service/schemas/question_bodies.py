@@ -1,0 +1,266 @@
+"""The bodies of questions, with their bounds and defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from perfmodel.estimator.tables.ranking import Criterion
+from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
+from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
+from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+from service.answering.terms import MOST_MS
+
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _with_a_version(software: dict[str, str]) -> dict[str, str]:
+    if not software.get("torch", "0")[0].isdigit():
+        raise ValueError("torch is a version that starts with a digit")
+    return software
+
+
+Software = Annotated[
+    dict[str, Text],
+    AfterValidator(_with_a_version),
+    Field(json_schema_extra={"properties": {"torch": {"type": "string", "pattern": "^[0-9]"}}}),
+]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class HfConfigReference(_Strict):
+    """A transformers config; built on the meta device, without weights."""
+
+    hf_config: dict[str, Any]
+
+
+class GraphReference(_Strict):
+    """A graph registered with ``POST /v1/graphs``."""
+
+    graph: Text
+
+
+class JobReference(_Strict):
+    """A job registered with ``POST /v1/jobs``."""
+
+    ref: Text
+
+
+class AdaptationBody(_Strict):
+    """What the progress of a job depends on, for its goodput."""
+
+    gradient_noise_scale: Annotated[float, Field(ge=0)]
+    initial_batch_size: Count
+    batch_size_bounds: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    most_accumulation: Count | None = None
+
+
+class JobBody(_Strict):
+    """What runs: exactly one of ``model``, ``hf_config``, ``graph`` and ``job_type``, and how."""
+
+    model: Text | HfConfigReference | GraphReference | None = Field(
+        None, description="`timm/<name>`, `zoo/<name>`, or an object that refers to the model."
+    )
+    model_kwargs: dict[str, Any] | None = Field(None, description="Arguments of a named model.")
+    hf_config: dict[str, Any] | None = Field(None, description="A transformers config.")
+    graph: Text | None = Field(None, description="Content hash of a registered graph.")
+    job_type: Text | None = Field(
+        None, description="A job without a graph; answered from observations of it."
+    )
+    mode: Literal[tuple(Mode)]  # type: ignore[valid-type]
+    batch_size: Count = Field(description="Samples per replica and micro-batch.")
+    accumulation_steps: Count | None = Field(1, description="Micro-batches per optimizer step.")
+    precision: Literal[tuple(Precision)] | None = "fp32"  # type: ignore[valid-type]
+    optimizer: Literal[OPTIMIZERS] | None = "sgd"  # type: ignore[valid-type]
+    memory_format: Literal[tuple(MemoryFormat)] | None = "channels_first"  # type: ignore[valid-type]
+    compiler: Literal[tuple(Compiler)] | None = "eager"  # type: ignore[valid-type]
+    sequence_length: Count | None = Field(None, description="Tokens per sample.")
+    activation_checkpointing: bool | Literal[CHECKPOINTING] | None = False  # type: ignore[valid-type]
+    selective_checkpointing: bool | None = False
+    software: Software | None = Field(None, description="Versions that matter.")
+    input: dict[str, Annotated[float, Field(ge=0)]] | None = Field(
+        None, description="What a sample costs the host: `stored_bytes`, `cpu_s`, `files`."
+    )
+    adaptation: AdaptationBody | None = None
+
+
+#: A job, or the reference that its registration gave.
+AnyJob = JobBody | Text | JobReference
+
+
+class NodeBody(_Strict):
+    """Equal accelerators of one host, or of `repeat` such hosts."""
+
+    accelerator: Text = Field(description="Name or alias; see `GET /v1/accelerators`.")
+    count: Accelerators | None = 1
+    link: Text | None = Field(None, description="Link between them; null means their own.")
+    repeat: Accelerators | None = 1
+
+
+class NetworkBody(_Strict):
+    """Links between hosts."""
+
+    name: Text | None = None
+    bandwidth_bytes_per_s: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="Per host, one direction, all its adapters together."
+    )
+    latency_s: Annotated[float, Field(ge=0, le=1)] | None = None
+    oversubscription: Annotated[float, Field(ge=1, le=1e6)] | None = Field(
+        1, description="How many times the hosts could load what the switches carry."
+    )
+    rails: Annotated[int, Field(ge=1, le=64)] | None = Field(1, description="Adapters of a host.")
+
+
+class PlanBody(_Strict):
+    """Degrees of parallelism and how they are carried out."""
+
+    data: Accelerators | None = None
+    tensor: Accelerators | None = 1
+    pipeline: Accelerators | None = 1
+    expert: Accelerators | None = 1
+    context: Accelerators | None = 1
+    zero_stage: Annotated[int, Field(ge=0, le=3)] | None = 0
+    sequence_parallel: bool | None = False
+    schedule: Literal[tuple(Schedule)] | None = "1f1b"  # type: ignore[valid-type]
+    virtual_stages: Annotated[int, Field(ge=1, le=1_000)] | None = 1
+    batch_split: Literal[tuple(BatchSplit)] | None = "equal"  # type: ignore[valid-type]
+
+
+class PlacementBody(_Strict):
+    """Where it runs, in the long form."""
+
+    nodes: Annotated[list[NodeBody], Field(min_length=1)]
+    network: Text | NetworkBody | None = None
+    plan: PlanBody | None = None
+    shared_with: list[str | JobBody] | None = Field(
+        None, description="Jobs on the same accelerators: job types, or jobs."
+    )
+    sharing: Literal[tuple(Sharing)] | None = "mps"  # type: ignore[valid-type]
+    power_limit_w: Annotated[float, Field(gt=0)] | None = None
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    cpu_cores: Accelerators | None = None
+    storage_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
+    loader_workers: Annotated[int, Field(ge=0)] | None = None
+    storage_locality: Literal[tuple(Locality)] | None = None  # type: ignore[valid-type]
+
+
+ShortPlacement = Annotated[
+    str, Field(min_length=1, description="`8xA100-SXM4-80GB`, `2x(8xH100-SXM5-80GB)@ib-400g`.")
+]
+
+
+class _Measured(_Strict):
+    """A measured step."""
+
+    placement: ShortPlacement | PlacementBody
+    batch_size: Count
+    step_time_s: Annotated[float, Field(gt=0)]
+    sync_time_s: Annotated[float, Field(ge=0)] | None = None
+    accumulation_steps: Count | None = 1
+
+
+class ObservationBody(_Measured):
+    """A measured step of the job, or of another one; it counts for this answer alone."""
+
+    job: AnyJob | None = Field(
+        None, description="The job that was measured, where it is another one."
+    )
+
+
+class MatrixObservationBody(_Measured):
+    """A measured step of one of the jobs."""
+
+    job: Annotated[int, Field(ge=0)] = Field(description="Position in `jobs`.")
+
+
+Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIONS)]
+
+
+class _Terms(_Strict):
+    """On what terms a question is answered."""
+
+    pin_model: Text | None = Field(
+        None, description="The one version that may answer, of `GET /v1/models`; or `analytical`."
+    )
+    deadline_ms: Annotated[float, Field(gt=0, le=MOST_MS)] | None = Field(
+        None, description="How long the answer may take; then the analytical model answers."
+    )
+    allow_fallback: bool | None = Field(
+        True, description="False: refuse (504, 503) instead of answering analytically."
+    )
+
+
+class PredictRequest(_Terms):
+    """One question."""
+
+    job: AnyJob
+    placement: ShortPlacement | PlacementBody
+    observations: Observations | None = None
+
+
+class ExplainRequest(PredictRequest):
+    """One question, and how many groups of operators its explanation lists."""
+
+    most: Annotated[int, Field(ge=1, le=1_000)] | None = Field(
+        50, description="Groups of equal operators at most, those that take most time."
+    )
+
+
+class MatrixRequest(_Terms):
+    """Every pair of some jobs and some placements."""
+
+    jobs: Annotated[list[AnyJob], Field(min_length=1)]
+    placements: Annotated[list[ShortPlacement | PlacementBody], Field(min_length=1)]
+    observations: list[MatrixObservationBody] | None = None
+
+
+class CurveRequest(_Terms):
+    """One job over the number of accelerators, data parallel."""
+
+    job: AnyJob
+    accelerator: Text
+    counts: list[Count] | None = Field(None, description="Default: 1, 2, 4, ... up to `most`.")
+    most: Count | None = 64
+    accelerators_per_host: Count | None = 8
+    network: Text | NetworkBody | None = None
+    link: Text | None = None
+    zero_stage: Annotated[int, Field(ge=0, le=3)] | None = 0
+    observations: Observations | None = None
+
+
+class ConstraintsBody(_Strict):
+    """What a placement has to keep to."""
+
+    fits: bool | None = True
+    total_samples: Annotated[float, Field(gt=0)] | None = Field(None, description="Work to do.")
+    deadline_s: Annotated[float, Field(gt=0)] | None = None
+    budget: Annotated[float, Field(gt=0)] | None = None
+
+
+class SearchBody(_Strict):
+    """Which plans are searched."""
+
+    global_batch_size: Count | None = None
+    most: Count | None = 10
+
+
+class RankRequest(_Terms):
+    """Placements of one job; or, with `placement` and `search`, the plans of one placement."""
+
+    job: AnyJob
+    placements: list[ShortPlacement | PlacementBody] | None = None
+    by: Literal[tuple(Criterion)] | None = "throughput"  # type: ignore[valid-type]
+    most: Count | None = 10
+    constraints: ConstraintsBody | None = None
+    prices: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
+        None, description="Money for one accelerator and hour, by canonical name."
+    )
+    observations: Observations | None = None
+    placement: ShortPlacement | PlacementBody | None = None
+    search: SearchBody | None = None
