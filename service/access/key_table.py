@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
+from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.connections import Connections, shown_url
@@ -128,24 +130,12 @@ class KeyRing:
 
 
 def _row(key: ApiKey) -> StoredKey:
-    return StoredKey(
-        key_id=key.key_id,
-        name=key.name,
-        digest=key.digest,
-        scopes=tuple(sorted(key.scopes)),
-        rate_per_s=key.rate_per_s,
-        created_at=key.created_at,
-        revoked_at=key.revoked_at,
-    )
+    return StoredKey(**{**_fields(key), "scopes": tuple(sorted(key.scopes))})
 
 
 def _key(row: StoredKey) -> ApiKey:
-    return ApiKey(
-        key_id=row.key_id,
-        name=row.name,
-        digest=row.digest,
-        scopes=parse_scopes(row.scopes),
-        rate_per_s=row.rate_per_s,
-        created_at=row.created_at,
-        revoked_at=row.revoked_at,
-    )
+    return ApiKey(**{**_fields(row), "scopes": parse_scopes(row.scopes)})
+
+
+def _fields(kept: ApiKey | StoredKey) -> dict[str, Any]:
+    return {field.name: getattr(kept, field.name) for field in fields(kept)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import ipaddress
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
@@ -13,11 +15,10 @@ from typing import Any
 from starlette.routing import Match
 from starlette.types import Scope as Request
 
-from service.access.credentials import token_of
 from service.access.keys import ApiKey, KeyStore, digest_of
 from service.access.rate_limit import RateLimiter
 from service.access.scopes import Door, Scope, needed
-from service.errors import problem
+from service.http.errors import problem
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
 CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
@@ -217,3 +218,45 @@ def _too_many(wait_s: float) -> Refusal:
         detail=f"The caller has used up its requests. Try again in {seconds} s.",
     )
     return Refusal(content=content, headers=((b"retry-after", str(seconds).encode()),))
+
+
+def token_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the key that a request shows.
+
+    Three ways, since not every scheduler can set every header: ``Authorization: Bearer KEY``,
+    ``X-API-Key: KEY``, and HTTP Basic with the key as the password, which is what a browser asks
+    for and what ``https://any:KEY@host`` in the address of a scheduler extender becomes.
+
+    An empty one counts as none.
+
+    Examples
+    --------
+    >>> token_of([(b"authorization", b"Bearer abc")]), token_of([(b"x-api-key", b"abc")])
+    ('abc', 'abc')
+    >>> token_of([(b"authorization", b"Basic dXNlcjphYmM=")])
+    'abc'
+    """
+    for name, value in headers:
+        if name == b"authorization":
+            return _from_authorization(value)
+        if name == b"x-api-key":
+            return value.decode("latin-1").strip() or None
+    return None
+
+
+def _from_authorization(value: bytes) -> str | None:
+    kind, _, rest = value.decode("latin-1").partition(" ")
+    match kind.lower():
+        case "bearer":
+            return rest.strip() or None
+        case "basic":
+            return _password(rest.strip())
+    return None
+
+
+def _password(encoded: str) -> str | None:
+    try:
+        plain = base64.b64decode(encoded, validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return plain.partition(":")[2] or None

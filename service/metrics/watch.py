@@ -10,8 +10,8 @@ from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import defect_problem, problem_response
-from service.logs import request_id_of_context
+from service.http.errors import defect_problem, problem_response
+from service.http.logs import request_id_of_context
 from service.metrics.registry import Metrics
 
 logger = logging.getLogger("perfmodel.request")

@@ -7,8 +7,8 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from service.etag import etag_of, matches
-from service.page_files import PageFiles, read_page
+from service.http.etag import etag_of, matches
+from service.page.files import PageFiles, read_page
 
 router = APIRouter()
 

@@ -14,7 +14,7 @@ from guarded_service import CREATED, Guarded, guarded_service, make_app
 from perfmodel.errors import InvalidInputError, StoreError
 from service.access import install
 from service.access.audit import AuditLog
-from service.access.binding import check_binding
+from service.access.install import check_binding
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
 from service.access.policy import Entry, Policy, Refusal

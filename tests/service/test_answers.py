@@ -16,7 +16,7 @@ def test_an_answer_is_what_the_estimator_says(
     response = client.post("/v1/predict", json=question)
     assert response.status_code == 200
     job, placement = parse_request(question)
-    assert response.json() == app.state.desk.estimator.estimate(job, placement).to_dict()
+    assert response.json() == app.state.dispatcher.estimator.estimate(job, placement).to_dict()
 
 
 def test_unpriced_operators_are_in_the_answer(client: TestClient, question: dict[str, Any]) -> None:

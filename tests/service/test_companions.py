@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service import newest_observations
-from service.newest_observations import EVERY_S
-from service.state import State
+from service.state import newest_observations
+from service.state.newest_observations import EVERY_S
+from service.state.state import State
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 OTHER: dict[str, Any] = {**JOB, "model": "timm/resnet18", "batch_size": 32}
@@ -22,7 +22,7 @@ ELSEWHERE = "8xA100-SXM4-80GB"
 
 @pytest.fixture
 def state(app: FastAPI) -> State:
-    state: State = app.state.desk.state
+    state: State = app.state.dispatcher.state
     return state
 
 
@@ -93,8 +93,8 @@ def test_a_job_is_not_held_up_by_what_is_known_of_others(
     _store(client, _observed(client))
     asked = {"job": JOB, "placement": ASKED}
     first = client.post("/v1/predict", json=asked).json()
-    clerk = app.state.desk.models.serving
-    again = clerk.from_memory(asked)
+    answerer = app.state.dispatcher.models.serving
+    again = answerer.from_memory(asked)
     assert again is not None and again.step_time_s == first["step_time_s"]
 
 

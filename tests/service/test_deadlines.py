@@ -142,7 +142,7 @@ def test_the_header_is_described_where_it_counts(service: HeldService) -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "pointer"),
+    ("options", "pointer"),
     [
         ({"deadline_ms": 0}, "/deadline_ms"),
         ({"deadline_ms": "5"}, "/deadline_ms"),
@@ -155,9 +155,9 @@ def test_the_header_is_described_where_it_counts(service: HeldService) -> None:
 )
 @pytest.mark.parametrize("route", ["predict", "matrix", "curve", "rank", "explain"])
 def test_terms_that_cannot_be_read_are_refused(
-    service: HeldService, route: str, terms: dict[str, Any], pointer: str
+    service: HeldService, route: str, options: dict[str, Any], pointer: str
 ) -> None:
-    assert service.ask(route, 422, **terms)["errors"][0]["pointer"] == pointer
+    assert service.ask(route, 422, **options)["errors"][0]["pointer"] == pointer
 
 
 def test_a_question_is_worked_on_once(held: HeldService) -> None:
@@ -194,7 +194,7 @@ def test_an_overload_is_no_reason_to_refuse_what_is_known(tmp_path: Path) -> Non
         service.client.post("/v1/jobs", json={"job": JOB})
         held = threading.Event()
         for _ in range(2):
-            service.desk.threads.submit(held.wait)
+            service.dispatcher.threads.submit(held.wait)
         depth = 'perfmodel_queue_depth{queue="answer"}'
         assert service.metrics()[depth] == 2
         try:

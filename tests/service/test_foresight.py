@@ -12,9 +12,9 @@ import pytest
 from held_service import PATIENCE_S, HeldModel, HeldService, held_service
 
 from perfmodel.estimator.loading import LoadedModel
-from service.answering import foresight
+from service.dispatch import prefetch
 from service.routes.accelerators import EXAMPLE
-from service.versions import shelf
+from service.versions import registry
 
 OLD: dict[str, Any] = {"model": "zoo/old", "mode": "training", "batch_size": 8}
 NEW: dict[str, Any] = {**OLD, "model": "zoo/newer"}
@@ -70,7 +70,7 @@ def test_own_and_priced_accelerators_matter_unasked(service: HeldService) -> Non
     priced = service.client.put("/v1/prices/A10", json={"per_hour": 1.5})
     assert put.status_code in (200, 201), put.text
     assert priced.status_code in (200, 201), priced.text
-    names = [spec.name for spec in service.desk.foresight.accelerators()]
+    names = [spec.name for spec in service.dispatcher.prefetch.accelerators()]
     assert names == ["Own-32GB", "A10"]
     register(service, NEW)
     service.finish()
@@ -88,8 +88,8 @@ def test_another_version_of_the_model_takes_over_what_was_worked_out(
     service.finish()
     newer = HeldModel(version="default/2", times=3)
     loaded = LoadedModel(model=newer, models=({"model": "default/2", "serving": True},))
-    monkeypatch.setattr(shelf, "load_model", lambda *_: loaded)
-    service.desk.models.reload()
+    monkeypatch.setattr(registry, "load_model", lambda *_: loaded)
+    service.dispatcher.models.reload()
     calls = newer.calls
     for placement in ASKED:
         answer = service.ask("predict", job=NEW, placement=placement)
@@ -107,7 +107,7 @@ def test_nothing_is_worked_out_while_somebody_waits_for_an_answer(service: HeldS
     ask_about_old(service)
     calls = service.model.calls
     held = threading.Event()
-    service.desk.threads.submit(held.wait, PATIENCE_S)
+    service.dispatcher.threads.submit(held.wait, PATIENCE_S)
     try:
         register(service, NEW)
         time.sleep(0.05)
@@ -122,21 +122,23 @@ def test_nothing_is_worked_out_while_somebody_waits_for_an_answer(service: HeldS
 def test_what_waits_and_what_is_worked_out_is_bounded(
     service: HeldService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foresight, "MOST_ACCELERATORS", 2)
+    monkeypatch.setattr(prefetch, "MOST_ACCELERATORS", 2)
     ask_about_old(service)
-    assert [one.name for one in service.desk.foresight.accelerators()] == [
+    assert [one.name for one in service.dispatcher.prefetch.accelerators()] == [
         "H100-SXM5-80GB", "A100-SXM4-80GB",
     ]  # fmt: skip
     held = threading.Event()
-    service.desk.threads.submit(held.wait, PATIENCE_S)
+    service.dispatcher.threads.submit(held.wait, PATIENCE_S)
     try:
-        prepared = service.desk.models.serving.prepare
-        jobs = [service.desk.models.serving.read_job({**NEW, "batch_size": n}) for n in (2, 4)]
+        prepared = service.dispatcher.models.serving.prepare
+        jobs = [
+            service.dispatcher.models.serving.read_job({**NEW, "batch_size": n}) for n in (2, 4)
+        ]
         for _ in range(3):
             for job in jobs:
-                service.desk.foresight.add(prepared(job, {"model": "zoo/newer"}))
-        assert service.desk.foresight.count == len(jobs)
+                service.dispatcher.prefetch.add(prepared(job, {"model": "zoo/newer"}))
+        assert service.dispatcher.prefetch.count == len(jobs)
     finally:
         held.set()
     service.finish()
-    assert service.desk.foresight.count == 0
+    assert service.dispatcher.prefetch.count == 0

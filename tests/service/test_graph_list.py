@@ -89,7 +89,7 @@ def test_a_graph_that_was_captured_here_is_shown_too(client: TestClient) -> None
     job = {"model": "timm/resnet18", "mode": "inference", "batch_size": 4}
     assert client.post("/v1/jobs", json={"job": job}).status_code == 201
     assert client.get("/v1/graphs").json()["graphs"] == []
-    state = client.app.state.desk.state  # type: ignore[attr-defined]
+    state = client.app.state.dispatcher.state  # type: ignore[attr-defined]
     with state.database.connections.reading() as connection:
         name = connection.execute(text("SELECT hash FROM captures")).scalar_one()
     shown = client.get(f"/v1/graphs/{name}").json()
@@ -100,7 +100,7 @@ def test_a_graph_that_was_captured_here_is_shown_too(client: TestClient) -> None
 def test_a_graph_from_before_facts_were_kept_gets_them(client: TestClient) -> None:
     _register(client, 16)
     before = client.get("/v1/graphs").json()
-    state = client.app.state.desk.state  # type: ignore[attr-defined]
+    state = client.app.state.dispatcher.state  # type: ignore[attr-defined]
     with state.database.connections.writing() as connection:
         connection.execute(text("UPDATE registrations SET source = NULL, flops = NULL"))
     assert client.get("/v1/graphs").json() == before

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from perfmodel.graph.canonical import from_json
-from service import onnx_upload
+from service.graphs import onnx_upload
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.settings import Settings
 

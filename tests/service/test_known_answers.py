@@ -5,33 +5,35 @@ from typing import Any
 
 import orjson
 import pytest
-from fastapi import FastAPI
+from fastapi import Request
 from fastapi.testclient import TestClient
+
+from service.http.bodies import json_body_of
+from service.routes import answers
 
 PATH = "/v1/predict"
 
 
 @pytest.fixture
-def routed(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return the bodies that reach the route."""
-    desk, seen = app.state.desk, []
-    predict = desk.predict
+def routed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return the bodies of questions that reach their route."""
+    seen: list[bytes] = []
 
-    async def noting(body: bytes, *rest: Any, **more: Any) -> Any:
-        seen.append(body)
-        return await predict(body, *rest, **more)
+    async def noting(request: Request) -> bytes:
+        seen.append(await json_body_of(request))
+        return seen[-1]
 
-    monkeypatch.setattr(desk, "predict", noting)
+    monkeypatch.setattr(answers, "json_body_of", noting)
     return seen
 
 
-def test_only_the_first_question_about_a_job_reaches_the_route(
+def test_a_plain_question_does_without_its_route(
     client: TestClient, routed: list[bytes], question: dict[str, Any]
 ) -> None:
     first = client.post(PATH, json=question)
     again = client.post(PATH, json=question)
     other = client.post(PATH, json={**question, "placement": "3xA100-SXM4-80GB"})
-    assert len(routed) == 1
+    assert not routed
     assert again.content == first.content
     assert again.headers["content-type"] == first.headers["content-type"]
     assert again.headers["x-request-id"] != first.headers["x-request-id"]
@@ -51,7 +53,7 @@ def test_the_route_would_say_the_same(
         assert by_route.content == known.content
 
 
-def test_known_answers_are_counted_like_others(
+def test_direct_answers_are_counted_like_others(
     client: TestClient, question: dict[str, Any]
 ) -> None:
     for _ in range(3):
@@ -84,7 +86,7 @@ def test_a_body_that_comes_in_pieces_is_put_together(
         (b"{}", "text/plain", 415),
     ],
 )
-def test_what_is_wrong_is_said_by_the_route(
+def test_what_is_wrong_is_said_as_the_route_says_it(
     client: TestClient, question: dict[str, Any], content: bytes, kind: str, status: int
 ) -> None:
     client.post(PATH, json={**question, "job": {"model": "timm/resnet50"}})

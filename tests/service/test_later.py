@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from service.answering.later import Later, Together
-from service.answering.threads import AnswerThreads
-from service.errors import OverloadedError
+from service.answering.thread_pool import ThreadPool
+from service.dispatch.background import BackgroundRounds, Together
+from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 
 
-def run(action: Callable[[Later], Awaitable[None]], *, most: int = 8) -> None:
+def run(action: Callable[[BackgroundRounds], Awaitable[None]], *, most: int = 8) -> None:
     """Run something with a place for what is worked on later."""
 
     async def running() -> None:
-        threads = AnswerThreads("later", Metrics(), workers=1, most=most)
+        threads = ThreadPool("later", Metrics(), workers=1, most=most)
         try:
-            await action(Later(threads))
+            await action(BackgroundRounds(threads))
         finally:
             threads.close()
 
@@ -40,7 +40,7 @@ def test_questions_of_a_round_are_prepared_together_and_answered_one_by_one() ->
         prepared.append(list(questions))
         raise ZeroDivisionError("one of them is wrong, and nobody minds")
 
-    async def asking(later: Later) -> None:
+    async def asking(later: BackgroundRounds) -> None:
         first = some(later.add("a", lambda: 1 + 1, Together(prepare, "first")))
         wrong = some(later.add("b", lambda: 1 // 0, Together(prepare, "second")))
         alone = some(later.add("c", lambda: 3, None))
@@ -53,7 +53,7 @@ def test_questions_of_a_round_are_prepared_together_and_answered_one_by_one() ->
 
 
 def test_a_second_round_follows_the_first() -> None:
-    async def asking(later: Later) -> None:
+    async def asking(later: BackgroundRounds) -> None:
         assert await some(later.add("a", lambda: 1, None)) == 1
         assert await some(later.add("a", lambda: 2, None)) == 2
 
@@ -67,7 +67,7 @@ def test_a_question_is_taken_back_until_its_round_begins() -> None:
         begun.set()
         return go_on.wait(60.0)
 
-    async def asking(later: Later) -> None:
+    async def asking(later: BackgroundRounds) -> None:
         taken = later.add("a", lambda: pytest.fail("it was taken back"), None)
         assert later.forget("a") and not later.forget("a")
         assert taken is not None and taken.cancelled()
@@ -81,7 +81,7 @@ def test_a_question_is_taken_back_until_its_round_begins() -> None:
 
 
 def test_where_there_is_no_room_that_is_the_answer() -> None:
-    async def asking(later: Later) -> None:
+    async def asking(later: BackgroundRounds) -> None:
         with pytest.raises(OverloadedError, match="Try again"):
             await some(later.add("a", lambda: 1, None))
 

@@ -19,8 +19,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from guarded_service import make_app
 
-from service import logs
-from service.etag import etag_of
+from service.http import logs
+from service.http.etag import etag_of
 from service.metrics.registry import Metrics
 
 QUESTION = {

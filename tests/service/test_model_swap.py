@@ -20,8 +20,8 @@ from trained_version import trained_version
 from perfmodel.estimator.loading import LoadedModel
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
-from service.versions import shelf
-from service.versions.folder import ModelFolder
+from service.versions import registry
+from service.versions.folder_watch import ModelFolder
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 PREDICT: dict[str, Any] = {"job": JOB, "placement": "A10"}
@@ -86,7 +86,7 @@ def test_what_was_asked_is_predicted_before_a_version_serves(
     service.ask("matrix", **MATRIX)
     _appear(trained, models, "1")
     _reload(service.client)
-    pairs = service.desk.estimator.recently_predicted(100)
+    pairs = service.dispatcher.estimator.recently_predicted(100)
     # 2 jobs on 2 kinds of accelerators.
     assert len(pairs) == 4
 
@@ -148,7 +148,7 @@ def test_a_version_that_answers_nonsense_is_passed_over(
     before = service.ask("predict", **PREDICT)
     facts = ({"model": "default/9", "serving": True},)
     loaded = LoadedModel(model=_Nonsense(version="default/9"), models=facts)
-    monkeypatch.setattr(shelf, "load_model", lambda *_: loaded)
+    monkeypatch.setattr(registry, "load_model", lambda *_: loaded)
     swap = _reload(service.client)
     assert swap["serving"] == "held/1"
     assert "default/9 fails on jobs" in swap["problems"][0]
@@ -189,9 +189,9 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
     for _ in range(10):
         served.add(_reload(service.client)["serving"])
         # Back to the other one, as a reload would after the folder changed.
-        kept = service.desk.models.in_memory("held/1")
+        kept = service.dispatcher.models.in_memory("held/1")
         assert kept is not None
-        service.desk.models.serving = kept
+        service.dispatcher.models.serving = kept
     done.set()
     for thread in threads:
         thread.join()

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from perfmodel.requests import parse_job
 from service.schemas_state import ObservationsAnswer, ObservationsTaken
 from service.settings import Settings
-from service.state import State
+from service.state.state import State
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 A100 = "A100-SXM4-80GB"
@@ -31,7 +31,7 @@ def settings(migrated_url: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def state(app: FastAPI, client: TestClient) -> State:
-    state: State = app.state.desk.state
+    state: State = app.state.dispatcher.state
     return state
 
 

@@ -12,8 +12,8 @@ from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
 from perfmodel.store.observations import StoredObservation
 from perfmodel.types import Basis
-from service.observed_jobs import ObservedJobs
-from service.state import State, stored_job
+from service.answering.observed_jobs import ObservedJobs
+from service.state.state import State, stored_job
 
 JOB = parse_job({"model": "timm/resnet50", "mode": "training", "batch_size": 64})
 A100 = "A100-SXM4-80GB"
@@ -21,13 +21,13 @@ A100 = "A100-SXM4-80GB"
 
 @pytest.fixture
 def state(app: FastAPI) -> State:
-    state: State = app.state.desk.state
+    state: State = app.state.dispatcher.state
     return state
 
 
 @pytest.fixture
 def estimator(app: FastAPI) -> Estimator:
-    estimator: Estimator = app.state.desk.estimator
+    estimator: Estimator = app.state.dispatcher.estimator
     return estimator
 
 

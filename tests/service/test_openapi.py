@@ -11,15 +11,14 @@ from pydantic import TypeAdapter, ValidationError
 from perfmodel.errors import InvalidInputError
 from perfmodel.requests import parse_request
 from service.adapters.kserve import InferAnswer
-from service.adapters.kubernetes.wire import (
-    AdmissionAnswer,
-    ExtenderFilterResult,
-    HostPriorityList,
+from service.adapters.kubernetes.extender import ExtenderFilterResult, HostPriorityList
+from service.adapters.kubernetes.volcano import (
     JobEnqueueableResponse,
     PredicateResponse,
     PrioritizeResponse,
     SessionResponse,
 )
+from service.adapters.kubernetes.webhook import AdmissionAnswer
 from service.schemas import (
     AcceleratorsAnswer,
     CurveAnswer,

@@ -19,7 +19,7 @@ from guarded_service import CREATED, guarded_service
 from perfmodel.errors import StoreError
 from perfmodel.store.operations import OperationStore
 from service.access.keys import new_key
-from service.operations.replay import KeptRequest
+from service.operations.kept_request import KeptRequest
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.schemas_state import OperationEntry, OperationsAnswer
 from service.settings import Settings
@@ -153,7 +153,7 @@ def _kept(body: dict[str, Any]) -> bytes:
 
 def test_an_operation_whose_worker_died_is_answered_by_another(app: FastAPI) -> None:
     # As a worker leaves it that was killed: claimed, and nobody renews its lease.
-    store: OperationStore = app.state.desk.state.operations
+    store: OperationStore = app.state.dispatcher.state.operations
     started = store.start("matrix", _kept(MATRIX), owner="dead")
     assert started is not None
     assert store.claim("dead", lease_s=0.5) is not None
@@ -164,7 +164,7 @@ def test_an_operation_whose_worker_died_is_answered_by_another(app: FastAPI) -> 
 
 
 def test_what_kills_each_of_its_workers_has_failed(app: FastAPI) -> None:
-    store: OperationStore = app.state.desk.state.operations
+    store: OperationStore = app.state.dispatcher.state.operations
     started = store.start("matrix", _kept(MATRIX), owner="dead")
     assert started is not None
     for _ in range(5):
@@ -177,14 +177,14 @@ def test_what_kills_each_of_its_workers_has_failed(app: FastAPI) -> None:
 
 
 def test_a_service_that_ends_hands_its_work_on(app: FastAPI, monkeypatch: Any) -> None:
-    store: OperationStore = app.state.desk.state.operations
+    store: OperationStore = app.state.dispatcher.state.operations
     begun = threading.Event()
 
     async def endless(*args: Any) -> None:
         begun.set()
         await asyncio.sleep(3600)
 
-    monkeypatch.setattr(app.state.desk, "matrix", endless)
+    monkeypatch.setattr(app.state.dispatcher, "matrix", endless)
     with TestClient(app) as client:
         name = client.post("/v1/matrix", json=MATRIX, headers=LATER).json()["id"]
         assert begun.wait(_PATIENCE_S)
@@ -192,7 +192,7 @@ def test_a_service_that_ends_hands_its_work_on(app: FastAPI, monkeypatch: Any) -
         pending = client.get(f"/v1/operations/{name}/result")
         assert (pending.status_code, pending.headers["retry-after"]) == (202, "1")
     left = store.find(name)
-    app.state.desk.state.database.close()
+    app.state.dispatcher.state.database.close()
     assert left is not None
     assert (left.state.value, left.attempts) == ("waiting", 0)
 
@@ -200,15 +200,15 @@ def test_a_service_that_ends_hands_its_work_on(app: FastAPI, monkeypatch: Any) -
 def test_what_there_is_no_room_for_is_tried_again(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = client.app.state.desk  # type: ignore[attr-defined]
-    matrix, refusals = desk.matrix, iter([StoreError("away")])
+    dispatcher = client.app.state.dispatcher  # type: ignore[attr-defined]
+    matrix, refusals = dispatcher.matrix, iter([StoreError("away")])
 
     async def sometimes(*args: Any) -> Any:
         for refusal in refusals:
             raise refusal
         return await matrix(*args)
 
-    monkeypatch.setattr(desk, "matrix", sometimes)
+    monkeypatch.setattr(dispatcher, "matrix", sometimes)
     kept = client.post("/v1/matrix", json=MATRIX, headers=LATER)
     done = _ended(client, kept.headers["location"])
     assert (done["state"], done["attempts"]) == ("done", 2)

@@ -14,7 +14,7 @@ from perfmodel.estimator import MatrixEstimate
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode
-from service.answering.rows import join_rows
+from service.answering.matrix_rows import join_rows
 
 NAMES = ("step_time_s", "compute_time_s", "sync_time_s")
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -92,7 +92,7 @@ def test_parts_are_null_where_there_is_no_answer(client: TestClient) -> None:
 
 
 def test_rows_that_are_put_together_are_those_of_one_matrix(app: FastAPI) -> None:
-    estimator = app.state.desk.estimator
+    estimator = app.state.dispatcher.estimator
     jobs = [Job(model="timm/resnet50", mode=Mode.TRAINING, batch_size=n) for n in (1, 2, 4, 8)]
     placements = [parse_placement(place) for place in PLACES]
     whole = estimator.matrix(jobs, placements)

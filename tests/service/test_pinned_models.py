@@ -92,7 +92,7 @@ def test_a_damaged_version_is_refused_with_the_others(service: HeldService) -> N
 def test_a_version_that_is_not_loaded_in_time_is_504_then_answers(service: HeldService) -> None:
     service.ask("predict", **PREDICT, pin_model="default/2")
     held = threading.Event()
-    service.desk.loads.submit(held.wait)  # versions are loaded one at a time
+    service.dispatcher.loads.submit(held.wait)  # versions are loaded one at a time
     question: dict[str, Any] = {**PREDICT, "pin_model": "default/1", "deadline_ms": 20}
     try:
         problem = service.ask("predict", 504, **question)

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from perfmodel.errors import MissingExtraError, StoreError
-from service.errors import RETRY_AFTER_S
+from service.http.errors import RETRY_AFTER_S
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 PLACE = "A100-SXM4-80GB"
@@ -153,7 +153,7 @@ def _fail_with(app: FastAPI, error: Exception) -> None:
     def step(job: Any) -> Any:
         raise error
 
-    app.state.desk.estimator.graphs.step = step
+    app.state.dispatcher.estimator.graphs.step = step
 
 
 def test_a_defect_says_nothing_about_the_inside(app: FastAPI, client: TestClient) -> None:
@@ -180,7 +180,7 @@ def test_a_store_that_is_away_asks_to_come_back(app: FastAPI, client: TestClient
 def test_too_many_waiting_questions_are_turned_away(app: FastAPI, client: TestClient) -> None:
     held = threading.Event()
     for _ in range(app.state.settings.max_waiting):
-        app.state.desk.threads.submit(held.wait)
+        app.state.dispatcher.threads.submit(held.wait)
     response = client.post("/v1/predict", json=_job())
     held.set()
     check_problem(response, 503)

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from service.quick_start import import_xgboost_alone, loading
+from service.serve import import_xgboost_alone, loading
 
 _IMPORTED = """
 import sys
-from service.quick_start import import_xgboost_alone
+from service.serve import import_xgboost_alone
 import_xgboost_alone()
 assert "sklearn" not in sys.modules
 import xgboost

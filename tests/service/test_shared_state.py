@@ -16,7 +16,7 @@ from postgresql import PostgresqlServer
 from two_hosts import two_hosts
 
 from perfmodel.requests import parse_job
-from service.state import State
+from service.state.state import State
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 A100 = "A100-SXM4-80GB"
@@ -44,7 +44,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _state(client: TestClient) -> State:
-    state: State = client.app.state.desk.state  # type: ignore[attr-defined]
+    state: State = client.app.state.dispatcher.state  # type: ignore[attr-defined]
     return state
 
 

@@ -1,0 +1,1 @@
+"""The page: its files, and how they are sent."""
