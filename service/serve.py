@@ -32,13 +32,7 @@ _SWITCH_S = 0.0005
 
 
 def app_from_settings(settings: Settings | None = None) -> FastAPI:
-    """Build the application that settings describe.
-
-    Parameters
-    ----------
-    settings : Settings or None
-        None reads them from the environment.
-    """
+    """Build the application that settings describe."""
     settings = settings or Settings()
     capture = CaptureChild(timeout_s=settings.capture_timeout_s)
     graphs = GraphLibrary(capture=capture, database=Database(settings.database))
@@ -76,12 +70,6 @@ def serve(
     ----------
     port : int
         0 takes a free one.
-    models : path
-        Folder of trained models.
-    database : str
-        SQLAlchemy URL.
-    workers : int
-        Processes that answer, >= 1.
     keys : path or None
         File of the keys; None: ``keys.json`` beside the database.
     insecure : bool

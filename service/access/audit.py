@@ -23,11 +23,6 @@ class AuditLog:
 
     Several processes may append to one file: a line goes out in one write at its end. If it cannot
     be written, the line goes to the log of the service as an error and the action stands.
-
-    Parameters
-    ----------
-    path : path
-        Made when first needed.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -41,8 +36,6 @@ class AuditLog:
         ----------
         by : str
             Who: the identifier of a key, or a user of this machine.
-        **facts
-            Anything else that JSON can say.
         """
         self.append_line(audit_line(action, by=by, **facts))
 

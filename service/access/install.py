@@ -56,11 +56,6 @@ def keys_of(
     """Return the keys that a service with some settings goes by.
 
     A database that hosts may share holds keys for all of them; those of the file count beside.
-
-    Raises
-    ------
-    StoreError
-        The keys in the database cannot be read.
     """
     file = KeyFile(keys_file(settings))
     return file if connections.is_sqlite else KeyRing(KeyTable(connections, watch), file)
@@ -105,13 +100,6 @@ def audit_file(settings: Settings) -> Path:
 
 def check_binding(host: str, keys: KeyStore, *, insecure: bool = False) -> None:
     """Refuse an address beyond the loopback while there is no key.
-
-    Parameters
-    ----------
-    host : str
-        Name or address to listen on.
-    insecure : bool
-        Listen all the same.
 
     Raises
     ------

@@ -29,11 +29,6 @@ class KeyTable:
     ----------
     watch : RevisionWatch or None
         Tells of changes by others, and is started; None: nobody does.
-
-    Raises
-    ------
-    StoreError
-        The keys cannot be read.
     """
 
     def __init__(self, connections: Connections, watch: RevisionWatch | None = None) -> None:
@@ -61,13 +56,7 @@ class KeyTable:
         self.refresh()
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Make a key worthless; one that is so already stays as it is.
-
-        Raises
-        ------
-        UnknownKeyError
-            There is no such key.
-        """
+        """Make a key worthless; one that is so already stays as it is."""
         was_there = self._rows.revoke(key_id, datetime.now(UTC).isoformat(timespec="seconds"))
         self.refresh()
         if not was_there:
@@ -75,13 +64,7 @@ class KeyTable:
         return next(key for key in self._keys if key.key_id == key_id)
 
     def refresh(self) -> None:
-        """Read the keys again.
-
-        Raises
-        ------
-        StoreError
-            The database cannot be read.
-        """
+        """Read the keys again."""
         keys = []
         for row in self._rows.all():
             try:
@@ -116,13 +99,7 @@ class KeyRing:
         self._places[0].add(key)
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Make a key worthless wherever it is.
-
-        Raises
-        ------
-        UnknownKeyError
-            There is no such key.
-        """
+        """Make a key worthless wherever it is."""
         for place in self._places:
             if any(key.key_id == key_id for key in place.all()):
                 return place.revoke(key_id)

@@ -18,7 +18,7 @@ from starlette.types import Scope as Request
 from service.access.keys import ApiKey, KeyStore, digest_of
 from service.access.rate_limit import RateLimiter
 from service.access.scopes import Door, Scope, needed
-from service.http.errors import problem
+from service.http.errors import http_problem
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
 CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
@@ -179,10 +179,7 @@ def _unknown(*, shown: bool, challenges: Sequence[bytes]) -> Refusal:
         else "Show a key: 'Authorization: Bearer KEY'. `perfmodel keys create` makes one."
     )
     headers = tuple((b"www-authenticate", challenge) for challenge in challenges)
-    content = problem(
-        HTTPStatus.UNAUTHORIZED, kind="unauthorized", title="Unauthorized", detail=detail
-    )
-    return Refusal(content=content, headers=headers)
+    return Refusal(content=http_problem(HTTPStatus.UNAUTHORIZED, detail), headers=headers)
 
 
 def _forbidden(key: ApiKey, needs: Scope) -> Refusal:
@@ -204,18 +201,15 @@ def _cross_site() -> Refusal:
 
 
 def _refused(detail: str) -> Refusal:
-    return Refusal(
-        content=problem(HTTPStatus.FORBIDDEN, kind="forbidden", title="Forbidden", detail=detail)
-    )
+    return Refusal(content=http_problem(HTTPStatus.FORBIDDEN, detail))
 
 
 def _too_many(wait_s: float) -> Refusal:
     seconds = math.ceil(wait_s)
-    content = problem(
+    content = http_problem(
         HTTPStatus.TOO_MANY_REQUESTS,
-        kind="too-many-requests",
+        f"The caller has used up its requests. Try again in {seconds} s.",
         title="Too many requests",
-        detail=f"The caller has used up its requests. Try again in {seconds} s.",
     )
     return Refusal(content=content, headers=((b"retry-after", str(seconds).encode()),))
 

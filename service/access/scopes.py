@@ -103,11 +103,6 @@ RULES: tuple[Rule, ...] = (
 def needed(method: str, path: str) -> Scope | Door:
     """Return what a request needs.
 
-    Parameters
-    ----------
-    method, path : str
-        As the router sees them.
-
     Examples
     --------
     >>> needed("POST", "/v1/predict"), needed("POST", "/v1/prices"), needed("GET", "/nowhere")

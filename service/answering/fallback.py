@@ -26,13 +26,6 @@ class Fallback:
 
     Nothing is captured, no trained model is asked, and no step that was observed counts; a job
     type, which is known by observed steps alone, is answered from those in memory.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        Of the analytical model.
-    jobs : JobCache
-        As for :class:`Answerer`.
     """
 
     def __init__(self, estimator: Estimator, state: Remembered, jobs: JobCache) -> None:

@@ -38,8 +38,6 @@ class QuestionCache:
     ----------
     estimator : Estimator
         Looks placements up; what was looked up counts as long as its catalogue stands.
-    jobs : JobCache
-        May be shared with those of other versions of the model.
     """
 
     def __init__(self, estimator: Estimator, jobs: JobCache) -> None:
@@ -56,13 +54,7 @@ class QuestionCache:
         self._jobs.put(_kept(_key(written)), prepared)
 
     def placement(self, written: Any) -> ResolvedPlacement:
-        """Return a placement.
-
-        Raises
-        ------
-        InvalidInputError
-            It cannot be read, or names an accelerator that nobody knows.
-        """
+        """Return a placement."""
         if self._estimator.accelerators is not self._catalog:
             self._forget_placements()
         key = _key(written)

@@ -44,13 +44,7 @@ class ThreadPool:
         return self._count
 
     async def run(self, action: Callable[..., T], *args: Any) -> T:
-        """Run something and wait for it.
-
-        Raises
-        ------
-        OverloadedError
-            As many as may wait already do.
-        """
+        """Run something and wait for it."""
         return await asyncio.wrap_future(self.submit(action, *args))
 
     def submit(self, action: Callable[..., T], *args: Any) -> Future[T]:

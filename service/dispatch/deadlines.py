@@ -25,8 +25,6 @@ class Deadlines:
 
     Parameters
     ----------
-    threads : ThreadPool
-        Where it runs.
     background : ThreadPool
         Where it runs, with others, if nobody waits for it from the start.
     """
@@ -63,8 +61,6 @@ class Deadlines:
             It did not come in time.
         OverloadedError
             Too many wait already.
-        PerfModelError
-            What ``full`` raises.
         """
         assert options.left_s is not None
         left_s = options.left_s - _RESERVE_S

@@ -69,7 +69,7 @@ def _is_plain(scope: Scope) -> bool:
 
 async def _body(receive: Receive) -> bytes | None:
     """Return a whole body; None where its sender has left."""
-    body = b""
+    body: bytes = b""
     while True:
         message = await receive()
         if message["type"] != "http.request":

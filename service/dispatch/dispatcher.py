@@ -163,13 +163,7 @@ class Dispatcher:
         return answer
 
     async def in_thread(self, action: Callable[..., T], *args: Any) -> T:
-        """Run something that takes long in a thread.
-
-        Raises
-        ------
-        OverloadedError
-            As many as may wait already do.
-        """
+        """Run something that takes long in a thread."""
         return await self.threads.run(action, *args)
 
     def close(self) -> None:

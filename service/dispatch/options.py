@@ -62,15 +62,8 @@ def split_options(question: Any, stated_ms: bytes | None = None) -> tuple[Any, O
 
     Parameters
     ----------
-    question : object
-        Decoded JSON.
     stated_ms : bytes or None
         Value of the header. Either counts from now.
-
-    Raises
-    ------
-    InvalidInputError
-        Options that cannot be read.
 
     Examples
     --------

@@ -48,14 +48,10 @@ class Prefetch:
 
     Parameters
     ----------
-    serving : callable
-        Returns the answerer that answers now.
     busy : sequence of ThreadPool
         Where questions are answered; work goes on while nothing waits there.
     metrics : Metrics
         Counts the jobs that wait, as the queue ``foresight``.
-    prices : callable
-        Returns the names of the accelerators with a price.
     """
 
     def __init__(

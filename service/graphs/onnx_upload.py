@@ -34,13 +34,6 @@ async def read_onnx(file: bytes, capture: Mapping[str, Any], settings: Settings)
     ----------
     capture : mapping
         ``batch_size``, ``mode``, ``optimizer``, ``precision`` and ``dimensions``.
-    settings : Settings
-        Bounds on time and memory.
-
-    Returns
-    -------
-    bytes
-        Canonical JSON.
 
     Raises
     ------

@@ -26,13 +26,7 @@ class RegisteredGraphs:
         self._list.keep_facts(graph.content_hash, _facts(graph))
 
     def page(self, *, cursor: str | None, limit: int) -> Page[dict[str, Any]]:
-        """Return some registered graphs, newest first.
-
-        Raises
-        ------
-        InvalidInputError
-            Not a cursor.
-        """
+        """Return some registered graphs, newest first."""
         page = self._list.page(cursor=cursor, limit=limit)
         return Page(
             items=tuple(_entry(found, self._facts_of(found)) for found in page.items),

@@ -27,8 +27,6 @@ def json_body(
     ----------
     schema : type or mapping
         One of the request models that the document holds, or a schema.
-    examples : mapping of str to object
-        Bodies that are answered, by a short name.
     """
     content = {
         "schema": schema_ref(schema.__name__) if isinstance(schema, type) else schema,

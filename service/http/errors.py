@@ -138,6 +138,11 @@ def problem_response(
     )
 
 
+def not_found(detail: str | None = None) -> HTTPException:
+    """Return what a route raises where there is nothing."""
+    return HTTPException(HTTPStatus.NOT_FOUND, detail)
+
+
 def body_too_large(limit_bytes: int) -> dict[str, Any]:
     """Return the problem of a body above a limit."""
     return http_problem(

@@ -54,8 +54,6 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
 
     Parameters
     ----------
-    level : str
-        ``debug``, ``info``, ``warning`` or ``error``.
     as_json : bool
         One JSON object a line; else one plain line for people.
     stream : text file or None

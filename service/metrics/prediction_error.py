@@ -25,12 +25,8 @@ def count_observation(
 
     Parameters
     ----------
-    catalog : Catalog
-        Knows the accelerators by all their names.
     predicted : Throughput
         Of the same cell, made without observations of the job.
-    predicted_step_s : float
-        Its step time.
     """
     kinds = {catalog.canonical_name(node.accelerator) for node in seen.placement.nodes}
     metrics.observation(

@@ -41,8 +41,6 @@ class Predicted:
 
     Parameters
     ----------
-    label : str
-        Of the job.
     accelerator : str
         :data:`~service.metrics.prediction_error.MIXED` where several kinds work together.
     placement : str
@@ -145,22 +143,7 @@ class AccuracyReport:
     async def page(
         self, *, accelerator: str | None, cursor: str | None, limit: int
     ) -> AccuracyPage:
-        """Return some points, newest first.
-
-        Parameters
-        ----------
-        accelerator : str or None
-            Name or alias; None means all.
-        cursor : str or None
-            ``next_cursor`` of the page before.
-        limit : int
-            Points at most.
-
-        Raises
-        ------
-        InvalidInputError
-            An unknown accelerator, or no cursor of ours.
-        """
+        """Return some points, newest first."""
         return await self._dispatcher.in_thread(self._page, accelerator, cursor, limit)
 
     def _page(self, accelerator: str | None, cursor: str | None, limit: int) -> AccuracyPage:

@@ -52,13 +52,7 @@ STATUSES = ("accepted", "quarantined", "known", "refused")
 
 
 class ObservationIntake:
-    """Takes observations in.
-
-    Parameters
-    ----------
-    dispatcher : Dispatcher
-        Its threads read and judge.
-    """
+    """Takes observations in."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -69,11 +63,6 @@ class ObservationIntake:
 
     async def take(self, body: Any) -> TakenObservations:
         """Keep the observations of a request; when this returns they are on disk.
-
-        Parameters
-        ----------
-        body : object
-            Decoded JSON.
 
         Raises
         ------

@@ -42,20 +42,7 @@ class Plausibility:
         self._cells: LruCache[_Cell, _Bounds] = LruCache(50_000)
 
     def doubt(self, job: Job, ref: str, seen: Observation) -> str | None:
-        """Return why an observation is not believed, or None.
-
-        Parameters
-        ----------
-        ref : str
-            Its reference.
-
-        Raises
-        ------
-        InvalidInputError
-            The job or the placement cannot be answered at all.
-        PerfModelError
-            The job cannot be captured here.
-        """
+        """Return why an observation is not believed, or None."""
         cell = _cell(ref, seen)
         bounds = self._cells.get(cell)
         if bounds is None:
@@ -78,13 +65,6 @@ class Plausibility:
 
     def predicted(self, ref: str, seen: Observation) -> tuple[Throughput, float] | None:
         """Return the throughput and step time (s) that were predicted without observations.
-
-        Parameters
-        ----------
-        ref : str
-            Reference of the job.
-        seen : Observation
-            One that :meth:`doubt` judged.
 
         Returns
         -------

@@ -53,13 +53,7 @@ class SentObservation:
 
 
 class ObservationReader:
-    """Reads observations; a job and a placement that came before are not read again.
-
-    Parameters
-    ----------
-    jobs : JobFinder
-        Where references are looked up.
-    """
+    """Reads observations; a job and a placement that came before are not read again."""
 
     def __init__(self, jobs: JobFinder) -> None:
         self._finder = jobs
@@ -75,13 +69,6 @@ class ObservationReader:
             ``{"job": {...} or "<ref>", "placement": ..., "step_time_s": ...}``; ``batch_size`` and
             ``accumulation_steps`` are the job's, ``sync_time_s`` is not known and ``key`` is the
             hash of the content, unless they are given.
-        pointer : str
-            JSON pointer to it in the request.
-
-        Raises
-        ------
-        InvalidInputError
-            A field that is missing, unknown or out of range.
         """
         fields = as_object(value, pointer, what="An observation")
         refuse_unknown(fields, _FIELDS, pointer)
@@ -125,13 +112,7 @@ class ObservationReader:
 
 
 def read_list(body: Any) -> list[Any]:
-    """Return the list of observations of a body: the body itself, or its field of that name.
-
-    Raises
-    ------
-    InvalidInputError
-        Neither, empty, or too long.
-    """
+    """Return the list of observations of a body: the body itself, or its field of that name."""
     if isinstance(body, Mapping):
         refuse_unknown(body, ("observations",), "")
         body = body.get("observations")

@@ -14,13 +14,7 @@ _KEPT = (b"content-type", b"content-encoding")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptRequest:
-    """A request to the service.
-
-    Parameters
-    ----------
-    headers : tuple of pair of str
-        Those that say what the body is.
-    """
+    """A request to the service."""
 
     method: str
     path: str
@@ -71,13 +65,6 @@ async def replay(inner: ASGIApp, request: KeptRequest, **facts: Any) -> tuple[in
     ----------
     inner : ASGIApp
         What stands behind access and limits: the request has passed them once.
-    **facts
-        Join the ASGI scope.
-
-    Returns
-    -------
-    tuple of int and bytes
-        Status and body.
     """
     answer = bytearray()
     status = 500

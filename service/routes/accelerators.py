@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
@@ -13,6 +13,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from service.dispatch.requests import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
+from service.http.errors import not_found
 from service.http.etag import etagged_response
 from service.schemas import AcceleratorBody, AcceleratorsAnswer
 from service.schemas_state import AcceleratorFacts, AliasAnswer
@@ -56,7 +57,7 @@ async def accelerator(request: Request, name: str) -> Response:
     catalog = _own(request).catalog
     # What this machine is would have to be measured first.
     if name not in catalog.with_local(None):
-        raise HTTPException(404)
+        raise not_found()
     return etagged_response(request, _one(catalog, catalog.get(name)))
 
 
@@ -90,7 +91,7 @@ async def put(request: Request, name: str) -> Response:
 async def delete(request: Request, name: str) -> Response:
     """Forget an accelerator, its aliases and its price."""
     if not await dispatcher_of(request).in_thread(_own(request).remove, name):
-        raise HTTPException(404)
+        raise not_found()
     return Response(status_code=204)
 
 
@@ -123,7 +124,7 @@ async def put_alias(request: Request, name: str, alias: str) -> Response:
 async def delete_alias(request: Request, name: str, alias: str) -> Response:
     """Forget an alias."""
     if not await dispatcher_of(request).in_thread(_own(request).remove_alias, name, alias):
-        raise HTTPException(404)
+        raise not_found()
     return Response(status_code=204)
 
 

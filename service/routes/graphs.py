@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.errors import InvalidGraphError, InvalidInputError, MissingExtraError
 from perfmodel.estimator.graphs import GraphLibrary
@@ -22,7 +22,7 @@ from service.graphs.onnx_upload import read_onnx
 from service.graphs.registered import RegisteredGraphs
 from service.http.bodies import json_response, media_type
 from service.http.documentation import json_body, problems
-from service.http.errors import UnsupportedMediaError
+from service.http.errors import UnsupportedMediaError, not_found
 from service.http.etag import etagged_response
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas import GraphAnswer
@@ -146,11 +146,11 @@ async def graph(
     registered = RegisteredGraphs(state_of(request).database)
     # Not every text can be asked of a database.
     if not graph.isalnum():
-        raise HTTPException(404)
+        raise not_found()
     show: Callable[[str], Any] = registered.canonical if form == "json" else registered.show
     found = await dispatcher_of(request).in_thread(show, graph)
     if found is None:
-        raise HTTPException(404)
+        raise not_found()
     return etagged_response(request, found)
 
 

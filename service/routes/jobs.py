@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
@@ -14,6 +14,7 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.requests import dispatcher_of, state_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
+from service.http.errors import not_found
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas_state import JobEntry, JobRegistered, JobsAnswer
 from service.state.state import stored_job
@@ -88,7 +89,7 @@ async def job(request: Request, ref: str) -> Response:
     # Not every text can be asked of a database.
     stored = await dispatcher_of(request).in_thread(store.find, ref) if ref.isalnum() else None
     if stored is None:
-        raise HTTPException(404)
+        raise not_found()
     return json_response(_entry(stored))
 
 

@@ -12,6 +12,7 @@ from service.access.scopes import Scope
 from service.dispatch.requests import dispatcher_of, state_of
 from service.http.bodies import json_response
 from service.http.documentation import problems
+from service.http.errors import not_found
 from service.operations.answer import accepted, answer_of, operation_to_dict
 from service.operations.runner import Runner
 from service.routes.paging import Cursor, Limit, page_response
@@ -89,7 +90,7 @@ async def remove(request: Request, name: str) -> Response:
     if not _may_remove(request, found):
         raise HTTPException(403, "The operation is that of another key.")
     if not await dispatcher_of(request).in_thread(state_of(request).operations.remove, name):
-        raise HTTPException(404)
+        raise not_found()
     return Response(status_code=204)
 
 
@@ -101,7 +102,7 @@ async def _found(request: Request, name: str) -> Operation:
     # Not every text can be asked of a database.
     found = await _runner(request).find(name) if name.isalnum() else None
     if found is None:
-        raise HTTPException(404)
+        raise not_found()
     return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from http import HTTPStatus
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
+from service.http.errors import not_found
 from service.http.etag import etag_of, matches
 from service.page.files import PageFiles, read_page
 
@@ -52,7 +53,7 @@ async def static(request: Request, version: str, name: str) -> Response:
     found = _page()
     file = found.files.get(name)
     if file is None:
-        raise HTTPException(404)
+        raise not_found()
     kept = _FOR_GOOD if version == found.version else _ASK_AGAIN
     return _tagged(request, file.body, file.media_type, kept)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown
@@ -14,6 +14,7 @@ from perfmodel.store.prices import Price
 from service.dispatch.requests import dispatcher_of, state_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
+from service.http.errors import not_found
 from service.http.etag import etagged_response
 from service.schemas_state import PriceEntry, PricesAnswer
 
@@ -82,5 +83,5 @@ async def delete_price(request: Request, accelerator: str) -> Response:
     dispatcher = dispatcher_of(request)
     name = dispatcher.estimator.accelerators.get(accelerator).name
     if not await dispatcher.in_thread(state_of(request).prices.remove, name):
-        raise HTTPException(404, f"No price of {name} was set.")
+        raise not_found(f"No price of {name} was set.")
     return Response(status_code=204)

@@ -28,23 +28,11 @@ class JobReferences:
         return self._known.get(ref)
 
     def keep(self, ref: str, content: str) -> None:
-        """Know a job that was just registered.
-
-        Parameters
-        ----------
-        content : str
-            Its JSON.
-        """
+        """Know a job that was just registered."""
         self._known.put(ref, orjson.loads(content))
 
     def find(self, ref: str) -> Mapping[str, Any] | None:
-        """Return a job as decoded JSON, or None where nobody registered it.
-
-        Raises
-        ------
-        StoreError
-            The database cannot be read.
-        """
+        """Return a job as decoded JSON, or None where nobody registered it."""
         known = self._known.get(ref)
         if known is None and _REFERENCE.fullmatch(ref):
             stored = self._jobs.find(ref)
@@ -87,20 +75,11 @@ def resolve_job_reference(value: Any, store: JobFinder, *, pointer: str = "/job"
     ----------
     value : object
         What stands where a job is expected: the job itself, ``"<ref>"`` or ``{"ref": "<ref>"}``.
-    pointer : str
-        JSON pointer to it in the request.
-
-    Returns
-    -------
-    object
-        For :func:`~perfmodel.requests.parse_job`.
 
     Raises
     ------
     UnknownJobError
         A reference that nobody registered.
-    StoreError
-        The database cannot be read.
     """
     ref = value
     if isinstance(value, Mapping) and isinstance(value.get("ref"), str):

@@ -36,8 +36,6 @@ class NewestObservations:
 
     Parameters
     ----------
-    feed : ObservationFeed
-        Knows when something was added.
     read : callable
         Turns stored observations into what answers are made from, one for each that can be read.
     """

@@ -31,13 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class State:
-    """Everything that is kept in one database; may be shared by threads.
-
-    Parameters
-    ----------
-    poll_s : float
-        How often it is asked whether another process changed anything.
-    """
+    """Everything that is kept in one database; may be shared by threads."""
 
     def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
         self.database = database

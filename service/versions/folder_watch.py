@@ -64,13 +64,7 @@ class ModelWatch:
         self._told: set[asyncio.Task[Swap]] = set()
 
     async def reload(self) -> Swap:
-        """Look into the folder now.
-
-        Raises
-        ------
-        OverloadedError
-            Too many versions wait to be loaded.
-        """
+        """Look into the folder now."""
         return await self._threads.run(self._registry.reload)
 
     @asynccontextmanager

@@ -24,13 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+:()-]{0,99}")
 
 
 class OwnCatalog:
-    """Changes the catalogue, here and on every host that shares the database.
-
-    Parameters
-    ----------
-    registry : ModelRegistry
-        Answers for the catalogue as it is then.
-    """
+    """Changes the catalogue, here and on every host that shares the database."""
 
     def __init__(self, state: State, registry: ModelRegistry) -> None:
         self._store = state.own
@@ -46,13 +40,7 @@ class OwnCatalog:
         return self._registry.serving.estimator.accelerators
 
     def refresh(self) -> None:
-        """Follow what was changed, by whomever.
-
-        Raises
-        ------
-        StoreError
-            The database cannot be read.
-        """
+        """Follow what was changed, by whomever."""
         found = self._store.all()
         self._registry.use_accelerators(lambda catalog: _followed(catalog, found))
 
@@ -82,13 +70,7 @@ class OwnCatalog:
         return spec, created
 
     def remove(self, name: str) -> bool:
-        """Take a device away that was added, with its aliases and its price; False without it.
-
-        Raises
-        ------
-        TakenNameError
-            It is part of the catalogue that is shipped.
-        """
+        """Take a device away that was added, with its aliases and its price; False without it."""
         _refuse_shipped(self.catalog, name)
         removed = self._store.remove(name)
         self._prices.refresh()
@@ -98,22 +80,10 @@ class OwnCatalog:
     def put_alias(self, name: str, alias: str) -> tuple[str, bool]:
         """Let an alias mean a device.
 
-        Parameters
-        ----------
-        name : str
-            Any name of the device.
-
         Returns
         -------
         tuple of str and bool
             The name of the device in the catalogue, and whether the alias is new.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such device, or this cannot be an alias.
-        TakenNameError
-            The alias means something else.
         """
         canonical = self._named(name)
         _check_name(alias)
@@ -122,15 +92,7 @@ class OwnCatalog:
         return canonical, created
 
     def remove_alias(self, name: str, alias: str) -> bool:
-        """Take an alias away that was added; False without it.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such device.
-        TakenNameError
-            It is part of the catalogue that is shipped.
-        """
+        """Take an alias away that was added; False without it."""
         canonical = self._named(name)
         _refuse_shipped(self.catalog, alias)
         removed = self._store.remove_alias(alias, canonical)

@@ -67,10 +67,6 @@ class ModelRegistry:
 
     Parameters
     ----------
-    estimator : Estimator
-        Of the version that serves at first.
-    folder : Path
-        Of trained models.
     most : int
         Versions that are kept in memory besides the one that serves.
     on_swap : callable
@@ -249,13 +245,7 @@ class ModelRegistry:
 
 
 def _warm(fresh: Estimator, old: Estimator) -> None:
-    """Predict with a new version what was last predicted with the old one.
-
-    Raises
-    ------
-    PerfModelError, ArithmeticError
-        What the new version says to them is no answer.
-    """
+    """Predict with a new version what was last predicted with the old one."""
     pairs = old.recently_predicted(_WARMED)
     for start in range(0, len(pairs), _WARMED_AT_ONCE):
         fresh.predictions(pairs[start : start + _WARMED_AT_ONCE])

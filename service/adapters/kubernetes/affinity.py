@@ -66,8 +66,6 @@ def rank(
     ----------
     cells : sequence of Cell or None
         One for each label.
-    may_exclude : bool
-        False takes no notice of memory.
     """
     best: dict[Label, Cell] = {}
     for label, cell in zip(labels, cells, strict=True):
@@ -122,15 +120,6 @@ def merged(
 ) -> dict[str, Any]:
     """Return an affinity with terms added to what its owner has set.
 
-    Parameters
-    ----------
-    affinity : mapping or None
-        As the pod has it.
-    preferred : sequence of mapping
-        Terms to prefer by.
-    excluded : sequence of mapping
-        Expressions that have to hold.
-
     Returns
     -------
     dict
@@ -176,8 +165,6 @@ def allowed_flavors(
     ----------
     judged : sequence of sequence
         For each set of pods what is predicted on each flavour.
-    least : float
-        From :func:`least_share`.
 
     Returns
     -------

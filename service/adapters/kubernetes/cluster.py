@@ -46,8 +46,6 @@ class Cluster:
         ----------
         labels : sequence of DeviceLabel or None
             One for each node; None for a node of which nothing is known.
-        wait_s : float
-            How long to wait for a job that is new.
         route : str or None
             Where the answers are counted, one a node; None: nobody gets them.
 

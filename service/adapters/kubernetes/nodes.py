@@ -57,8 +57,6 @@ class NodeCache:
         None: only what requests carry is known.
     every_s : float
         Age from which a snapshot is read again.
-    clock : callable
-        Seconds, monotonic.
     """
 
     def __init__(
@@ -102,13 +100,7 @@ class NodeCache:
         return names
 
     def refresh(self, *, wait: bool = False) -> None:
-        """Read the snapshot again if it is old.
-
-        Parameters
-        ----------
-        wait : bool
-            False returns at once; a thread reads.
-        """
+        """Read the snapshot again if it is old."""
         if self._source is None or not self._is_old() or not self._reading.acquire(blocking=False):
             return
         if wait:
@@ -155,13 +147,7 @@ class FileSource:
         self._path = path
 
     def read(self) -> list[Mapping[str, Any]]:
-        """Return the objects of the file.
-
-        Raises
-        ------
-        OSError, ValueError
-            No such file, or not JSON.
-        """
+        """Return the objects of the file."""
         return _items(orjson.loads(self._path.read_bytes()), str(self._path))
 
 
@@ -172,12 +158,8 @@ class ClusterSource:
 
     Parameters
     ----------
-    url : str
-        Of the API server.
     account : Path
         Folder with ``token`` and ``ca.crt``; both are read anew each time, since they change.
-    timeout_s : float
-        For each page.
     """
 
     def __init__(self, url: str, *, account: Path = _ACCOUNT, timeout_s: float = 10.0) -> None:
@@ -187,13 +169,7 @@ class ClusterSource:
 
     @classmethod
     def of_this_cluster(cls) -> ClusterSource:
-        """Return the source of the cluster that this process runs in.
-
-        Raises
-        ------
-        ValueError
-            It runs in none.
-        """
+        """Return the source of the cluster that this process runs in."""
         host, port = (os.environ.get(f"KUBERNETES_SERVICE_{word}") for word in ("HOST", "PORT"))
         if not host:
             raise ValueError(
@@ -204,13 +180,7 @@ class ClusterSource:
         return cls(f"https://{host}:{port or 443}")
 
     def read(self) -> list[Mapping[str, Any]]:
-        """Return all nodes and flavours, page by page.
-
-        Raises
-        ------
-        OSError, ValueError
-            The API server does not answer, refuses, or answers with something else.
-        """
+        """Return all nodes and flavours, page by page."""
         nodes = self._list("/api/v1/nodes")
         return [*nodes, *self._flavors()]
 

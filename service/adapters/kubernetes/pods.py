@@ -44,8 +44,6 @@ class JobName:
 
     Parameters
     ----------
-    text : str or None
-        JSON of the job.
     ref : str or None
         Reference of a registered job; counts where there is no JSON.
     """
@@ -63,8 +61,6 @@ class Request:
 
     Parameters
     ----------
-    count : int
-        At least 1.
     profile : str or None
         Of a MIG slice.
     """
@@ -175,8 +171,6 @@ class Template:
     ----------
     pointer : str
         JSON pointer to it in the object; ``""`` for the object itself.
-    pod : mapping
-        With ``metadata`` and ``spec``.
     """
 
     pointer: str

@@ -53,8 +53,6 @@ class Cell:
         What it would reach, whether it fits or not.
     peak_bytes, capacity_bytes : float
         Of the accelerator with the least room.
-    basis : str
-        What it rests on.
     """
 
     samples_per_second: float
@@ -79,10 +77,6 @@ class Evidence:
 
     Parameters
     ----------
-    answerer : Answerer
-        Of a version of the model and a catalogue.
-    family : str
-        Of the job.
     seen, others : tuple of Observation
         What was observed of it, and of all jobs.
     """
@@ -143,11 +137,6 @@ class RateCache:
     A job that was asked about before is answered from memory, as long as model, catalogue and what
     was observed of it are the same. A new one is prepared by a thread; the caller waits for it as
     long as it says and no longer, and the thread goes on. Belongs to one event loop.
-
-    Parameters
-    ----------
-    clock : callable
-        Seconds, monotonic.
     """
 
     def __init__(
@@ -164,11 +153,6 @@ class RateCache:
         self, name: JobName, devices: Collection[Device], *, wait_s: float
     ) -> Mapping[Device, Cell | None]:
         """Return what is predicted for a job, at once where it is known.
-
-        Parameters
-        ----------
-        wait_s : float
-            How long to wait for what is not known.
 
         Returns
         -------
@@ -248,13 +232,7 @@ class RateCache:
 def predict_cells(
     state: State, answerer: Answerer, name: JobName, devices: list[Device]
 ) -> tuple[Evidence, Cells]:
-    """Predict a job on some devices; may take seconds where the job is new.
-
-    Raises
-    ------
-    InvalidInputError
-        A job that cannot be read or was never registered.
-    """
+    """Predict a job on some devices; may take seconds where the job is new."""
     job = _find_job(name, state)
     family = job_family(job)
     # First: what is added in between then counts as a change.

@@ -22,11 +22,6 @@ NEUTRAL_PERCENT = 50.0
 def ratios(cells: Sequence[Cell | None], *, may_exclude: bool = True) -> list[float | None]:
     """Return the throughput of each cell over that of the best one on which the job fits.
 
-    Parameters
-    ----------
-    may_exclude : bool
-        False takes no notice of memory.
-
     Returns
     -------
     list of float or None
