@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from made_up_products import product_step
+from migrated import migrated_sqlite
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, Estimator
@@ -137,7 +138,7 @@ class HeldService:
 def held_service(folder: Path, **settings: Any) -> Iterator[HeldService]:
     """Start a service whose gates are open."""
     model, capture = HeldModel(), HeldCapture(one_or_another)
-    database = f"sqlite:///{folder}/state.db"
+    database = migrated_sqlite(folder)
     graphs = GraphLibrary(capture=capture, database=Database(database))
     estimator = Estimator(accelerators=Catalog.default(), model=model, graphs=graphs)
     stated = Settings(database=database, models=folder / "models", **settings)

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from bounded_time import bounded_s
 from cluster_bodies import job_text
 from fastapi.testclient import TestClient
+from migrated import migrated_sqlite
 from two_hosts import two_hosts
 
 from service.routes.accelerators import EXAMPLE
@@ -33,8 +35,10 @@ def hosts(migrated_url: str, tmp_path: Path) -> Iterator[list[TestClient]]:
 
 
 @pytest.fixture
-def client(hosts: list[TestClient]) -> TestClient:
-    return hosts[0]
+def client(shared: TestClient) -> Iterator[TestClient]:
+    """A service without devices of an operator, before and after."""
+    yield shared
+    shared.delete(PLACE)
 
 
 def _times(client: TestClient, accelerator: str) -> list[float | None]:
@@ -136,9 +140,8 @@ def test_the_list_has_a_tag_that_changes_with_it(client: TestClient) -> None:
     assert own[0]["sources"] == {"*": "operator"}
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "pointer"),
-    [
+def test_what_is_no_accelerator_is_pointed_at(client: TestClient) -> None:
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         (OURS, {"memory_bytes": 0}, "/memory_bytes"),
         (OURS, {"memory_bytes": "32 GiB"}, "/memory_bytes"),
         (OURS, {"peak_flops": {}}, "/peak_flops"),
@@ -151,35 +154,29 @@ def test_the_list_has_a_tag_that_changes_with_it(client: TestClient) -> None:
         ("A100-MIG-1g.10gb", {}, ""),
         ("x" * 101, {}, ""),
         ("nul\x00", {}, ""),
-    ],
-)
-def test_what_is_no_accelerator_is_pointed_at(
-    client: TestClient, name: str, change: dict[str, Any], pointer: str
-) -> None:
-    from urllib.parse import quote
-
-    answer = client.put(f"/v1/accelerators/{quote(name)}", json={**EXAMPLE, **change})
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["errors"][0]["pointer"] == pointer
-    assert not [
-        one for one in client.get("/v1/accelerators").json()["accelerators"] if one["custom"]
     ]
+    for name, change, pointer in wrong:
+        answer = client.put(f"/v1/accelerators/{quote(name)}", json={**EXAMPLE, **change})
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["errors"][0]["pointer"] == pointer
+    listed = client.get("/v1/accelerators").json()["accelerators"]
+    assert not [one for one in listed if one["custom"]]
 
 
-@pytest.mark.parametrize("name", ["T4", "tesla t4", "gpu:h100", "cpu", "NVIDIA-A10"])
-def test_the_shipped_catalogue_stays_as_it_is(client: TestClient, name: str) -> None:
+def test_the_shipped_catalogue_stays_as_it_is(client: TestClient) -> None:
     client.put(PLACE, json=EXAMPLE)
-    path = f"/v1/accelerators/{name}"
-    conflicts = [
-        client.put(path, json=EXAMPLE),
-        client.delete(path),
-        client.put(f"{PLACE}/aliases/{name}"),
-        client.delete(f"{PLACE}/aliases/{name}"),
-    ]
-    for answer in conflicts:
-        assert answer.status_code == 409, answer.text
-        assert answer.json()["type"] == "urn:perfmodel:problem:taken-name"
-    assert client.put(f"/v1/accelerators/nothing/aliases/{name}").status_code == 422
+    for name in ("T4", "tesla t4", "gpu:h100", "cpu", "NVIDIA-A10"):
+        path = f"/v1/accelerators/{name}"
+        conflicts = [
+            client.put(path, json=EXAMPLE),
+            client.delete(path),
+            client.put(f"{PLACE}/aliases/{name}"),
+            client.delete(f"{PLACE}/aliases/{name}"),
+        ]
+        for answer in conflicts:
+            assert answer.status_code == 409, answer.text
+            assert answer.json()["type"] == "urn:perfmodel:problem:taken-name"
+        assert client.put(f"/v1/accelerators/nothing/aliases/{name}").status_code == 422
     assert client.put("/v1/accelerators/local/aliases/mine").status_code == 422
 
 
@@ -189,34 +186,39 @@ def test_a_name_of_another_own_device_is_taken(client: TestClient) -> None:
     assert client.put(f"/v1/accelerators/T4/aliases/{OURS}").status_code == 422
 
 
-def test_observations_of_a_device_that_is_gone_count_no_longer(client: TestClient) -> None:
+def test_observations_of_a_device_that_is_gone_count_no_longer(fresh: TestClient) -> None:
     opaque = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
-    client.put(PLACE, json=EXAMPLE)
-    step_s = 2 * _times(client, OURS)[0]  # type: ignore[operator]
+    fresh.put(PLACE, json=EXAMPLE)
+    step_s = 2 * _times(fresh, OURS)[0]  # type: ignore[operator]
 
     def observe(job: dict[str, Any], placement: str, key: str) -> None:
         sent = {"job": job, "placement": placement, "step_time_s": step_s, "key": key}
-        assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
+        assert fresh.post("/v1/observations", json=[sent]).json()["accepted"] == 1
 
     # A step on a device that stays says what that one is like, to other jobs too.
     observe(opaque, "T4", "2")
-    before = _times(client, "T4")
+    before = _times(fresh, "T4")
     observe(JOB, OURS, "1")
     observe(opaque, OURS, "1")
-    assert f'accelerator="{OURS}"' in client.get("/metrics").text
-    calibrated = _times(client, "T4")
+    assert f'accelerator="{OURS}"' in fresh.get("/metrics").text
+    calibrated = _times(fresh, "T4")
     # The step on another device says little of this one, but it says something.
     assert all(now > 1.001 * old for now, old in zip(calibrated, before, strict=True))  # type: ignore[operator]
     # A device with a thousandth of the rates could not have been as fast as was observed.
-    client.put(PLACE, json={**EXAMPLE, "peak_flops": {"fp32": 2e8}})
-    assert _times(client, "T4") == pytest.approx(before)
-    client.delete(PLACE)
-    assert _times(client, "T4") == pytest.approx(before)
-    answer = client.post("/v1/predict", json={"job": opaque, "placement": "T4"})
+    fresh.put(PLACE, json={**EXAMPLE, "peak_flops": {"fp32": 2e8}})
+    assert _times(fresh, "T4") == pytest.approx(before)
+    fresh.delete(PLACE)
+    assert _times(fresh, "T4") == pytest.approx(before)
+    answer = fresh.post("/v1/predict", json={"job": opaque, "placement": "T4"})
     assert answer.status_code == 200, answer.text
 
 
-def test_nodes_of_a_cluster_follow(hosts: list[TestClient]) -> None:
+def test_nodes_of_a_cluster_follow(tmp_path: Path) -> None:
+    with two_hosts(migrated_sqlite(tmp_path), tmp_path) as hosts:
+        _check_that_nodes_follow(hosts)
+
+
+def _check_that_nodes_follow(hosts: list[TestClient]) -> None:
     here, there = hosts
     body = {
         "Pod": {

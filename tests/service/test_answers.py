@@ -4,18 +4,21 @@ import json
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from perfmodel.requests import parse_request
 
 
-def test_an_answer_is_what_the_estimator_says(
-    client: TestClient, app: FastAPI, question: dict[str, Any]
-) -> None:
+@pytest.fixture
+def client(shared: TestClient) -> TestClient:
+    return shared
+
+
+def test_an_answer_is_what_the_estimator_says(client: TestClient, question: dict[str, Any]) -> None:
     response = client.post("/v1/predict", json=question)
     assert response.status_code == 200
     job, placement = parse_request(question)
+    app: Any = client.app
     assert response.json() == app.state.dispatcher.estimator.estimate(job, placement).to_dict()
 
 

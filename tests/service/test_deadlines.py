@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,9 +142,8 @@ def test_the_header_is_described_where_it_counts(service: HeldService) -> None:
     assert described == {f"/v1/{route}" for route in ("predict", *_ROUTES)}
 
 
-@pytest.mark.parametrize(
-    ("options", "pointer"),
-    [
+def test_options_that_cannot_be_read_are_refused(service: HeldService) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"deadline_ms": 0}, "/deadline_ms"),
         ({"deadline_ms": "5"}, "/deadline_ms"),
         ({"deadline_ms": True}, "/deadline_ms"),
@@ -151,13 +151,10 @@ def test_the_header_is_described_where_it_counts(service: HeldService) -> None:
         ({"allow_fallback": 1}, "/allow_fallback"),
         ({"pin_model": 1}, "/pin_model"),
         ({"pin_model": " "}, "/pin_model"),
-    ],
-)
-@pytest.mark.parametrize("route", ["predict", "matrix", "curve", "rank", "explain"])
-def test_terms_that_cannot_be_read_are_refused(
-    service: HeldService, route: str, options: dict[str, Any], pointer: str
-) -> None:
-    assert service.ask(route, 422, **options)["errors"][0]["pointer"] == pointer
+    ]
+    for route in ("predict", *_ROUTES):
+        for options, pointer in wrong:
+            assert service.ask(route, 422, **options)["errors"][0]["pointer"] == pointer
 
 
 def test_a_question_is_worked_on_once(held: HeldService) -> None:
@@ -231,31 +228,41 @@ def _versions(route: str, answer: dict[str, Any]) -> set[str]:
     return {answer["model_version"]}
 
 
-@pytest.mark.parametrize("deadline_ms", [AT_ONCE_MS, A_WHILE_MS])
-@pytest.mark.parametrize("route", _ROUTES)
-def test_every_route_falls_back_and_catches_up(
-    held: HeldService, route: str, deadline_ms: float
-) -> None:
-    answer = held.ask(route, **_ROUTES[route], deadline_ms=deadline_ms)
-    assert _versions(route, answer) == {"roofline"}
-    assert f"deadline_ms={deadline_ms}" in answer["warnings"][0]
-    held.finish()
-    # Long enough for a machine that is busy; what was asked for is in memory by now.
-    full = held.ask(route, **_ROUTES[route], deadline_ms=60_000)
-    assert _versions(route, full) == {"held/1"}
+def _about(route: str, job: dict[str, Any]) -> dict[str, Any]:
+    """Return the question of a route about a job."""
+    asked = {"job": job, "jobs": [job]}
+    return {name: asked.get(name, value) for name, value in _ROUTES[route].items()}
 
 
-@pytest.mark.parametrize("route", _ROUTES)
-def test_every_route_is_504_where_no_graph_is_known(service: HeldService, route: str) -> None:
+def test_every_route_falls_back_and_catches_up(service: HeldService) -> None:
+    cases = list(itertools.product(_ROUTES, (AT_ONCE_MS, A_WHILE_MS)))
+    jobs = [{**JOB, "batch_size": size} for size in range(1, len(cases) + 1)]
+    # All before anything is asked about: none is then predicted beforehand.
+    for job in jobs:
+        service.client.post("/v1/jobs", json={"job": job})
+    service.finish()
+    for job, (route, deadline_ms) in zip(jobs, cases, strict=True):
+        service.model.gate.shut()
+        question = _about(route, job)
+        answer = service.ask(route, **question, deadline_ms=deadline_ms)
+        assert _versions(route, answer) == {"roofline"}
+        assert f"deadline_ms={deadline_ms}" in answer["warnings"][0]
+        service.finish()
+        # Long enough for a machine that is busy; what was asked for is in memory by now.
+        full = service.ask(route, **question, deadline_ms=60_000)
+        assert _versions(route, full) == {"held/1"}
+
+
+def test_every_route_is_504_where_no_graph_is_known(service: HeldService) -> None:
     service.capture.gate.shut()
-    question: dict[str, Any] = {n: [NEW] if n == "jobs" else NEW if n == "job" else v
-                for n, v in _ROUTES[route].items()}  # fmt: skip
-    if route == "matrix":
-        answer = service.ask(route, **question, deadline_ms=AT_ONCE_MS)
-        assert answer["status"] == [["error", "error"]]
-        assert answer["errors"][0]["status"] == 504
-    else:
-        service.ask(route, 504, **question, deadline_ms=AT_ONCE_MS)
+    for route in _ROUTES:
+        question = {**_about(route, NEW), "deadline_ms": AT_ONCE_MS}
+        if route == "matrix":
+            answer = service.ask(route, **question)
+            assert answer["status"] == [["error", "error"]]
+            assert answer["errors"][0]["status"] == 504
+        else:
+            service.ask(route, 504, **question)
 
 
 def test_a_matrix_is_full_where_it_can_be(service: HeldService) -> None:

@@ -11,6 +11,11 @@ from fastapi.testclient import TestClient
 from service.schemas_explain import ExplainAnswer
 
 
+@pytest.fixture
+def client(shared: TestClient) -> TestClient:
+    return shared
+
+
 def _explain(client: TestClient, body: dict[str, Any]) -> dict[str, Any]:
     response = client.post("/v1/explain", json=body)
     assert response.status_code == 200, response.text

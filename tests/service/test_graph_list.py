@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator
 from sqlalchemy import text
 
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.schemas_state import GraphJson, GraphsAnswer, GraphShown
-from service.settings import Settings
-
-
-@pytest.fixture
-def settings(migrated_url: str, tmp_path: Path) -> Settings:
-    """Return those of a service on either database."""
-    return Settings(models=tmp_path / "models", database=migrated_url, keys=tmp_path / "keys.json")
 
 
 def _graph(width: int) -> dict[str, Any]:
@@ -38,11 +29,11 @@ def _register(client: TestClient, width: int) -> str:
     return graph
 
 
-def test_graphs_are_listed_in_pages_newest_first(client: TestClient) -> None:
-    hashes = [_register(client, width) for width in (16, 32, 64)]
-    first = client.get("/v1/graphs?limit=2")
+def test_graphs_are_listed_in_pages_newest_first(either: TestClient) -> None:
+    hashes = [_register(either, width) for width in (16, 32, 64)]
+    first = either.get("/v1/graphs?limit=2")
     GraphsAnswer.model_validate_json(first.content, strict=True)
-    second = client.get("/v1/graphs", params={"cursor": first.json()["next_cursor"]}).json()
+    second = either.get("/v1/graphs", params={"cursor": first.json()["next_cursor"]}).json()
     listed = [*first.json()["graphs"], *second["graphs"]]
     assert [one["graph"] for one in listed] == hashes[::-1]
     assert second["next_cursor"] is None
@@ -52,7 +43,7 @@ def test_graphs_are_listed_in_pages_newest_first(client: TestClient) -> None:
     assert newest["flops"] == 1_024_000
     assert (newest["mode"], newest["batch_size"]) == ("training", 8)
     assert newest["source"] == {"model": "one matrix product"}
-    assert client.get("/v1/graphs?cursor=x").status_code == 422
+    assert either.get("/v1/graphs?cursor=x").status_code == 422
 
 
 def _validate_as_described(client: TestClient, *answers: object) -> None:
@@ -65,24 +56,24 @@ def _validate_as_described(client: TestClient, *answers: object) -> None:
     assert not validator.is_valid({"format": 1})
 
 
-def test_one_graph_is_shown_or_given_back_whole(client: TestClient) -> None:
-    name = _register(client, 16)
-    shown = client.get(f"/v1/graphs/{name}")
+def test_one_graph_is_shown_or_given_back_whole(either: TestClient) -> None:
+    name = _register(either, 16)
+    shown = either.get(f"/v1/graphs/{name}")
     GraphShown.model_validate_json(shown.content, strict=True)
     assert shown.json()["unpriced_operators"] == {}
-    whole = client.get(f"/v1/graphs/{name}?form=json")
+    whole = either.get(f"/v1/graphs/{name}?form=json")
     GraphJson.model_validate_json(whole.content, strict=True)
-    _validate_as_described(client, shown.json(), whole.json())
+    _validate_as_described(either, shown.json(), whole.json())
     assert orjson.loads(whole.content)["tensors"] == _graph(16)["tensors"]
     # What is given back is what was registered.
-    again = client.post(
+    again = either.post(
         "/v1/graphs?batch_size=8&mode=training",
         content=whole.content,
         headers={"Content-Type": "application/json"},
     )
     assert (again.status_code, again.json()["graph"]) == (200, name)
     tag = {"If-None-Match": whole.headers["etag"]}
-    assert client.get(f"/v1/graphs/{name}?form=json", headers=tag).status_code == 304
+    assert either.get(f"/v1/graphs/{name}?form=json", headers=tag).status_code == 304
 
 
 def test_a_graph_that_was_captured_here_is_shown_too(client: TestClient) -> None:
@@ -97,18 +88,18 @@ def test_a_graph_that_was_captured_here_is_shown_too(client: TestClient) -> None
     assert (shown["batch_size"], shown["node_count"]) == (None, 2)
 
 
-def test_a_graph_from_before_facts_were_kept_gets_them(client: TestClient) -> None:
-    _register(client, 16)
-    before = client.get("/v1/graphs").json()
-    state = client.app.state.dispatcher.state  # type: ignore[attr-defined]
+def test_a_graph_from_before_facts_were_kept_gets_them(either: TestClient) -> None:
+    _register(either, 16)
+    before = either.get("/v1/graphs").json()
+    state = either.app.state.dispatcher.state  # type: ignore[attr-defined]
     with state.database.connections.writing() as connection:
         connection.execute(text("UPDATE registrations SET source = NULL, flops = NULL"))
-    assert client.get("/v1/graphs").json() == before
+    assert either.get("/v1/graphs").json() == before
     with state.database.connections.reading() as connection:
         assert connection.execute(text("SELECT flops FROM registrations")).scalar_one() > 0
 
 
-@pytest.mark.parametrize("name", ["0" * 64, "x.y", "é", "%00"])
-def test_a_graph_that_nobody_registered_is_not_there(client: TestClient, name: str) -> None:
-    assert client.get(f"/v1/graphs/{name}").status_code == 404
-    assert client.get(f"/v1/graphs/{name}?form=json").status_code == 404
+def test_a_graph_that_nobody_registered_is_not_there(either: TestClient) -> None:
+    for name in ("0" * 64, "x.y", "é", "%00"):
+        assert either.get(f"/v1/graphs/{name}").status_code == 404
+        assert either.get(f"/v1/graphs/{name}?form=json").status_code == 404

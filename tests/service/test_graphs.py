@@ -16,6 +16,11 @@ onnx = pytest.importorskip("onnx")
 ONNX = {"content-type": "application/octet-stream"}
 
 
+@pytest.fixture
+def client(shared: TestClient) -> TestClient:
+    return shared
+
+
 def _matmul(*, external: bool = False, shape: tuple[Any, ...] = ("n", 4)) -> bytes:
     """Return x @ w with w of 4 x 8."""
     weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4, 8], [0.0] * 32)
@@ -76,14 +81,10 @@ def test_an_onnx_file_becomes_a_graph(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", ""),
-        (b"not a model", ""),
         (_matmul()[:-10], "complete"),
         (_matmul(external=True), "external"),
-        (_matmul(shape=("n", 2**40)), ""),
-        (_matmul(shape=("n", "m")), "open"),
     ],
-    ids=["empty", "text", "truncated", "external data", "huge", "unbound"],
+    ids=["truncated", "external data"],
 )
 def test_a_bad_onnx_file_is_refused_with_the_reason(
     client: TestClient, content: bytes, reason: str

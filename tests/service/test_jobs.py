@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -10,20 +9,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.schemas_state import JobEntry, JobRegistered, JobsAnswer
-from service.settings import Settings
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 
 
 @pytest.fixture
-def settings(migrated_url: str, tmp_path: Path) -> Settings:
-    """Return those of a service on either database."""
-    return Settings(
-        models=tmp_path / "models",
-        database=migrated_url,
-        keys=tmp_path / "keys.json",
-        max_body_bytes=200_000,
-    )
+def client(shared: TestClient) -> TestClient:
+    return shared
 
 
 def _register(client: TestClient, job: dict[str, Any] | str) -> str:
@@ -33,12 +25,12 @@ def _register(client: TestClient, job: dict[str, Any] | str) -> str:
     return ref
 
 
-def test_a_job_is_registered_once(client: TestClient) -> None:
-    first = client.post("/v1/jobs", json={"job": JOB})
+def test_a_job_is_registered_once(either: TestClient) -> None:
+    first = either.post("/v1/jobs", json={"job": JOB})
     assert first.status_code == 201
     JobRegistered.model_validate_json(first.content, strict=True)
     # The same job, written with a default and in another order.
-    again = client.post(
+    again = either.post(
         "/v1/jobs",
         json={"job": {"batch_size": 64, "precision": "fp32", **JOB, "optimizer": None}},
     )
@@ -72,14 +64,20 @@ def test_a_reference_stands_for_the_job_in_every_question(client: TestClient) ->
     assert rate[0] == rate[1]
 
 
-@pytest.mark.parametrize("ref", ["0" * 32, "timm/resnet50", "", "\x00", "é" * 300])
-def test_a_reference_that_nobody_registered_is_refused(client: TestClient, ref: str) -> None:
-    response = client.post("/v1/predict", json={"job": ref, "placement": "A100"})
-    assert response.status_code == 422
-    problem = response.json()
-    assert problem["type"] == "urn:perfmodel:problem:unknown-job"
-    assert problem["errors"][0]["pointer"] == "/job"
-    assert client.get(f"/v1/jobs/{quote(ref) or 'x'}").status_code == 404
+def test_an_unknown_reference_and_an_impossible_page_are_refused(
+    either: TestClient,
+) -> None:
+    for ref in ("0" * 32, "timm/resnet50", "", "\x00", "é" * 300):
+        response = either.post("/v1/predict", json={"job": ref, "placement": "A100"})
+        assert response.status_code == 422
+        problem = response.json()
+        assert problem["type"] == "urn:perfmodel:problem:unknown-job"
+        assert problem["errors"][0]["pointer"] == "/job"
+        assert either.get(f"/v1/jobs/{quote(ref) or 'x'}").status_code == 404
+    for query in ("cursor=x", "limit=0", "limit=1001"):
+        response = either.get(f"/v1/jobs?{query}")
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["pointer"].startswith("/query/")
 
 
 def test_an_unknown_reference_costs_its_own_cells_only(client: TestClient) -> None:
@@ -89,24 +87,17 @@ def test_an_unknown_reference_costs_its_own_cells_only(client: TestClient) -> No
     assert matrix["errors"][0]["errors"][0]["pointer"] == "/jobs/1"
 
 
-def test_jobs_are_listed_in_pages(client: TestClient) -> None:
-    refs = [_register(client, {**JOB, "batch_size": size}) for size in (1, 2, 3)]
-    first = client.get("/v1/jobs?limit=2")
+def test_jobs_are_listed_in_pages(either: TestClient) -> None:
+    refs = [_register(either, {**JOB, "batch_size": size}) for size in (1, 2, 3)]
+    first = either.get("/v1/jobs?limit=2")
     JobsAnswer.model_validate_json(first.content, strict=True)
-    second = client.get("/v1/jobs", params={"cursor": first.json()["next_cursor"]})
+    second = either.get("/v1/jobs", params={"cursor": first.json()["next_cursor"]})
     listed = [job["ref"] for page in (first, second) for job in page.json()["jobs"]]
     assert listed == refs[::-1]
     assert second.json()["next_cursor"] is None
-    one = client.get(f"/v1/jobs/{refs[0]}")
+    one = either.get(f"/v1/jobs/{refs[0]}")
     JobEntry.model_validate_json(one.content, strict=True)
     assert one.json()["job"] == {**JOB, "batch_size": 1}
-
-
-@pytest.mark.parametrize("query", ["cursor=x", "limit=0", "limit=1001"])
-def test_a_page_that_cannot_be_is_refused(client: TestClient, query: str) -> None:
-    response = client.get(f"/v1/jobs?{query}")
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"].startswith("/query/")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +111,8 @@ def test_a_page_that_cannot_be_is_refused(client: TestClient, query: str) -> Non
     ],
 )
 def test_what_is_no_job_is_not_kept(client: TestClient, body: Any, pointer: str) -> None:
+    before = client.get("/v1/jobs").json()
     response = client.post("/v1/jobs", json=body)
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == pointer
-    assert client.get("/v1/jobs").json()["jobs"] == []
+    assert client.get("/v1/jobs").json() == before

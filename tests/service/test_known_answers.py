@@ -15,6 +15,11 @@ PATH = "/v1/predict"
 
 
 @pytest.fixture
+def client(shared: TestClient) -> TestClient:
+    return shared
+
+
+@pytest.fixture
 def routed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the bodies of questions that reach their route."""
     seen: list[bytes] = []
@@ -54,11 +59,11 @@ def test_the_route_would_say_the_same(
 
 
 def test_direct_answers_are_counted_like_others(
-    client: TestClient, question: dict[str, Any]
+    fresh: TestClient, question: dict[str, Any]
 ) -> None:
     for _ in range(3):
-        client.post(PATH, json=question)
-    text = client.get("/metrics").text
+        fresh.post(PATH, json=question)
+    text = fresh.get("/metrics").text
     assert f'perfmodel_requests_total{{method="POST",route="{PATH}",status="200"}} 3.0' in text
     assert f'perfmodel_answers_total{{basis="analytical",route="{PATH}"}} 3.0' in text
 

@@ -55,6 +55,11 @@ ANSWERS: dict[str, type[Any]] = {
 }
 
 
+@pytest.fixture
+def client(shared: TestClient) -> TestClient:
+    return shared
+
+
 def test_every_example_is_answered_as_described(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     answered = 0

@@ -7,7 +7,6 @@ import gzip
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -22,7 +21,6 @@ from service.access.keys import new_key
 from service.operations.kept_request import KeptRequest
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.schemas_state import OperationEntry, OperationsAnswer
-from service.settings import Settings
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 MATRIX: dict[str, Any] = {"jobs": [JOB], "placements": ["A100-SXM4-80GB", "T4"]}
@@ -30,17 +28,6 @@ LATER = {"Prefer": "respond-async"}
 
 #: Longer than any operation here takes, however busy the machine is.
 _PATIENCE_S = 120.0
-
-
-@pytest.fixture
-def settings(migrated_url: str, tmp_path: Path) -> Settings:
-    """Return those of a service on either database."""
-    return Settings(
-        models=tmp_path / "models",
-        database=migrated_url,
-        keys=tmp_path / "keys.json",
-        max_body_bytes=200_000,
-    )
 
 
 def _ended(client: TestClient, place: str) -> dict[str, Any]:
@@ -125,19 +112,19 @@ def test_a_body_that_is_too_large_is_refused_at_once(client: TestClient) -> None
         assert answer.json()["status"] == 413
 
 
-def test_operations_are_listed_and_forgotten(client: TestClient) -> None:
+def test_operations_are_listed_and_forgotten(either: TestClient) -> None:
     for path, body in (("/v1/jobs", {"job": JOB}), ("/v1/matrix", MATRIX)):
-        _ended(client, client.post(path, json=body, headers=LATER).headers["location"])
-    listed = client.get("/v1/operations")
+        _ended(either, either.post(path, json=body, headers=LATER).headers["location"])
+    listed = either.get("/v1/operations")
     OperationsAnswer.model_validate_json(listed.content, strict=True)
     assert [one["kind"] for one in listed.json()["operations"]] == ["matrix", "jobs"]
-    only = client.get("/v1/operations?kind=jobs&state=done&limit=1").json()
+    only = either.get("/v1/operations?kind=jobs&state=done&limit=1").json()
     assert [one["kind"] for one in only["operations"]] == ["jobs"]
-    assert client.get("/v1/operations?state=running").json()["operations"] == []
-    assert client.get("/v1/operations?state=lost").status_code == 422
+    assert either.get("/v1/operations?state=running").json()["operations"] == []
+    assert either.get("/v1/operations?state=lost").status_code == 422
     place = f"/v1/operations/{only['operations'][0]['id']}"
-    assert client.delete(place).status_code == 204
-    for gone in (client.get(place), client.get(f"{place}/result"), client.delete(place)):
+    assert either.delete(place).status_code == 204
+    for gone in (either.get(place), either.get(f"{place}/result"), either.delete(place)):
         assert gone.status_code == 404
 
 
@@ -151,25 +138,25 @@ def _kept(body: dict[str, Any]) -> bytes:
     ).to_bytes()
 
 
-def test_an_operation_whose_worker_died_is_answered_by_another(app: FastAPI) -> None:
+def test_an_operation_whose_worker_died_is_answered_by_another(either_app: FastAPI) -> None:
     # As a worker leaves it that was killed: claimed, and nobody renews its lease.
-    store: OperationStore = app.state.dispatcher.state.operations
+    store: OperationStore = either_app.state.dispatcher.state.operations
     started = store.start("matrix", _kept(MATRIX), owner="dead")
     assert started is not None
     assert store.claim("dead", lease_s=0.5) is not None
-    with TestClient(app) as client:
+    with TestClient(either_app) as client:
         done = _ended(client, f"/v1/operations/{started.name}")
         assert (done["state"], done["attempts"]) == ("done", 2)
         assert client.get(done["result"]).content == client.post("/v1/matrix", json=MATRIX).content
 
 
-def test_what_kills_each_of_its_workers_has_failed(app: FastAPI) -> None:
-    store: OperationStore = app.state.dispatcher.state.operations
+def test_what_kills_each_of_its_workers_has_failed(either_app: FastAPI) -> None:
+    store: OperationStore = either_app.state.dispatcher.state.operations
     started = store.start("matrix", _kept(MATRIX), owner="dead")
     assert started is not None
     for _ in range(5):
         assert store.claim("dead", lease_s=-1.0) is not None
-    with TestClient(app) as client:
+    with TestClient(either_app) as client:
         failed = _ended(client, f"/v1/operations/{started.name}")
         assert (failed["state"], failed["attempts"]) == ("failed", 5)
         assert failed["problem"]["type"] == "urn:perfmodel:problem:operation-lost"

@@ -11,6 +11,11 @@ JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "inference", "batch_siz
 TRAINING: dict[str, Any] = {**JOB, "mode": "training"}
 
 
+@pytest.fixture
+def client(shared: TestClient) -> TestClient:
+    return shared
+
+
 def test_a_curve_doubles_unless_told(client: TestClient) -> None:
     answer = client.post("/v1/curve", json={"job": JOB, "accelerator": "A10", "most": 6})
     assert answer.status_code == 200

@@ -35,6 +35,11 @@ def check_problem(response: Any, status: int) -> dict[str, Any]:
     return problem
 
 
+@pytest.fixture
+def client(shared: TestClient) -> TestClient:
+    return shared
+
+
 def _job(**changes: Any) -> dict[str, Any]:
     return {"job": {**JOB, **changes}, "placement": PLACE}
 
@@ -156,33 +161,33 @@ def _fail_with(app: FastAPI, error: Exception) -> None:
     app.state.dispatcher.estimator.graphs.step = step
 
 
-def test_a_defect_says_nothing_about_the_inside(app: FastAPI, client: TestClient) -> None:
+def test_a_defect_says_nothing_about_the_inside(app: FastAPI, fresh: TestClient) -> None:
     _fail_with(app, RuntimeError("secret path"))
-    response = client.post("/v1/predict", json=_job())
+    response = fresh.post("/v1/predict", json=_job())
     check_problem(response, 500)
     assert "secret" not in response.text
 
 
-def test_a_missing_library_is_named(app: FastAPI, client: TestClient) -> None:
+def test_a_missing_library_is_named(app: FastAPI, fresh: TestClient) -> None:
     _fail_with(app, MissingExtraError("Capturing", extra="train"))
     assert (
-        "perfmodel[train]" in check_problem(client.post("/v1/predict", json=_job()), 501)["detail"]
+        "perfmodel[train]" in check_problem(fresh.post("/v1/predict", json=_job()), 501)["detail"]
     )
 
 
-def test_a_store_that_is_away_asks_to_come_back(app: FastAPI, client: TestClient) -> None:
+def test_a_store_that_is_away_asks_to_come_back(app: FastAPI, fresh: TestClient) -> None:
     _fail_with(app, StoreError("The database is away."))
-    response = client.post("/v1/predict", json=_job())
+    response = fresh.post("/v1/predict", json=_job())
     check_problem(response, 503)
     assert response.headers["retry-after"] == str(RETRY_AFTER_S)
 
 
-def test_too_many_waiting_questions_are_turned_away(app: FastAPI, client: TestClient) -> None:
+def test_too_many_waiting_questions_are_turned_away(app: FastAPI, fresh: TestClient) -> None:
     held = threading.Event()
     for _ in range(app.state.settings.max_waiting):
         app.state.dispatcher.threads.submit(held.wait)
-    response = client.post("/v1/predict", json=_job())
+    response = fresh.post("/v1/predict", json=_job())
     held.set()
     check_problem(response, 503)
     assert response.headers["retry-after"] == str(RETRY_AFTER_S)
-    assert client.get("/v2/health/live").status_code == 200
+    assert fresh.get("/v2/health/live").status_code == 200

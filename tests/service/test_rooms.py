@@ -24,7 +24,6 @@ ROOMS = (
     "schemas",
     "observations",
     "openapi",
-    "page",
     "adapters",
     "routes",
     "root",

@@ -1,1 +1,0 @@
-"""The page: its files, and how they are sent."""
