@@ -19,7 +19,7 @@ from service.http import errors
 from service.http.body_limit import BodyLimit
 from service.http.compression import Compression, Decompression
 from service.metrics.registry import Metrics
-from service.metrics.watch import Watch
+from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
 from service.observations.intake import ObservationIntake
 from service.openapi import document
@@ -116,7 +116,7 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
     app.add_middleware(
-        Watch,
+        RequestMonitor,
         metrics=dispatcher.metrics,
         log=settings.log_requests,
         slow_s=settings.slow_request_s,

@@ -17,7 +17,7 @@ from starlette.types import Scope as Request
 
 from service.access.keys import ApiKey, KeyStore, digest_of
 from service.access.rate_limit import RateLimiter
-from service.access.scopes import Door, Scope, needed
+from service.access.scopes import Scope, Unscoped, needed
 from service.http.errors import http_problem
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
@@ -95,7 +95,7 @@ class Policy:
             As the router sees it.
         """
         needs = needed(request["method"], path)
-        if needs is Door.OPEN or path in self.open_paths:
+        if needs is Unscoped.OPEN or path in self.open_paths:
             return Entry()
         if self._guarded():
             return self._keyed(request, needs)
@@ -106,7 +106,7 @@ class Policy:
             self.required = bool(self.keys.all())
         return self.required
 
-    def _keyed(self, request: Request, needs: Scope | Door) -> Entry | Refusal:
+    def _keyed(self, request: Request, needs: Scope | Unscoped) -> Entry | Refusal:
         token = token_of(request["headers"])
         key = self.keys.find(digest_of(token)) if token else None
         if key is None:
@@ -121,13 +121,13 @@ class Policy:
         entry = Entry(by=key.key_id, admin=admin)
         return self._unless_too_many(key.key_id, key.rate_per_s) or entry
 
-    def _guest(self, request: Request, needs: Scope | Door) -> Entry | Refusal:
+    def _guest(self, request: Request, needs: Scope | Unscoped) -> Entry | Refusal:
         address = (request.get("server") or ("",))[0]
         if not self.insecure and _is_beyond_loopback(address):
             return _keyless(address)
         if request["method"] not in _SAFE and _is_cross_site(request):
             return _cross_site()
-        admin = needs in (Scope.ADMIN, Door.UNLISTED) and request["method"] not in _SAFE
+        admin = needs in (Scope.ADMIN, Unscoped.UNLISTED) and request["method"] not in _SAFE
         caller = (request.get("client") or ("",))[0]
         return self._unless_too_many(caller, None) or Entry(by="guest", admin=admin)
 

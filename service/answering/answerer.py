@@ -55,7 +55,7 @@ class Answerer:
 
     def __init__(self, estimator: Estimator, state: Remembered, jobs: JobCache) -> None:
         self.estimator = estimator
-        self.known = QuestionCache(estimator, jobs)
+        self.cache = QuestionCache(estimator, jobs)
         self.observed_jobs = ObservedJobs(estimator, state)
         self._state = state
 
@@ -83,7 +83,7 @@ class Answerer:
         if known is not None:
             return self.estimator.answer(*known, self.observed_jobs.of(known[0]))
         query = parse_query(self.resolved(question))
-        placement = self.known.placement(question["placement"])
+        placement = self.cache.placement(question["placement"])
         if query.job.job_type is not None:
             if query.observations:
                 seen = self._seen(query.job, query.observations)
@@ -100,7 +100,7 @@ class Answerer:
         question, most = read_explain(question)
         query = parse_query(self.resolved(question))
         prepared = self.prepare(query.job, question["job"])
-        placement = self.known.placement(question["placement"])
+        placement = self.cache.placement(question["placement"])
         observed = self._observed(prepared, query.observations)
         return explain_answer(self.estimator, prepared, placement, observed, most=most)
 
@@ -151,9 +151,9 @@ class Answerer:
     def prepare(self, job: Job, written: Any) -> PreparedJob:
         """Return a job with its captured step, and recognise it by what was written from now on."""
         prepared = self.estimator.prepare(job)
-        if self.known.job(written) is not prepared:
+        if self.cache.job(written) is not prepared:
             prepared.work_out()
-            self.known.keep_job(written, prepared)
+            self.cache.keep_job(written, prepared)
         return prepared
 
     def predict_steps(self, pairs: Iterable[tuple[PreparedJob, AcceleratorSpec]]) -> None:
@@ -166,9 +166,9 @@ class Answerer:
         for question in questions:
             if type(question) is not dict or not question.keys() >= {"job", "placement"}:
                 continue
-            prepared = self.known.job(question["job"])
+            prepared = self.cache.job(question["job"])
             if prepared is not None:
-                placement = self.known.placement(question["placement"])
+                placement = self.cache.placement(question["placement"])
                 pairs += [(prepared, accelerator) for accelerator in placement.accelerators]
         for start in range(0, len(pairs), _AT_ONCE):
             self.predict_steps(pairs[start : start + _AT_ONCE])
@@ -196,10 +196,10 @@ class Answerer:
         """Return the parts of a question that asks nothing else, where its job is known."""
         if type(question) is not dict or question.keys() != {"job", "placement"}:
             return None
-        prepared = self.known.job(question["job"])
+        prepared = self.cache.job(question["job"])
         if prepared is None:
             return None
-        return prepared, self.known.placement(question["placement"])
+        return prepared, self.cache.placement(question["placement"])
 
     def resolved(self, question: Any) -> Any:
         """Return a question with jobs in place of references: its own, and those observed."""

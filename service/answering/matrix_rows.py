@@ -95,7 +95,7 @@ def _errors(parts: Sequence[tuple[Sequence[int], MatrixEstimate]]) -> Iterator[C
 
 
 def _is_ready(answerer: Answerer, written: Any, accelerators: Sequence[AcceleratorSpec]) -> bool:
-    prepared = answerer.known.job(written)
+    prepared = answerer.cache.job(written)
     if prepared is None:
         try:
             job = answerer.read_job(written)
@@ -114,7 +114,7 @@ def _accelerators(answerer: Answerer, asked: AskedMatrix) -> list[AcceleratorSpe
     found: dict[str, AcceleratorSpec] = {}
     for written in asked.placements:
         with suppress(InvalidInputError):
-            found |= {each.name: each for each in answerer.known.placement(written).accelerators}
+            found |= {each.name: each for each in answerer.cache.placement(written).accelerators}
     return list(found.values())
 
 

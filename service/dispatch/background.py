@@ -20,7 +20,7 @@ _EVERY_S = 0.5
 _MOST = 1_024
 
 
-class Together(NamedTuple):
+class Preparation(NamedTuple):
     """What makes a question cheap if it is done for many at once.
 
     Parameters
@@ -35,7 +35,7 @@ class Together(NamedTuple):
 
 class _Work(NamedTuple):
     full: Callable[[], Any]
-    together: Together | None
+    preparation: Preparation | None
     future: Future[Any]
 
 
@@ -48,7 +48,7 @@ class BackgroundRounds:
         self._begun_s = -_EVERY_S
 
     def add(
-        self, key: Hashable, full: Callable[[], Any], together: Together | None
+        self, key: Hashable, full: Callable[[], Any], preparation: Preparation | None
     ) -> Future[Any] | None:
         """Work on a question that is not waiting yet; None where there is no room for it."""
         if len(self._waiting) >= _MOST:
@@ -56,7 +56,7 @@ class BackgroundRounds:
         if not self._waiting:
             loop = asyncio.get_running_loop()
             loop.call_at(max(loop.time() + _AFTER_S, self._begun_s + _EVERY_S), self._begin)
-        work = self._waiting[key] = _Work(full, together, Future())
+        work = self._waiting[key] = _Work(full, preparation, Future())
         return work.future
 
     def forget(self, key: Hashable) -> bool:
@@ -81,8 +81,8 @@ def _work_through(works: Sequence[_Work]) -> None:
     """Answer the questions of a round."""
     alike: dict[Callable[[Sequence[Any]], None], list[Any]] = {}
     for work in works:
-        if work.together is not None:
-            alike.setdefault(work.together.prepare, []).append(work.together.question)
+        if work.preparation is not None:
+            alike.setdefault(work.preparation.prepare, []).append(work.preparation.question)
     for prepare, questions in alike.items():
         # Whatever is wrong with one of them is found again, and told, where it is answered.
         with suppress(Exception):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from perfmodel.errors import NotInTimeError
 from service.answering.thread_pool import ThreadPool, note_failure
-from service.dispatch.background import BackgroundRounds, Together
+from service.dispatch.background import BackgroundRounds, Preparation
 from service.dispatch.options import Options
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Deadlines:
         options: Options,
         key: Hashable,
         full: Callable[[], T],
-        together: Together | None = None,
+        preparation: Preparation | None = None,
     ) -> T:
         """Return the full answer to a question with a deadline.
 
@@ -52,7 +52,7 @@ class Deadlines:
         ----------
         key : hashable
             What is asked; the same question is not worked on twice at a time.
-        together : Together or None
+        preparation : Preparation or None
             What makes it cheaper beside others that nobody waits for either.
 
         Raises
@@ -65,7 +65,7 @@ class Deadlines:
         assert options.left_s is not None
         left_s = options.left_s - _RESERVE_S
         if left_s < _LEAST_S:
-            self._go_on(key, full, together)
+            self._go_on(key, full, preparation)
             raise _too_late(options)
         answer = asyncio.wrap_future(self._start(key, full))
         # Nobody asks after what fails once the caller has gone.
@@ -75,10 +75,12 @@ class Deadlines:
             raise _too_late(options)
         return answer.result()
 
-    def _go_on(self, key: Hashable, full: Callable[[], Any], together: Together | None) -> None:
+    def _go_on(
+        self, key: Hashable, full: Callable[[], Any], preparation: Preparation | None
+    ) -> None:
         # Where there is no room for it, the next one who asks brings it up again.
         if key not in self._under_way:
-            future = self._rounds.add(key, full, together)
+            future = self._rounds.add(key, full, preparation)
             if future is not None:
                 self._note(key, future)
 

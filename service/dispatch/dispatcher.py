@@ -18,7 +18,7 @@ from service.answering.answerer import Answerer
 from service.answering.matrix_rows import predict_rows
 from service.answering.questions import AskedMatrix, read_matrix
 from service.answering.thread_pool import ThreadPool
-from service.dispatch.background import Together
+from service.dispatch.background import Preparation
 from service.dispatch.deadlines import Deadlines
 from service.dispatch.options import Options, split_options
 from service.dispatch.prefetch import Prefetch
@@ -62,7 +62,7 @@ class Dispatcher:
         most = settings.max_waiting
         self.threads = ThreadPool("answer", self.metrics, workers=4, most=most)
         self._background = ThreadPool("background", self.metrics, workers=1, most=most)
-        self._hurried = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
+        self._fallbacks = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
         self.loads = ThreadPool("models", self.metrics, workers=1, most=_MOST_LOADS)
         self.deadlines = Deadlines(self.threads, self._background)
         self.models = ModelRegistry(
@@ -118,9 +118,9 @@ class Dispatcher:
                 return self.models.fallback.predict(question, why)
 
             key = (Answerer.predict, answerer, body)
-            together = Together(answerer.predict_steps_of, question)
+            preparation = Preparation(answerer.predict_steps_of, question)
             full = partial(answerer.predict, question)
-            answer = await self._in_time(options, key, full, instead, route, together)
+            answer = await self._in_time(options, key, full, instead, route, preparation)
         self.metrics.answer(route, answer.basis)
         return answer
 
@@ -135,7 +135,7 @@ class Dispatcher:
         ready = answerer if options.pin_model is None else None
 
         async def instead(why: str) -> MatrixEstimate:
-            return await self._hurried.run(self.models.fallback.matrix, asked, ready, why)
+            return await self._fallbacks.run(self.models.fallback.matrix, asked, ready, why)
 
         key = (Answerer.matrix, answerer, body)
         answer = await self._in_time(options, key, partial(action, asked), instead, route)
@@ -169,7 +169,7 @@ class Dispatcher:
     def close(self) -> None:
         """Let the threads end."""
         self.prefetch.close()
-        for threads in (self.threads, self._background, self._hurried, self.loads):
+        for threads in (self.threads, self._background, self._fallbacks, self.loads):
             threads.close()
         self.state.close()
 
@@ -185,7 +185,7 @@ class Dispatcher:
         answerer = await self._answerer(options)
 
         async def instead(why: str) -> Answer:
-            return await self._hurried.run(self.models.fallback.answer, full, question, why)
+            return await self._fallbacks.run(self.models.fallback.answer, full, question, why)
 
         key = (full, answerer, body)
         action = partial(full, answerer, question)
@@ -198,7 +198,7 @@ class Dispatcher:
         full: Callable[[], T],
         instead: Callable[[str], Awaitable[T]],
         route: str,
-        together: Together | None = None,
+        preparation: Preparation | None = None,
     ) -> T:
         """Return the full answer, or another where that does not come and another will do.
 
@@ -212,7 +212,7 @@ class Dispatcher:
         if options.until_s is None:
             return await self.threads.run(full)
         try:
-            return await self.deadlines.wait(options, key, full, together)
+            return await self.deadlines.wait(options, key, full, preparation)
         except (NotInTimeError, OverloadedError) as error:
             if not options.may_fall_back:
                 raise

@@ -1,4 +1,4 @@
-"""Answers that are worked out before anybody asks: of a new job, on the accelerators that matter.
+"""Predictions before anybody asks for them: of a new job, on the accelerators that matter.
 
 A network times the operators of a graph once for each accelerator: some twenty milliseconds that
 all accelerators of one call share, and two to five for each. A scheduler that brings a new job asks
@@ -37,7 +37,7 @@ _LOOKED_AT = 512
 _POLL_S = 0.02
 _QUIET_LOOKS = 3
 #: A process that is busy for so long leaves a job to its questions.
-_PATIENCE_S = 30.0
+_LONGEST_WAIT_S = 30.0
 
 
 class Prefetch:
@@ -80,11 +80,11 @@ class Prefetch:
             return
         self._waiting.add(prepared.key)
         try:
-            self._threads.submit(self._work_out, prepared).add_done_callback(note_failure)
+            self._threads.submit(self._predict_later, prepared).add_done_callback(note_failure)
         except (OverloadedError, RuntimeError):  # the latter once it is closed
             self._waiting.discard(prepared.key)
 
-    def work_out_at_once(self, prepared: PreparedJob) -> None:
+    def predict_now(self, prepared: PreparedJob) -> None:
         """Work a job out before its registration is answered, unless others wait for answers.
 
         For the thread of the registration, which is the one that is busy then.
@@ -106,7 +106,7 @@ class Prefetch:
         """Return the accelerators that matter: asked about lately, an operator's own, priced."""
         answerer = self._serving()
         catalog = answerer.estimator.accelerators
-        lately = dict.fromkeys((*answerer.known.recent_accelerators(_LOOKED_AT), *self._lately))
+        lately = dict.fromkeys((*answerer.cache.recent_accelerators(_LOOKED_AT), *self._lately))
         # Another version of the model has not been asked yet, and will be about the same ones.
         self._lately = tuple(islice(lately, MOST_ACCELERATORS))
         own, _ = catalog.own()
@@ -117,7 +117,7 @@ class Prefetch:
                 found.append(catalog.get(name))
         return found
 
-    def _work_out(self, prepared: PreparedJob) -> None:
+    def _predict_later(self, prepared: PreparedJob) -> None:
         try:
             # Whoever brought the job may be about to ask for some of it.
             if self._is_quiet():
@@ -138,7 +138,7 @@ class Prefetch:
 
     def _is_quiet(self) -> bool:
         """Wait until nobody waits for an answer; False if that does not come about."""
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + _LONGEST_WAIT_S
         quiet = 0
         while quiet < _QUIET_LOOKS:
             if self._is_closed or time.monotonic() > until_s:

@@ -50,7 +50,7 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
     """Send everything that is logged in this process to a stream.
 
     Replaces the handlers of the root logger and of the server, so that each line appears once. The
-    server's own line for each request stays off: :class:`service.metrics.watch.Watch` writes it.
+    server's own line for each request stays off: the service writes it itself.
 
     Parameters
     ----------

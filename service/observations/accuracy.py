@@ -130,14 +130,14 @@ class AccuracyReport:
 
     Parameters
     ----------
-    patience_s : float
+    limit_s : float
         A page ends early rather than take much longer: after a start jobs have to be read and
         predicted anew.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, patience_s: float = 2.0) -> None:
+    def __init__(self, dispatcher: Dispatcher, *, limit_s: float = 2.0) -> None:
         self._dispatcher = dispatcher
-        self._patience_s = patience_s
+        self._limit_s = limit_s
         self._cells = _Cells(dispatcher.estimator, dispatcher.state.references)
 
     async def page(
@@ -149,7 +149,7 @@ class AccuracyReport:
     def _page(self, accelerator: str | None, cursor: str | None, limit: int) -> AccuracyPage:
         cells = self._cells_of_today()
         wanted = cells.canonical(accelerator)
-        until_s = time.monotonic() + self._patience_s
+        until_s = time.monotonic() + self._limit_s
         points: list[Point] = []
         looked_at = left_out = 0
         while True:

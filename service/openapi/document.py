@@ -15,7 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from service.access.scopes import Door, needed
+from service.access.scopes import Unscoped, needed
 from service.dispatch.options import MOST_MS
 from service.http.documentation import TEMPLATE, schema_ref
 from service.http.errors import PROBLEM_MEDIA_TYPE
@@ -117,12 +117,12 @@ def _describe_access(operation: dict[str, Any], needs: str) -> None:
     responses = operation["responses"]
     if "application/json" in responses.get("422", {}).get("content", {}):
         responses["422"] = _WRONG
-    if needs == Door.OPEN:
+    if needs == Unscoped.OPEN:
         operation["security"] = []
         return
     # Without keys, the first: no key is needed on the loopback as long as none was made.
     operation["security"] = [{}, *({name: []} for name in _SCHEMES)]
-    operation["x-scope"] = "admin" if needs == Door.UNLISTED else str(needs)
+    operation["x-scope"] = "admin" if needs == Unscoped.UNLISTED else str(needs)
     for status, refusal in _REFUSALS.items():
         responses.setdefault(status, refusal)
 

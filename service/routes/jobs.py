@@ -106,7 +106,7 @@ def _register(dispatcher: Dispatcher, body: Any) -> tuple[StoredJob, bool]:
     state.references.keep(stored.ref, stored.content)
     if prepared is not None:
         answerer.prepare(job, stored.ref)
-        dispatcher.prefetch.work_out_at_once(prepared)
+        dispatcher.prefetch.predict_now(prepared)
     return stored, created
 
 

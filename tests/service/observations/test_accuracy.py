@@ -119,7 +119,7 @@ def test_a_page_without_a_match_goes_on_where_it_stopped(client: TestClient) -> 
 def test_a_page_ends_early_rather_than_take_long(app: FastAPI, client: TestClient) -> None:
     one_s = _predicted_s(client, A100)
     _observe(client, *((A100, one_s * (1 + i / 1000)) for i in range(70)))
-    app.state.accuracy_report = AccuracyReport(app.state.dispatcher, patience_s=0.0)
+    app.state.accuracy_report = AccuracyReport(app.state.dispatcher, limit_s=0.0)
     first = _accuracy(client, limit=70)
     # It looks at the clock after every 64.
     assert len(first["points"]) == 64

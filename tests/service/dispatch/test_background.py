@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.answering.thread_pool import ThreadPool
-from service.dispatch.background import BackgroundRounds, Together
+from service.dispatch.background import BackgroundRounds, Preparation
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 
@@ -41,8 +41,8 @@ def test_questions_of_a_round_are_prepared_together_and_answered_one_by_one() ->
         raise ZeroDivisionError("one of them is wrong, and nobody minds")
 
     async def asking(later: BackgroundRounds) -> None:
-        first = some(later.add("a", lambda: 1 + 1, Together(prepare, "first")))
-        wrong = some(later.add("b", lambda: 1 // 0, Together(prepare, "second")))
+        first = some(later.add("a", lambda: 1 + 1, Preparation(prepare, "first")))
+        wrong = some(later.add("b", lambda: 1 // 0, Preparation(prepare, "second")))
         alone = some(later.add("c", lambda: 3, None))
         assert (await first, await alone) == (2, 3)
         with pytest.raises(ZeroDivisionError):

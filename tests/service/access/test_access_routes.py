@@ -14,7 +14,7 @@ from guarded_service import Guarded, guarded_service
 from starlette.routing import BaseRoute
 from starlette.types import Message
 
-from service.access.scopes import Door, Scope, needed
+from service.access.scopes import Scope, Unscoped, needed
 
 guarded = pytest.fixture(scope="module")(guarded_service)
 
@@ -65,7 +65,7 @@ def test_the_walk_finds_the_routes(guarded: Guarded) -> None:
 
 
 def test_every_route_has_a_rule(guarded: Guarded) -> None:
-    without = [e for e in every_endpoint(guarded.app) if needed(*e) is Door.UNLISTED]
+    without = [e for e in every_endpoint(guarded.app) if needed(*e) is Unscoped.UNLISTED]
     assert not without, f"say in service/access/scopes.py what these need: {without}"
 
 
@@ -83,7 +83,7 @@ def test_without_a_key_only_health_and_the_page_answer(guarded: Guarded) -> None
 def test_a_key_opens_what_its_scope_says_and_nothing_else(guarded: Guarded) -> None:
     for method, path in every_endpoint(guarded.app):
         needs = needed(method, path)
-        if needs is Door.OPEN:
+        if needs is Unscoped.OPEN:
             continue
         for scope in Scope:
             found = status(guarded.client, method, path, guarded.bearer(scope.value))

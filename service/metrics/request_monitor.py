@@ -26,7 +26,7 @@ UNMATCHED = "other"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Watch:
+class RequestMonitor:
     """ASGI middleware: request identifiers, counts, latencies and a log line.
 
     The identifier that a caller sends as ``X-Request-ID`` is kept if it is made of up to 128

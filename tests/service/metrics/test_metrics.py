@@ -271,7 +271,7 @@ print([(s.name, f"{s.context.trace_id:x}") for s in servers])
 
 def test_requests_are_traced_where_a_tracer_is_set_up(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra telemetry is not installed")
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "tests")])}
     run = subprocess.run(
         [sys.executable, "-c", TRACED, str(tmp_path)],
@@ -281,7 +281,7 @@ def test_requests_are_traced_where_a_tracer_is_set_up(tmp_path: Path) -> None:
     assert run.stdout.strip() == "[('GET /v1/models', '4bf92f3577b34da6a3ce929d0e0e4736')]"
 
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def names_in(text: str) -> set[str]:
