@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from service.adapters.kubernetes.cluster import Cluster, cluster_of
 from service.adapters.kubernetes.fields import as_object, field, part, parts
-from service.adapters.kubernetes.pods import Pod, read_pod
+from service.adapters.kubernetes.pods import POD_EXAMPLE, Pod, read_pod
 from service.adapters.kubernetes.rates import Cell
 from service.adapters.kubernetes.scores import NEUTRAL, extender_score, ratios
 from service.http.bodies import json_of, json_response
@@ -25,17 +25,7 @@ from service.http.documentation import json_body, problems
 router = APIRouter(prefix="/kubernetes/scheduler", tags=["kubernetes"])
 
 ARGS_EXAMPLE: dict[str, Any] = {
-    "Pod": {
-        "metadata": {
-            "name": "train-0",
-            "annotations": {
-                "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
-            },
-        },
-        "spec": {
-            "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
-        },
-    },
+    "Pod": POD_EXAMPLE,
     "Nodes": {
         "metadata": {},
         "items": [

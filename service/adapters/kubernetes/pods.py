@@ -32,6 +32,15 @@ RESOURCES = (
     "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "google.com/tpu",
     "habana.ai/gaudi", "huawei.com/Ascend910", "gpu.intel.com/xe", "gpu.intel.com/i915",
 )  # fmt: skip
+#: A pod that names its job, for OpenAPI.
+POD_EXAMPLE: dict[str, Any] = {
+    "metadata": {
+        "name": "train-0",
+        "annotations": {JOB: '{"model":"timm/resnet50","mode":"training","batch_size":64}'},
+    },
+    "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+}
+
 #: Custom resources nest their templates a few levels deep; deeper than this is no template.
 _DEEPEST = 10
 

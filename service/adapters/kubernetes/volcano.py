@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from service.adapters.kubernetes.cluster import Cluster, cluster_of
 from service.adapters.kubernetes.fields import as_object, field, part, parts
-from service.adapters.kubernetes.pods import Pod, read_pod
+from service.adapters.kubernetes.pods import POD_EXAMPLE, Pod, read_pod
 from service.adapters.kubernetes.scores import NEUTRAL_PERCENT, percent_score, ratios
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
@@ -28,12 +28,7 @@ _IN_ADVANCE_S = 60.0
 _TASK: dict[str, Any] = {
     "UID": "t1", "Job": "default/train", "Name": "train-0", "Namespace": "default",
     "Pod": {
-        "metadata": {
-            "name": "train-0",
-            "annotations": {
-                "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
-            },
-        },
+        "metadata": POD_EXAMPLE["metadata"],
         "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
     },
 }  # fmt: skip

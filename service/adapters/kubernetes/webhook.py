@@ -31,6 +31,7 @@ from service.adapters.kubernetes.pods import (
     EXCLUDE,
     JOB,
     JOB_REF,
+    POD_EXAMPLE,
     Template,
     escaped,
     pod_templates,
@@ -57,19 +58,7 @@ _EXAMPLE: dict[str, Any] = {
     "request": {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "operation": "CREATE",
-        "object": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "train-0",
-                "annotations": {
-                    "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
-                },
-            },
-            "spec": {
-                "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
-            },
-        },
+        "object": {"apiVersion": "v1", "kind": "Pod", **POD_EXAMPLE},
     },
 }
 _BODY = json_body({"type": "object", "description": "AdmissionReview, v1."}, {"a pod": _EXAMPLE})

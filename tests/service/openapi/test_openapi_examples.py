@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +63,13 @@ def _check(document: dict[str, Any], schema: dict[str, Any], value: Any, where: 
 
 def test_the_document_is_openapi_3_1(document: dict[str, Any]) -> None:
     assert document["openapi"].startswith("3.1.")
-    OpenAPIV31SpecValidator(document).validate()
+    # Without the values of the examples, which are most of it and are held to their schemas below.
+    plain = json.loads(json.dumps(document), object_hook=_without_value)
+    OpenAPIV31SpecValidator(plain).validate()
+
+
+def _without_value(found: dict[str, Any]) -> dict[str, Any]:
+    return {"value": None} if found.keys() == {"value"} else found
 
 
 def test_every_route_is_described(document: dict[str, Any]) -> None:
