@@ -18,11 +18,10 @@ from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.short_form import write_short_form
-from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
 from perfmodel.store.observations import ObservationState, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
-from service.metrics.prediction_error import MIXED
+from service.observations.prediction_error import MIXED, kind_of
 from service.state.job_references import JobFinder, resolve_job_reference
 
 logger = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class Predicted:
     Parameters
     ----------
     accelerator : str
-        :data:`~service.metrics.prediction_error.MIXED` where several kinds work together.
+        :data:`~service.observations.prediction_error.MIXED` where several kinds work together.
     placement : str
         For people.
     """
@@ -227,17 +226,12 @@ class _Cells:
         rate, step_s = answer.throughput, answer.step_time_s
         return Predicted(
             label=_label(prepared.job),
-            accelerator=self._kind(placement.placement),
+            accelerator=kind_of(placement.placement, self.estimator.accelerators),
             placement=write_short_form(placement.placement),
             step_s=step_s,
             low_s=step_s * rate.samples_per_second / rate.high,
             high_s=step_s * rate.samples_per_second / rate.low,
         )
-
-    def _kind(self, placement: Placement) -> str:
-        catalog = self.estimator.accelerators
-        kinds = {catalog.canonical_name(node.accelerator) for node in placement.nodes}
-        return kinds.pop() if len(kinds) == 1 else MIXED
 
 
 def _cell(seen: StoredObservation) -> _Cell:

@@ -11,8 +11,8 @@ from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelErro
 from perfmodel.store.observations import ObservationState, Outcome, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
-from service.metrics.prediction_error import count_observation
 from service.observations.plausibility import Plausibility
+from service.observations.prediction_error import count_observation
 from service.observations.reader import ObservationReader, SentObservation, read_list
 
 #: Errors that are of one observation; any other is of the service, and of the whole request.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Throughput
+from perfmodel.placement.topology.topology import Placement
 from service.metrics.registry import Metrics
 
 #: What stands for placements of several kinds; their combinations are too many to be told apart.
@@ -28,11 +29,16 @@ def count_observation(
     predicted : Throughput
         Of the same cell, made without observations of the job.
     """
-    kinds = {catalog.canonical_name(node.accelerator) for node in seen.placement.nodes}
     metrics.observation(
-        kinds.pop() if len(kinds) == 1 else MIXED,
+        kind_of(seen.placement, catalog),
         predicted.samples_per_second * predicted_step_s / seen.step_time_s,
         predicted=predicted.samples_per_second,
         low=predicted.low,
         high=predicted.high,
     )
+
+
+def kind_of(placement: Placement, catalog: Catalog) -> str:
+    """Return the accelerator of a placement by its name in the catalogue; MIXED of several."""
+    kinds = {catalog.canonical_name(node.accelerator) for node in placement.nodes}
+    return kinds.pop() if len(kinds) == 1 else MIXED
