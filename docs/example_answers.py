@@ -17,7 +17,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from httpx import Response
 
-from service.documentation_examples import ANSWERS_FILE
+from service.openapi.document import ANSWERS_FILE
 from service.serve import app_from_settings
 from service.settings import Settings
 

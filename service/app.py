@@ -9,27 +9,25 @@ from fastapi import FastAPI
 
 import perfmodel
 from perfmodel.estimator import Estimator
-from service import documentation, errors
 from service.access import install as access
-from service.accuracy_desk import AccuracyDesk
 from service.adapters import dstack, kserve, slurm
-from service.adapters.kubernetes.install import install as install_kubernetes
-from service.body_limit import BodyLimit
-from service.compression import Compression
-from service.decompression import Decompression
-from service.desk import Desk
-from service.explain_desk import ExplainDesk
-from service.known_answers import KnownAnswers
-from service.metrics import install as metrics
+from service.adapters.kubernetes import extender, volcano, webhook
+from service.adapters.kubernetes.cluster import Cluster
+from service.dispatch.direct import DirectPredictions
+from service.dispatch.dispatcher import Dispatcher
+from service.http import errors
+from service.http.body_limit import BodyLimit
+from service.http.compression import Compression, Decompression
 from service.metrics.registry import Metrics
-from service.observation_desk import ObservationDesk
+from service.metrics.request_monitor import RequestMonitor
+from service.observations.accuracy import AccuracyReport
+from service.observations.intake import ObservationIntake
+from service.openapi import document
 from service.operations.middleware import RespondAsync
 from service.operations.runner import Runner
-from service.own_catalog import OwnCatalog
 from service.routes import (
     accelerators,
-    accuracy,
-    explain,
+    answers,
     graphs,
     health,
     jobs,
@@ -37,30 +35,16 @@ from service.routes import (
     observations,
     operations,
     page,
-    placements,
-    predict,
     prices,
 )
 from service.settings import Settings
+from service.versions.own_catalog import OwnCatalog
 
+#: In the order in which the documentation lists them.
 _ROUTES = (
-    predict,
-    placements,
-    graphs,
-    accelerators,
-    models,
-    prices,
-    health,
-    kserve,
-    slurm,
-    dstack,
-    jobs,
-    observations,
-    operations,
-    explain,
-    accuracy,
-    page,
-)
+    answers, graphs, accelerators, models, prices, health, kserve, slurm, dstack, jobs,
+    observations, operations, page, extender, volcano, webhook,
+)  # fmt: skip
 
 
 def create_app(
@@ -73,32 +57,26 @@ def create_app(
 
     Parameters
     ----------
-    estimator : Estimator
-        Answers.
     settings : Settings or None
-        Limits; None reads them from the environment.
+        None reads them from the environment.
     on_close : callable or None
         Called when the application ends.
-
-    Returns
-    -------
-    FastAPI
-        An ASGI application.
     """
     settings = settings or Settings()
     counts = Metrics()
-    desk = Desk(estimator, settings, counts)
-
-    runner = Runner(desk.state.operations, counts, keep_s=settings.operations_keep_s)
+    counts.serve_model(estimator.model_version, estimator.models)
+    dispatcher = Dispatcher(estimator, settings, counts)
+    state = dispatcher.state
+    runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        desk.state.watch.start()
+        state.watch.start()
         runner.start()
-        async with desk.watch.running():
+        async with dispatcher.watch.running():
             yield
         await runner.stop()
-        desk.close()
+        dispatcher.close()
         if on_close is not None:
             on_close()
 
@@ -108,30 +86,26 @@ def create_app(
         description="What throughput will a deep-learning job reach on a placement?",
         lifespan=lifespan,
     )
-    app.state.desk = desk
-    app.state.job_lookup = desk.state.references
-    app.state.observation_desk = ObservationDesk(desk, estimator, desk.state)
-    app.state.explain_desk = ExplainDesk(desk)
-    app.state.accuracy_desk = AccuracyDesk(desk)
+    app.state.dispatcher = dispatcher
+    app.state.observation_intake = ObservationIntake(dispatcher)
+    app.state.accuracy_report = AccuracyReport(dispatcher)
     app.state.settings = settings
-    app.state.own_catalog = OwnCatalog(desk.state, desk.models)
+    app.state.own_catalog = OwnCatalog(state, dispatcher.models)
     app.state.operations = runner
+    app.state.kubernetes = Cluster(dispatcher, settings)
     runner.facts["app"] = app
     for routes in _ROUTES:
         app.include_router(routes.router)
-    install_kubernetes(app, desk, settings)
-    _surround(app, desk, runner, settings)
-    access.install(app, settings, desk.state)
-    metrics.install(app, counts, estimator, settings)
+    _surround(app, dispatcher, runner, settings)
     errors.install(app)
-    documentation.install(app)
+    document.install(app)
     return app
 
 
-def _surround(app: FastAPI, desk: Desk, runner: Runner, settings: Settings) -> None:
-    """Put around the routes what stands within access and metrics, the innermost first."""
-    app.add_middleware(KnownAnswers, desk=desk)
+def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Settings) -> None:
+    """Put around the routes what every request passes, the innermost first."""
     app.add_middleware(RespondAsync, runner=runner)
+    app.add_middleware(DirectPredictions, dispatcher=dispatcher)
     app.add_middleware(
         BodyLimit,
         limit_bytes=settings.max_body_bytes,
@@ -139,3 +113,11 @@ def _surround(app: FastAPI, desk: Desk, runner: Runner, settings: Settings) -> N
     )
     app.add_middleware(Decompression)
     app.add_middleware(Compression)
+    state = dispatcher.state
+    access.install(app, settings, state.database.connections, state.watch)
+    app.add_middleware(
+        RequestMonitor,
+        metrics=dispatcher.metrics,
+        log=settings.log_requests,
+        slow_s=settings.slow_request_s,
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -17,26 +18,21 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.capture import CaptureChild
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.store.state.database import Database
-from service import logs
-from service.access.binding import check_binding
-from service.access.install import is_shared, keys_file, keys_of
+from service.access.install import check_binding, is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
 from service.app import create_app
-from service.quick_start import import_xgboost_alone, loading
+from service.http import logs
 from service.settings import Settings
 
+#: Allocations after which the youngest objects are collected, and collections of younger ones after
+#: which the older two generations are.
+_THRESHOLDS = (50_000, 20, 50)
 #: How long a thread may keep the others from running, seconds.
 _SWITCH_S = 0.0005
 
 
 def app_from_settings(settings: Settings | None = None) -> FastAPI:
-    """Build the application that settings describe.
-
-    Parameters
-    ----------
-    settings : Settings or None
-        None reads them from the environment.
-    """
+    """Build the application that settings describe."""
     settings = settings or Settings()
     capture = CaptureChild(timeout_s=settings.capture_timeout_s)
     graphs = GraphLibrary(capture=capture, database=Database(settings.database))
@@ -74,12 +70,6 @@ def serve(
     ----------
     port : int
         0 takes a free one.
-    models : path
-        Folder of trained models.
-    database : str
-        SQLAlchemy URL.
-    workers : int
-        Processes that answer, >= 1.
     keys : path or None
         File of the keys; None: ``keys.json`` beside the database.
     insecure : bool
@@ -174,3 +164,38 @@ class _Server(uvicorn.Server):
 
 def _announce(url: str) -> None:
     print(f"perfmodel answers on {url} (docs: {url}/docs). Ctrl-C ends it.", flush=True)
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Load what stays: nothing is collected meanwhile, nor looked at by later collections.
+
+    A full collection walks through everything that was ever loaded and stops all answers for 0.1 s;
+    large bodies bring it about every few requests. What is there afterwards stays, and what
+    requests make dies with them by its reference counts.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_THRESHOLDS)
+    finally:
+        gc.enable()
+
+
+def import_xgboost_alone() -> None:
+    """Import the boosting library without its wrappers for scikit-learn, which nobody uses here.
+
+    They import the whole of it, and of scipy's statistics, wherever they are installed: a second of
+    one core, as much as all of FastAPI, SQLAlchemy and this service.
+    """
+    if "xgboost" in sys.modules or "sklearn" in sys.modules:
+        return
+    sys.modules["sklearn"] = None  # type: ignore[assignment]  # how an import is made to fail
+    try:
+        # Where it is missing, the model that needs it says so.
+        with contextlib.suppress(ImportError):
+            import xgboost  # noqa: F401
+    finally:
+        del sys.modules["sklearn"]

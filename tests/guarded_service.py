@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from made_up_products import product_step
+from migrated import migrated_sqlite
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, Estimator
@@ -46,7 +47,7 @@ class Guarded:
 
 def make_app(folder: Path, **settings: object) -> FastAPI:
     """Build an application whose state lies in a folder."""
-    database = f"sqlite:///{folder}/state.db"
+    database = migrated_sqlite(folder)
     graphs = GraphLibrary(capture=one_product, database=Database(database))
     estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)
     return create_app(estimator, Settings(database=database, **settings))  # type: ignore[arg-type]

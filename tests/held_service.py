@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from made_up_products import product_step
+from migrated import migrated_sqlite
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, Estimator
@@ -24,7 +25,7 @@ from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.state.database import Database
 from perfmodel.types import Basis
 from service.app import create_app
-from service.desk import Desk
+from service.dispatch.dispatcher import Dispatcher
 from service.settings import Settings
 
 #: Longer than any test takes; a gate that is forgotten fails a test and does not hang it.
@@ -103,9 +104,9 @@ class HeldService:
     capture: HeldCapture
 
     @property
-    def desk(self) -> Desk:
-        desk: Desk = self.app.state.desk
-        return desk
+    def dispatcher(self) -> Dispatcher:
+        dispatcher: Dispatcher = self.app.state.dispatcher
+        return dispatcher
 
     def ask(self, route: str, status: int = 200, **question: Any) -> dict[str, Any]:
         """Ask, and return the answer, which must have a status."""
@@ -119,7 +120,7 @@ class HeldService:
         self.model.gate.open()
         self.capture.gate.open()
         until = time.monotonic() + PATIENCE_S
-        while any(self._depths()) or self.desk.patience.under_way:
+        while any(self._depths()) or self.dispatcher.deadlines.under_way:
             assert time.monotonic() < until, "something is still under way"
             time.sleep(0.005)
 
@@ -137,7 +138,7 @@ class HeldService:
 def held_service(folder: Path, **settings: Any) -> Iterator[HeldService]:
     """Start a service whose gates are open."""
     model, capture = HeldModel(), HeldCapture(one_or_another)
-    database = f"sqlite:///{folder}/state.db"
+    database = migrated_sqlite(folder)
     graphs = GraphLibrary(capture=capture, database=Database(database))
     estimator = Estimator(accelerators=Catalog.default(), model=model, graphs=graphs)
     stated = Settings(database=database, models=folder / "models", **settings)

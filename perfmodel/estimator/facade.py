@@ -23,7 +23,7 @@ from perfmodel.estimator.single.model import StepModel
 from perfmodel.estimator.tables.answer import answer_cell, answer_from_memory
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements
-from perfmodel.estimator.tables.table import Table, fill_table
+from perfmodel.estimator.tables.table import Table, fill
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -209,7 +209,7 @@ class Estimator:
         Table
             Cell by cell equal to :meth:`estimate`.
         """
-        return fill_table(self.core, jobs, placements, observations, others)
+        return fill(self.core, jobs, placements, observations, others).table()
 
     def curve(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -24,11 +23,6 @@ class AuditLog:
 
     Several processes may append to one file: a line goes out in one write at its end. If it cannot
     be written, the line goes to the log of the service as an error and the action stands.
-
-    Parameters
-    ----------
-    path : path
-        Made when first needed.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -36,16 +30,12 @@ class AuditLog:
         self._lock = threading.Lock()
 
     def append(self, action: str, *, by: str, **facts: Any) -> None:
-        """Note an action.
+        """Note what was done: ``"PUT /v1/prices"``, ``"create key"``.
 
         Parameters
         ----------
-        action : str
-            What was done: ``"PUT /v1/prices"``, ``"create key"``.
         by : str
             Who: the identifier of a key, or a user of this machine.
-        **facts
-            Anything else that JSON can say.
         """
         self.append_line(audit_line(action, by=by, **facts))
 
@@ -57,10 +47,6 @@ class AuditLog:
                 self._write(line)
         except OSError as error:
             logger.error("The audit log %s cannot be written: %s. %s", self.path, error, line)
-
-    async def append_async(self, action: str, *, by: str, **facts: Any) -> None:
-        """Note an action without holding up the event loop."""
-        await asyncio.to_thread(self.append, action, by=by, **facts)
 
     def _write(self, line: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,10 +76,6 @@ class AuditTable:
                 error, self._instead.path, line.decode(),
             )  # fmt: skip
             self._instead.append_line(line)
-
-    async def append_async(self, action: str, *, by: str, **facts: Any) -> None:
-        """Note an action without holding up the event loop."""
-        await asyncio.to_thread(self.append, action, by=by, **facts)
 
 
 def audit_line(action: str, *, by: str, **facts: Any) -> bytes:

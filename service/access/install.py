@@ -1,12 +1,15 @@
-"""Build what guards an application from its settings."""
+"""Build what guards an application from its settings, and refuse to listen without it."""
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from pathlib import Path
 
 from fastapi import FastAPI
 from sqlalchemy.engine import make_url
 
+from perfmodel.errors import InvalidInputError
 from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.revisions import RevisionWatch
 from service.access.audit import AuditLog, AuditTable
@@ -17,23 +20,24 @@ from service.access.middleware import Access
 from service.access.policy import Policy
 from service.access.rate_limit import RateLimiter
 from service.settings import Settings
-from service.state import State
 
 
-def install(app: FastAPI, settings: Settings, state: State) -> None:
+def install(
+    app: FastAPI, settings: Settings, connections: Connections, watch: RevisionWatch
+) -> None:
     """Put a guard before every route of an app.
 
     Parameters
     ----------
-    state : State
-        Where it is shared by hosts, keys and audit log are in its database.
+    connections : Connections
+        Of the state; where hosts share it, it holds keys and audit log as well.
 
     Raises
     ------
     StoreError
         The keys cannot be read: no service is better than one that lets everybody in.
     """
-    keys = keys_of(settings, state.database.connections, state.watch)
+    keys = keys_of(settings, connections, watch)
     keys.all()
     policy = Policy(
         keys=keys,
@@ -43,7 +47,7 @@ def install(app: FastAPI, settings: Settings, state: State) -> None:
         open_paths=frozenset(settings.open_paths),
     )
     app.state.keys = keys
-    app.add_middleware(Access, policy=policy, audit=audit_of(settings, state.database.connections))
+    app.add_middleware(Access, policy=policy, audit=audit_of(settings, connections))
 
 
 def keys_of(
@@ -52,11 +56,6 @@ def keys_of(
     """Return the keys that a service with some settings goes by.
 
     A database that hosts may share holds keys for all of them; those of the file count beside.
-
-    Raises
-    ------
-    StoreError
-        The keys in the database cannot be read.
     """
     file = KeyFile(keys_file(settings))
     return file if connections.is_sqlite else KeyRing(KeyTable(connections, watch), file)
@@ -97,3 +96,37 @@ def keys_file(settings: Settings) -> Path:
 def audit_file(settings: Settings) -> Path:
     """Return the audit log: the one that is set, else ``audit.jsonl`` beside the keys."""
     return settings.audit or keys_file(settings).with_name("audit.jsonl")
+
+
+def check_binding(host: str, keys: KeyStore, *, insecure: bool = False) -> None:
+    """Refuse an address beyond the loopback while there is no key.
+
+    Raises
+    ------
+    InvalidInputError
+        What to do about it.
+
+    Examples
+    --------
+    >>> from service.access.key_file import KeyFile
+    >>> check_binding("127.0.0.1", KeyFile("/nowhere/keys.json"))
+    """
+    if insecure or is_loopback(host) or any(key.revoked_at is None for key in keys.all()):
+        return
+    raise InvalidInputError(
+        f"Listening on {host} would let anybody in: there are no keys. Make one with "
+        "`perfmodel keys create NAME --scope predict`, listen on 127.0.0.1, or say --insecure."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether every address that a name stands for is on the loopback."""
+    try:
+        found = socket.getaddrinfo(
+            host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError:
+        # Nobody can listen there; the server says so.
+        return False
+    addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
+    return all(ipaddress.ip_address(address).is_loopback for address in addresses)

@@ -38,8 +38,6 @@ class KeyFile:
     ----------
     path : path
         Need not exist; then there are no keys.
-    clock : callable
-        Monotonic seconds.
     """
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,13 +67,7 @@ class KeyFile:
             keys.append(key)
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Make a key worthless; one that is so already stays as it is.
-
-        Raises
-        ------
-        UnknownKeyError
-            There is no such key.
-        """
+        """Make a key worthless; one that is so already stays as it is."""
         with self._editing() as keys:
             for position, key in enumerate(keys):
                 if key.key_id == key_id:

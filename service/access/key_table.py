@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
+from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.sql.connections import Connections, shown_url
@@ -27,11 +29,6 @@ class KeyTable:
     ----------
     watch : RevisionWatch or None
         Tells of changes by others, and is started; None: nobody does.
-
-    Raises
-    ------
-    StoreError
-        The keys cannot be read.
     """
 
     def __init__(self, connections: Connections, watch: RevisionWatch | None = None) -> None:
@@ -59,13 +56,7 @@ class KeyTable:
         self.refresh()
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Make a key worthless; one that is so already stays as it is.
-
-        Raises
-        ------
-        UnknownKeyError
-            There is no such key.
-        """
+        """Make a key worthless; one that is so already stays as it is."""
         was_there = self._rows.revoke(key_id, datetime.now(UTC).isoformat(timespec="seconds"))
         self.refresh()
         if not was_there:
@@ -73,13 +64,7 @@ class KeyTable:
         return next(key for key in self._keys if key.key_id == key_id)
 
     def refresh(self) -> None:
-        """Read the keys again.
-
-        Raises
-        ------
-        StoreError
-            The database cannot be read.
-        """
+        """Read the keys again."""
         keys = []
         for row in self._rows.all():
             try:
@@ -114,13 +99,7 @@ class KeyRing:
         self._places[0].add(key)
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Make a key worthless wherever it is.
-
-        Raises
-        ------
-        UnknownKeyError
-            There is no such key.
-        """
+        """Make a key worthless wherever it is."""
         for place in self._places:
             if any(key.key_id == key_id for key in place.all()):
                 return place.revoke(key_id)
@@ -128,24 +107,12 @@ class KeyRing:
 
 
 def _row(key: ApiKey) -> StoredKey:
-    return StoredKey(
-        key_id=key.key_id,
-        name=key.name,
-        digest=key.digest,
-        scopes=tuple(sorted(key.scopes)),
-        rate_per_s=key.rate_per_s,
-        created_at=key.created_at,
-        revoked_at=key.revoked_at,
-    )
+    return StoredKey(**{**_fields(key), "scopes": tuple(sorted(key.scopes))})
 
 
 def _key(row: StoredKey) -> ApiKey:
-    return ApiKey(
-        key_id=row.key_id,
-        name=row.name,
-        digest=row.digest,
-        scopes=parse_scopes(row.scopes),
-        rate_per_s=row.rate_per_s,
-        created_at=row.created_at,
-        revoked_at=row.revoked_at,
-    )
+    return ApiKey(**{**_fields(row), "scopes": parse_scopes(row.scopes)})
+
+
+def _fields(kept: ApiKey | StoredKey) -> dict[str, Any]:
+    return {field.name: getattr(kept, field.name) for field in fields(kept)}

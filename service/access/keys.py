@@ -99,10 +99,6 @@ def new_key(
     ----------
     name : str
         Whose it is: up to 64 letters, digits, spaces and ``.@_-``.
-    scopes : collection of str
-        Words of :class:`Scope`, one at least.
-    created_at : str
-        UTC, ISO 8601.
     rate_per_s : float or None
         Requests a second, > 0.
 
@@ -110,11 +106,6 @@ def new_key(
     -------
     tuple of str and ApiKey
         The key itself, which is shown once and kept nowhere, and what is kept of it.
-
-    Raises
-    ------
-    InvalidInputError
-        A bad name, scope or rate.
     """
     if not _NAME.fullmatch(name):
         raise InvalidInputError(
@@ -144,13 +135,7 @@ def digest_of(token: str) -> str:
 
 
 def parse_scopes(words: Collection[str]) -> frozenset[Scope]:
-    """Read scopes.
-
-    Raises
-    ------
-    InvalidInputError
-        None at all, or a word that is no scope.
-    """
+    """Read scopes."""
     known = [scope.value for scope in Scope]
     if not words:
         raise InvalidInputError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.audit import AuditLog, AuditTable
 from service.access.policy import Policy, Refusal
-from service.errors import problem_response
+from service.http.errors import problem_response
 
 #: ``websocket.close`` code of a policy that was violated (RFC 6455, 7.4.1).
 _POLICY_VIOLATION = 1008
@@ -49,7 +51,8 @@ class Access:
         async def noting(message: Message) -> None:
             # Before the answer goes out: what was acknowledged is in the log.
             if message["type"] == "http.response.start":
-                await self._audit.append_async(
+                await asyncio.to_thread(
+                    self._audit.append,
                     f"{scope['method']} {scope['path']}",
                     by=by,
                     status=message["status"],

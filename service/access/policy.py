@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import ipaddress
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
@@ -13,11 +15,10 @@ from typing import Any
 from starlette.routing import Match
 from starlette.types import Scope as Request
 
-from service.access.credentials import token_of
 from service.access.keys import ApiKey, KeyStore, digest_of
 from service.access.rate_limit import RateLimiter
-from service.access.scopes import Door, Scope, needed
-from service.errors import problem
+from service.access.scopes import Scope, Unscoped, needed
+from service.http.errors import http_problem
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
 CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
@@ -94,7 +95,7 @@ class Policy:
             As the router sees it.
         """
         needs = needed(request["method"], path)
-        if needs is Door.OPEN or path in self.open_paths:
+        if needs is Unscoped.OPEN or path in self.open_paths:
             return Entry()
         if self._guarded():
             return self._keyed(request, needs)
@@ -105,7 +106,7 @@ class Policy:
             self.required = bool(self.keys.all())
         return self.required
 
-    def _keyed(self, request: Request, needs: Scope | Door) -> Entry | Refusal:
+    def _keyed(self, request: Request, needs: Scope | Unscoped) -> Entry | Refusal:
         token = token_of(request["headers"])
         key = self.keys.find(digest_of(token)) if token else None
         if key is None:
@@ -120,13 +121,13 @@ class Policy:
         entry = Entry(by=key.key_id, admin=admin)
         return self._unless_too_many(key.key_id, key.rate_per_s) or entry
 
-    def _guest(self, request: Request, needs: Scope | Door) -> Entry | Refusal:
+    def _guest(self, request: Request, needs: Scope | Unscoped) -> Entry | Refusal:
         address = (request.get("server") or ("",))[0]
         if not self.insecure and _is_beyond_loopback(address):
             return _keyless(address)
         if request["method"] not in _SAFE and _is_cross_site(request):
             return _cross_site()
-        admin = needs in (Scope.ADMIN, Door.UNLISTED) and request["method"] not in _SAFE
+        admin = needs in (Scope.ADMIN, Unscoped.UNLISTED) and request["method"] not in _SAFE
         caller = (request.get("client") or ("",))[0]
         return self._unless_too_many(caller, None) or Entry(by="guest", admin=admin)
 
@@ -178,10 +179,7 @@ def _unknown(*, shown: bool, challenges: Sequence[bytes]) -> Refusal:
         else "Show a key: 'Authorization: Bearer KEY'. `perfmodel keys create` makes one."
     )
     headers = tuple((b"www-authenticate", challenge) for challenge in challenges)
-    content = problem(
-        HTTPStatus.UNAUTHORIZED, kind="unauthorized", title="Unauthorized", detail=detail
-    )
-    return Refusal(content=content, headers=headers)
+    return Refusal(content=http_problem(HTTPStatus.UNAUTHORIZED, detail), headers=headers)
 
 
 def _forbidden(key: ApiKey, needs: Scope) -> Refusal:
@@ -203,17 +201,56 @@ def _cross_site() -> Refusal:
 
 
 def _refused(detail: str) -> Refusal:
-    return Refusal(
-        content=problem(HTTPStatus.FORBIDDEN, kind="forbidden", title="Forbidden", detail=detail)
-    )
+    return Refusal(content=http_problem(HTTPStatus.FORBIDDEN, detail))
 
 
 def _too_many(wait_s: float) -> Refusal:
     seconds = math.ceil(wait_s)
-    content = problem(
+    content = http_problem(
         HTTPStatus.TOO_MANY_REQUESTS,
-        kind="too-many-requests",
+        f"The caller has used up its requests. Try again in {seconds} s.",
         title="Too many requests",
-        detail=f"The caller has used up its requests. Try again in {seconds} s.",
     )
     return Refusal(content=content, headers=((b"retry-after", str(seconds).encode()),))
+
+
+def token_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the key that a request shows.
+
+    Three ways, since not every scheduler can set every header: ``Authorization: Bearer KEY``,
+    ``X-API-Key: KEY``, and HTTP Basic with the key as the password, which is what a browser asks
+    for and what ``https://any:KEY@host`` in the address of a scheduler extender becomes.
+
+    An empty one counts as none.
+
+    Examples
+    --------
+    >>> token_of([(b"authorization", b"Bearer abc")]), token_of([(b"x-api-key", b"abc")])
+    ('abc', 'abc')
+    >>> token_of([(b"authorization", b"Basic dXNlcjphYmM=")])
+    'abc'
+    """
+    for name, value in headers:
+        if name == b"authorization":
+            return _from_authorization(value)
+        if name == b"x-api-key":
+            return value.decode("latin-1").strip() or None
+    return None
+
+
+def _from_authorization(value: bytes) -> str | None:
+    kind, _, rest = value.decode("latin-1").partition(" ")
+    match kind.lower():
+        case "bearer":
+            return rest.strip() or None
+        case "basic":
+            return _password(rest.strip())
+    return None
+
+
+def _password(encoded: str) -> str | None:
+    try:
+        plain = base64.b64decode(encoded, validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return plain.partition(":")[2] or None

@@ -23,8 +23,6 @@ class RateLimiter:
         For callers without a rate of their own; 0: no limit.
     burst_s : float
         Seconds of its rate that a caller may use at once: ``b = max(1, r * burst_s)``.
-    clock : callable
-        Monotonic seconds.
 
     Examples
     --------
@@ -47,11 +45,6 @@ class RateLimiter:
 
     def wait_s(self, caller: str, rate_per_s: float | None = None) -> float:
         """Take a token of a caller.
-
-        Parameters
-        ----------
-        rate_per_s : float or None
-            The caller's own rate.
 
         Returns
         -------

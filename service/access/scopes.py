@@ -18,7 +18,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-class Door(StrEnum):
+class Unscoped(StrEnum):
     """What stands where no scope does."""
 
     OPEN = "open"
@@ -41,7 +41,7 @@ class Rule:
 
     methods: frozenset[str]
     path: str
-    needs: Scope | Door
+    needs: Scope | Unscoped
     exact: bool = False
 
     def speaks_of(self, method: str, path: str) -> bool:
@@ -56,14 +56,16 @@ _ASK = frozenset({"GET", "HEAD", "POST"})
 _WRITE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-def _rule(methods: frozenset[str], path: str, needs: Scope | Door, *, exact: bool = False) -> Rule:
+def _rule(
+    methods: frozenset[str], path: str, needs: Scope | Unscoped, *, exact: bool = False
+) -> Rule:
     return Rule(methods=methods, path=path, needs=needs, exact=exact)
 
 
 #: The first rule that speaks of a request decides.
 RULES: tuple[Rule, ...] = (
-    _rule(_READ, "/v2/health/live", Door.OPEN, exact=True),
-    _rule(_READ, "/v2/health/ready", Door.OPEN, exact=True),
+    _rule(_READ, "/v2/health/live", Unscoped.OPEN, exact=True),
+    _rule(_READ, "/v2/health/ready", Unscoped.OPEN, exact=True),
     _rule(_READ, "/metrics", Scope.OBSERVE, exact=True),
     _rule(_ASK, "/v1/observations", Scope.OBSERVE),
     _rule(_READ, "/v1/accuracy", Scope.OBSERVE, exact=True),
@@ -89,9 +91,9 @@ RULES: tuple[Rule, ...] = (
     _rule(_ASK, "/kubernetes", Scope.PREDICT),
     _rule(_ASK, "/v1/adapters", Scope.PREDICT),
     # The page is the same for everybody; it asks for a key when it asks something.
-    _rule(_READ, "/", Door.OPEN, exact=True),
-    _rule(_READ, "/static", Door.OPEN),
-    _rule(_READ, "/favicon.ico", Door.OPEN, exact=True),
+    _rule(_READ, "/", Unscoped.OPEN, exact=True),
+    _rule(_READ, "/static", Unscoped.OPEN),
+    _rule(_READ, "/favicon.ico", Unscoped.OPEN, exact=True),
     # What describes the interface.
     _rule(_READ, "/docs", Scope.PREDICT),
     _rule(_READ, "/redoc", Scope.PREDICT, exact=True),
@@ -100,17 +102,12 @@ RULES: tuple[Rule, ...] = (
 
 
 @lru_cache(maxsize=1024)
-def needed(method: str, path: str) -> Scope | Door:
+def needed(method: str, path: str) -> Scope | Unscoped:
     """Return what a request needs.
-
-    Parameters
-    ----------
-    method, path : str
-        As the router sees them.
 
     Examples
     --------
     >>> needed("POST", "/v1/predict"), needed("POST", "/v1/prices"), needed("GET", "/nowhere")
-    (<Scope.PREDICT: 'predict'>, <Scope.ADMIN: 'admin'>, <Door.UNLISTED: 'unlisted'>)
+    (<Scope.PREDICT: 'predict'>, <Scope.ADMIN: 'admin'>, <Unscoped.UNLISTED: 'unlisted'>)
     """
-    return next((rule.needs for rule in RULES if rule.speaks_of(method, path)), Door.UNLISTED)
+    return next((rule.needs for rule in RULES if rule.speaks_of(method, path)), Unscoped.UNLISTED)

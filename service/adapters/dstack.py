@@ -23,10 +23,10 @@ from pydantic import BaseModel, Field
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
-from service.answers import json_response
-from service.desk import Desk, read_json
-from service.documentation import problems
-from service.routes.requests import desk_of, json_body_of
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.requests import dispatcher_of
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +68,7 @@ EXAMPLE: dict[str, Any] = {
 
 _DOCUMENTED: dict[str, Any] = {
     "responses": {200: {"model": SpecAnswer}, **problems(400, 413, 415, 422)},
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": SpecRequest.model_json_schema(),
-                    "examples": {"a task": {"value": EXAMPLE}},
-                }
-            },
-        }
-    },
+    "openapi_extra": json_body(SpecRequest.model_json_schema(), {"a task": EXAMPLE}),
 }
 
 
@@ -103,14 +93,14 @@ async def on_run_apply_among(request: Request, accelerators: str) -> Response:
 @router.post("/apply_policies/on_gateway_apply", summary="Return a dstack gateway", **_DOCUMENTED)
 async def on_other_apply(request: Request) -> Response:
     """Return a specification as it came."""
-    return json_response({"spec": _spec(read_json(await json_body_of(request))), "error": None})
+    return json_response({"spec": _spec(await json_of(request)), "error": None})
 
 
 async def _answer(request: Request, candidates: Sequence[str]) -> Response:
-    spec = _spec(read_json(await json_body_of(request)))
-    desk = desk_of(request)
+    spec = _spec(await json_of(request))
+    dispatcher = dispatcher_of(request)
     try:
-        spec = await desk.in_thread(_narrowed, desk, spec, candidates)
+        spec = await dispatcher.in_thread(_narrowed, dispatcher, spec, candidates)
     except PerfModelError as problem:
         logger.info("a run of dstack is left as it is: %s", problem)
     except Exception:
@@ -125,7 +115,9 @@ def _spec(body: Any) -> Mapping[str, Any]:
     return spec
 
 
-def _narrowed(desk: Desk, spec: Mapping[str, Any], candidates: Sequence[str]) -> Mapping[str, Any]:
+def _narrowed(
+    dispatcher: Dispatcher, spec: Mapping[str, Any], candidates: Sequence[str]
+) -> Mapping[str, Any]:
     """Return the specification with the names that fit, or as it is where nothing is to be said.
 
     Raises
@@ -140,7 +132,7 @@ def _narrowed(desk: Desk, spec: Mapping[str, Any], candidates: Sequence[str]) ->
     names = [name for name in (gpu.get("name") or candidates) if isinstance(name, str)]
     if not isinstance(written, str) or not names or len(names) > _MOST_CANDIDATES:
         return spec
-    fitting = _fitting(desk, written, names, _placement(configuration, gpu))
+    fitting = _fitting(dispatcher, written, names, _placement(configuration, gpu))
     if not fitting:
         return spec
     gpu = {**gpu, "name": fitting}
@@ -150,19 +142,18 @@ def _narrowed(desk: Desk, spec: Mapping[str, Any], candidates: Sequence[str]) ->
     }
 
 
-def _fitting(desk: Desk, written: str, names: Sequence[str], spread: dict[str, int]) -> list[str]:
-    text = written.strip()
-    asked = desk.resolved({"job": orjson.loads(text) if text.startswith("{") else text})
-    clerk = desk.models.serving
-    estimator = clerk.estimator
-    known = [name for name in names if name in estimator.accelerators]
+def _fitting(
+    dispatcher: Dispatcher, text: str, names: Sequence[str], spread: dict[str, int]
+) -> list[str]:
+    text = text.strip()
+    answerer = dispatcher.models.serving
+    written = answerer.job_written(orjson.loads(text) if text.startswith("{") else text)
+    known = [name for name in names if name in answerer.estimator.accelerators]
     placements = [parse_placement({"nodes": [{"accelerator": n, **spread}]}) for n in known]
     if not known:
         return []
-    job = parse_job(asked["job"])
-    seen, others = clerk.observed_jobs.counting(job), clerk.observed_jobs.companions()
-    matrix = estimator.matrix([job], placements, {0: seen}, others)
-    desk.metrics.table(_COUNTED, matrix.basis)
+    matrix = answerer.row(parse_job(written), placements)
+    dispatcher.metrics.table(_COUNTED, matrix.basis)
     judged = {
         name: (float(matrix.samples_per_second[0, column]), bool(matrix.fits[0, column]))
         for column, name in enumerate(known)

@@ -19,11 +19,12 @@ from pydantic import BaseModel, Field
 import perfmodel
 from perfmodel.errors import InvalidInputError, PerfModelError
 from service.adapters.kserve_tensors import REQUEST, read_texts, tensor
-from service.answering.clerk import Clerk
-from service.answers import json_response
-from service.desk import Desk, read_json
-from service.errors import problem_of, status_of
-from service.routes.requests import desk_of
+from service.answering.answerer import Answerer
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.requests import dispatcher_of
+from service.http.bodies import json_response, read_json
+from service.http.documentation import json_body
+from service.http.errors import problem_of, status_of
 
 router = APIRouter(prefix="/v2", tags=["v2 inference protocol"])
 
@@ -103,17 +104,9 @@ _EXAMPLE = {
     "inputs": [{"name": REQUEST, "shape": [1], "datatype": "BYTES", "data": [_QUESTION]}],
     "outputs": [{"name": name} for name, _ in _OUTPUTS],
 }
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object", "description": "An inference request."},
-                "examples": {"one question": {"value": _EXAMPLE}},
-            }
-        },
-    }
-}
+_BODY = json_body(
+    {"type": "object", "description": "An inference request."}, {"one question": _EXAMPLE}
+)
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": V2Error, "description": "Cannot be read"},
     404: {"model": V2Error, "description": "No such model"},
@@ -135,7 +128,7 @@ async def server() -> ServerMetadata:
 @router.get("/models/{model}", responses={200: {"model": ModelMetadata}, **_ERRORS})
 async def metadata(request: Request, model: str) -> Response:
     """Describe the model and its tensors."""
-    return await _answered(_metadata, desk_of(request), model)
+    return await _answered(_metadata, dispatcher_of(request), model)
 
 
 @router.get("/models/{model}/ready", responses={200: {"model": ModelReady}, **_ERRORS})
@@ -177,11 +170,11 @@ def _check_model(model: str) -> None:
         raise _NoSuchModelError(f"There is no model {model!r} here; ask {MODEL!r}.")
 
 
-async def _metadata(desk: Desk, model: str) -> dict[str, Any]:
+async def _metadata(dispatcher: Dispatcher, model: str) -> dict[str, Any]:
     _check_model(model)
     return {
         "name": MODEL,
-        "versions": [desk.estimator.model_version],
+        "versions": [dispatcher.estimator.model_version],
         "platform": _PLATFORM,
         "inputs": [{"name": REQUEST, "datatype": "BYTES", "shape": [-1]}],
         "outputs": [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in _OUTPUTS],
@@ -195,24 +188,24 @@ async def _infer(request: Request, model: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise InvalidInputError(f"An inference request is an object; got {type(body).__name__}.")
     wanted = _wanted(body.get("outputs"))
-    desk = desk_of(request)
-    clerk = desk.models.serving
-    answers = [await _answer(desk, clerk, text) for text in read_texts(body, binary)]
+    dispatcher = dispatcher_of(request)
+    answerer = dispatcher.models.serving
+    answers = [await _answer(dispatcher, answerer, text) for text in read_texts(body, binary)]
     columns: dict[str, list[Any]] = {
         "answer": [orjson.dumps(answer).decode() for answer in answers],
         "samples_per_second": [_rate(answer) for answer in answers],
         "ok": [_rate(answer) is not None for answer in answers],
     }
-    answered: dict[str, Any] = {"model_name": MODEL, "model_version": clerk.version}
+    answered: dict[str, Any] = {"model_name": MODEL, "model_version": answerer.version}
     if isinstance(body.get("id"), str):
         answered["id"] = body["id"]
     kinds = dict(_OUTPUTS)
     return {**answered, "outputs": [tensor(name, kinds[name], columns[name]) for name in wanted]}
 
 
-async def _answer(desk: Desk, clerk: Clerk, question: bytes) -> dict[str, Any]:
+async def _answer(dispatcher: Dispatcher, answerer: Answerer, question: bytes) -> dict[str, Any]:
     try:
-        answer = await desk.predict(question, route=_INFER, clerk=clerk)
+        answer = await dispatcher.predict(question, route=_INFER, answerer=answerer)
     except PerfModelError as error:
         return problem_of(error)
     return answer.to_dict()

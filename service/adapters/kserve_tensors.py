@@ -19,20 +19,8 @@ def read_texts(body: Mapping[str, Any], binary: bytes) -> list[bytes]:
 
     Parameters
     ----------
-    body : mapping
-        Its JSON.
     binary : bytes
         What follows the JSON, where the binary tensor extension is used.
-
-    Returns
-    -------
-    list of bytes
-        One question each, as JSON.
-
-    Raises
-    ------
-    InvalidInputError
-        Another tensor, another type, or a shape that is not that of the data.
     """
     inputs = body.get("inputs")
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):

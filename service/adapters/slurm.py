@@ -21,15 +21,16 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator import MatrixEstimate
+from perfmodel.estimator import Table
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_count, as_number, as_object, as_text, refuse_unknown
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
-from service.desk import Desk, read_json
-from service.documentation import problems
-from service.routes.requests import desk_of, json_body_of
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.requests import dispatcher_of
+from service.http.bodies import json_of
+from service.http.documentation import json_body, problems
 
 router = APIRouter(tags=["schedulers"])
 
@@ -80,31 +81,20 @@ class _Asked:
         },
         **problems(400, 413, 415, 422, 501, 503),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": SlurmRequest.model_json_schema(),
-                    "examples": {"two partitions": {"value": EXAMPLE}},
-                }
-            },
-        }
-    },
+    openapi_extra=json_body(SlurmRequest.model_json_schema(), {"two partitions": EXAMPLE}),
 )
 async def choose(request: Request) -> Response:
     """Choose the partition with the highest throughput among those where the job fits."""
-    question = read_json(await json_body_of(request))
-    text = await desk_of(request).in_thread(_choose, desk_of(request), question)
+    question = await json_of(request)
+    text = await dispatcher_of(request).in_thread(_choose, dispatcher_of(request), question)
     return Response(text, media_type="text/plain")
 
 
-def _choose(desk: Desk, question: Any) -> str:
-    asked = _read(desk.resolved(question))
-    clerk = desk.models.serving
-    seen, others = clerk.observed_jobs.counting(asked.job), clerk.observed_jobs.companions()
-    matrix = clerk.estimator.matrix([asked.job], asked.placements, {0: seen}, others)
-    desk.metrics.table(_ROUTE, matrix.basis)
+def _choose(dispatcher: Dispatcher, question: Any) -> str:
+    answerer = dispatcher.models.serving
+    asked = _read(answerer.resolved(question))
+    matrix = answerer.row(asked.job, asked.placements)
+    dispatcher.metrics.table(_ROUTE, matrix.basis)
     best = _best(matrix)
     if best is None:
         return ""
@@ -115,7 +105,7 @@ def _choose(desk: Desk, question: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _best(matrix: MatrixEstimate) -> int | None:
+def _best(matrix: Table) -> int | None:
     rates = matrix.samples_per_second[0].tolist()
     open_to_it = [
         column

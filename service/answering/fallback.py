@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from perfmodel.estimator import Estimator, MatrixEstimate, PreparedJob
+from perfmodel.estimator import Estimator, Table
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking
-from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
-from service.answering.clerk import Clerk
-from service.answering.known import Key
-from service.answering.matrix_question import AskedMatrix
-from service.answering.remembered import InMemory, Remembered
-from service.answering.rows import join_rows, ready_rows
+from service.answering.answerer import Answerer
+from service.answering.matrix_rows import join_rows, ready_rows
+from service.answering.question_cache import JobCache
+from service.answering.questions import AskedMatrix
+from service.state.in_memory import InMemory, Remembered
+
+T = TypeVar("T", bound=Estimate | Curve | Ranking | PlanRanking | Explanation | Table)
 
 
 class Fallback:
@@ -25,26 +26,27 @@ class Fallback:
 
     Nothing is captured, no trained model is asked, and no step that was observed counts; a job
     type, which is known by observed steps alone, is answered from those in memory.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        Of the analytical model.
-    jobs : LruCache
-        As for :class:`Clerk`.
     """
 
-    def __init__(
-        self, estimator: Estimator, state: Remembered, jobs: LruCache[Key, PreparedJob]
-    ) -> None:
+    def __init__(self, estimator: Estimator, state: Remembered, jobs: JobCache) -> None:
         in_memory = InMemory(state, of_types_alone=True)
-        self._clerk = Clerk(estimator.at_hand(predicting=True), in_memory, jobs)
+        self._answerer = Answerer(estimator.non_blocking(predicting=True), in_memory, jobs)
 
     def predict(self, question: Any, why: str) -> Estimate:
-        """Answer one question.
+        """Answer one question; as :meth:`answer`."""
+        return self.answer(
+            lambda answerer, plain: answerer.from_model(plain) or answerer.predict(plain),
+            question,
+            why,
+        )
+
+    def answer(self, full: Callable[[Answerer, Any], T], question: Any, why: str) -> T:
+        """Answer a question.
 
         Parameters
         ----------
+        full : callable
+            Has an answerer answer it.
         why : str
             Why this is not the full answer, for its warnings.
 
@@ -53,45 +55,26 @@ class Fallback:
         NotInTimeError
             The step of the job is not captured yet.
         """
-        plain = self._unobserved(question)
-        answer = self._clerk.from_model(plain) or self._clerk.predict(plain)
-        return replace(answer, warnings=(why, *answer.warnings))
+        return _warned(full(self._answerer, self._unobserved(question)), why)
 
-    def curve(self, question: Any, why: str) -> Curve:
-        """Answer one job over the number of accelerators; as :meth:`predict`."""
-        answer = self._clerk.curve(self._unobserved(question))
-        return replace(answer, warnings=(why, *answer.warnings))
-
-    def explain(self, question: Any, why: str, *, most: int) -> Explanation:
-        """Explain the answer that :meth:`predict` would give."""
-        answer = self._clerk.explain(self._unobserved(question), most=most)
-        warnings = (why, *answer.estimate.warnings)
-        estimate = replace(answer.estimate, warnings=warnings)
-        return replace(answer, estimate=estimate, warnings=(why, *answer.warnings))
-
-    def rank(self, question: Any, why: str) -> Ranking | PlanRanking:
-        """Rank placements or plans; as :meth:`predict`."""
-        answer = self._clerk.rank(self._unobserved(question))
-        return replace(answer, warnings=(why, *answer.warnings))
-
-    def matrix(self, asked: AskedMatrix, clerk: Clerk | None, why: str) -> MatrixEstimate:
-        """Answer every pair: the rows that a clerk has in memory in full, the others analytically.
+    def matrix(self, asked: AskedMatrix, answerer: Answerer | None, why: str) -> Table:
+        """Answer every pair: rows that an answerer has in memory in full, others analytically.
 
         Parameters
         ----------
-        clerk : Clerk or None
+        answerer : Answerer or None
             None answers every row analytically.
         """
-        view = clerk.at_hand() if clerk else None
+        view = answerer.non_blocking() if answerer else None
         ready = ready_rows(view, asked) if view else []
         others = sorted(set(range(len(asked.jobs))).difference(ready))
-        parts: list[tuple[Sequence[int], MatrixEstimate]] = []
+        parts: list[tuple[Sequence[int], Table]] = []
         if view and ready:
             parts.append((ready, view.matrix(asked.rows(ready))))
         if others:
-            rows = self._clerk.matrix(self._unobserved_rows(asked.rows(others)))
+            rows = self._answerer.matrix(self._unobserved_rows(asked.rows(others)))
             said = f"{why} So it is with {_rows(others)} of {len(asked.jobs)} jobs."
-            parts.append((others, replace(rows, warnings=(said, *rows.warnings))))
+            parts.append((others, _warned(rows, said)))
         return join_rows(parts)
 
     def _unobserved(self, question: Any) -> Any:
@@ -107,8 +90,15 @@ class Fallback:
         return replace(asked, observations=kept)
 
     def _is_of_a_type(self, written: Any) -> bool:
-        job = self._clerk.resolved({"job": written})["job"]
+        job = self._answerer.job_written(written)
         return isinstance(job, Mapping) and job.get("job_type") is not None
+
+
+def _warned(answer: T, why: str) -> T:
+    warned = replace(answer, warnings=(why, *answer.warnings))
+    if isinstance(warned, Explanation):
+        return replace(warned, estimate=_warned(warned.estimate, why))
+    return warned
 
 
 def _rows(positions: Sequence[int]) -> str:

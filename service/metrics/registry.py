@@ -180,8 +180,6 @@ class Metrics:
 
         Parameters
         ----------
-        accelerator : str
-            Name in the catalogue.
         observed, predicted, low, high : float
             Throughput, samples/s; the prediction that was, or would have been, answered without
             this observation, with its interval. What is not above 0 or not finite is left out.
@@ -197,13 +195,7 @@ class Metrics:
         return self._queue.labels(name)
 
     def serve_model(self, version: str, models: Iterable[Mapping[str, Any]]) -> None:
-        """Note which model answers and when it was trained.
-
-        Parameters
-        ----------
-        models : iterable of mapping
-            Facts of the models that were found.
-        """
+        """Note which model answers and when it was trained."""
         serving = next((facts for facts in models if facts.get("serving")), {})
         if self._serving not in (None, version) and not os.environ.get(_MULTIPROCESS_FOLDER):
             # Files of several workers cannot forget a label; there the newest is what counts.

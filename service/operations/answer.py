@@ -8,12 +8,8 @@ import orjson
 from starlette.responses import Response
 
 from perfmodel.store.state.operations import Operation, OperationState
-from service.errors import problem_response
-
-
-def place_of(operation: Operation) -> str:
-    """Return the path of an operation."""
-    return f"/v1/operations/{operation.name}"
+from service.http.bodies import json_response
+from service.http.errors import RETRY_AFTER_S, problem_response
 
 
 def operation_to_dict(operation: Operation) -> dict[str, Any]:
@@ -25,11 +21,20 @@ def operation_to_dict(operation: Operation) -> dict[str, Any]:
         "state": operation.state.value,
         "attempts": operation.attempts,
         "status": operation.status,
-        "result": f"{place_of(operation)}/result" if is_done else None,
+        "result": f"{_path(operation)}/result" if is_done else None,
         "problem": None if operation.problem is None else orjson.loads(operation.problem),
         "created_at": operation.created_at,
         "updated_at": operation.updated_at,
     }
+
+
+def accepted(operation: Operation) -> Response:
+    """Return the answer to a request that was kept."""
+    response = json_response(operation_to_dict(operation), 202)
+    response.headers["Location"] = _path(operation)
+    response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    response.headers["Preference-Applied"] = "respond-async"
+    return response
 
 
 def answer_of(operation: Operation, result: bytes | None) -> Response:
@@ -47,3 +52,7 @@ def answer_of(operation: Operation, result: bytes | None) -> Response:
     return Response(
         result or b"", status_code=operation.status or 200, media_type="application/json"
     )
+
+
+def _path(operation: Operation) -> str:
+    return f"/v1/operations/{operation.name}"

@@ -2,22 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import MappingProxyType
+
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
-from perfmodel.store.state.operations import Operation, OperationState
+from perfmodel.store.state.operations import Operation
 from service.access.middleware import path_in_app
-from service.answers import json_response
-from service.errors import RETRY_AFTER_S, problem_of, problem_response
-from service.operations.answer import answer_of, operation_to_dict, place_of
-from service.operations.kinds import KINDS
-from service.operations.preference import preference_of
-from service.operations.replay import KeptRequest
+from service.http.errors import http_problem, problem_of, problem_response
+from service.operations.answer import accepted, answer_of
+from service.operations.kept_request import KeptRequest
 from service.operations.runner import Runner
 
-_APPLIED = {"Preference-Applied": "respond-async"}
+#: What may take long, and what it is called.
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"/v1/jobs": "jobs", "/v1/graphs": "graphs", "/v1/matrix": "matrix"}
+)
+
+#: Longest time that a caller is let wait, seconds.
+MOST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preference:
+    """How a caller wants to be answered (RFC 7240).
+
+    Parameters
+    ----------
+    respond_async : bool
+        Later is welcome.
+    wait_s : float
+        But at once if it takes no longer than this.
+    """
+
+    respond_async: bool = False
+    wait_s: float = 0.0
+
+
+def preference_of(headers: Iterable[tuple[bytes, bytes]]) -> Preference:
+    """Read the ``Prefer`` headers of a request; what is not known is passed over.
+
+    Examples
+    --------
+    >>> preference_of([(b"prefer", b'respond-async, wait=10'), (b"accept", b"*/*")])
+    Preference(respond_async=True, wait_s=10.0)
+    >>> preference_of([(b"prefer", b"return=minimal")]).respond_async
+    False
+    """
+    words: dict[str, str] = {}
+    for name, value in headers:
+        if name == b"prefer":
+            for written in value.decode("latin-1").split(","):
+                # A preference may have parameters behind semicolons; these two have none.
+                word, _, argument = written.partition(";")[0].partition("=")
+                # Of one that is stated twice the first counts.
+                words.setdefault(word.strip().lower(), argument.strip().strip('"'))
+    wait = words.get("wait", "")
+    return Preference(
+        respond_async="respond-async" in words,
+        wait_s=min(float(wait[:6]), MOST_WAIT_S) if wait.isdecimal() else 0.0,
+    )
 
 
 class RespondAsync:
@@ -34,10 +83,8 @@ class RespondAsync:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or keep it."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        kind = KINDS.get(path_in_app(scope))
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        kind = KINDS.get(path_in_app(scope)) if is_post else None
         preference = preference_of(scope["headers"]) if kind is not None else None
         if kind is None or preference is None or not preference.respond_async:
             await self._app(scope, receive, send)
@@ -49,7 +96,9 @@ class RespondAsync:
             response = await self._response(operation, preference.wait_s)
         except HTTPException as error:
             # A body that became too large on its way.
-            response = problem_response({"status": error.status_code, **_of(error)}, error.headers)
+            status = HTTPStatus(error.status_code)
+            content = http_problem(status, str(error.detail), title="Request entity too large")
+            response = problem_response(content, error.headers)
         except PerfModelError as error:
             response = problem_response(problem_of(error))
         await response(scope, receive, send)
@@ -58,30 +107,8 @@ class RespondAsync:
         if wait_s:
             ended = await self._runner.find(operation.name, wait_s=wait_s)
             if ended is not None and ended.has_ended:
-                result = None
-                if ended.state is OperationState.DONE:
-                    result = await self._runner.result(ended.name)
-                return answer_of(ended, result)
+                return answer_of(ended, await self._runner.result(ended.name))
         return accepted(operation)
-
-
-def accepted(operation: Operation) -> Response:
-    """Return the answer to a request that was kept."""
-    response = json_response(operation_to_dict(operation), 202)
-    response.headers["Location"] = place_of(operation)
-    response.headers["Retry-After"] = str(RETRY_AFTER_S)
-    response.headers.update(_APPLIED)
-    return response
-
-
-def _of(error: HTTPException) -> dict[str, object]:
-    return {
-        "type": "urn:perfmodel:problem:request-entity-too-large",
-        "title": "Request entity too large",
-        "detail": str(error.detail),
-        "errors": [],
-        "did_you_mean": [],
-    }
 
 
 async def _body(receive: Receive) -> bytes:

@@ -20,10 +20,10 @@ from starlette.types import ASGIApp
 
 from perfmodel.errors import StoreError
 from perfmodel.store.state.operations import Claim, Operation, OperationStore
-from service.errors import OverloadedError, defect_problem, problem
-from service.logs import request_id_of_context
+from service.http.errors import OverloadedError, defect_problem, problem
+from service.http.logs import request_id_of_context
 from service.metrics.registry import Metrics
-from service.operations.replay import KeptRequest, replay
+from service.operations.kept_request import KeptRequest, replay
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,6 @@ class Runner:
     ----------
     metrics : Metrics
         Shows the queue ``operations``: those that this process took in or works on.
-    at_once : int
-        Operations that this process works on at the same time.
     lease_s : float
         Time after which an operation whose worker is not heard of is taken over, seconds.
     keep_s : float
@@ -114,13 +112,7 @@ class Runner:
         return operation
 
     async def find(self, name: str, *, wait_s: float = 0.0) -> Operation | None:
-        """Return an operation, or None; may wait for its end.
-
-        Parameters
-        ----------
-        wait_s : float
-            Time to wait until it has ended, seconds.
-        """
+        """Return an operation, or None; may wait for its end."""
         until = time.monotonic() + wait_s
         pause_s = 0.02
         while True:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from service.answers import json_response
-from service.desk import read_json
-from service.documentation import problems
-from service.etag import etagged_response
-from service.own_catalog import OwnCatalog
-from service.routes.requests import desk_of, json_body_of
+from service.dispatch.requests import dispatcher_of
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems
+from service.http.errors import not_found
+from service.http.etag import etagged_response
 from service.schemas.catalogue_bodies import (
     AcceleratorBody,
     AcceleratorFacts,
     AcceleratorsAnswer,
     AliasAnswer,
 )
+from service.versions.own_catalog import OwnCatalog
 
 router = APIRouter(prefix="/v1/accelerators", tags=["catalogue"])
 
@@ -35,18 +35,6 @@ EXAMPLE: dict[str, Any] = {
     "bandwidth_bytes_per_s": 1.2e12,
     "link": "pcie5",
     "link_bandwidth_bytes_per_s": 6.3e10,
-}
-
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": AcceleratorFacts.model_json_schema(),
-                "examples": {"an accelerator": {"value": EXAMPLE}},
-            }
-        },
-    }
 }
 
 
@@ -73,7 +61,7 @@ async def accelerator(request: Request, name: str) -> Response:
     catalog = _own(request).catalog
     # What this machine is would have to be measured first.
     if name not in catalog.with_local(None):
-        raise HTTPException(404)
+        raise not_found()
     return etagged_response(request, _one(catalog, catalog.get(name)))
 
 
@@ -85,16 +73,16 @@ async def accelerator(request: Request, name: str) -> Response:
         201: {"model": AcceleratorBody},
         **problems(400, 409, 413, 415, 422, 503),
     },
-    openapi_extra=_BODY,
+    openapi_extra=json_body(AcceleratorFacts.model_json_schema(), {"an accelerator": EXAMPLE}),
 )
 async def put(request: Request, name: str) -> Response:
     """Keep the facts of an accelerator; it counts for every answer of every host within 2 s.
 
     The shipped catalogue stays as it is: a name that it knows, in whatever spelling, is taken.
     """
-    facts = read_json(await json_body_of(request))
+    facts = await json_of(request)
     own = _own(request)
-    spec, created = await desk_of(request).in_thread(own.put, name, facts)
+    spec, created = await dispatcher_of(request).in_thread(own.put, name, facts)
     return json_response(_one(own.catalog, spec), 201 if created else 200)
 
 
@@ -106,8 +94,8 @@ async def put(request: Request, name: str) -> Response:
 )
 async def delete(request: Request, name: str) -> Response:
     """Forget an accelerator, its aliases and its price."""
-    if not await desk_of(request).in_thread(_own(request).remove, name):
-        raise HTTPException(404)
+    if not await dispatcher_of(request).in_thread(_own(request).remove, name):
+        raise not_found()
     return Response(status_code=204)
 
 
@@ -125,7 +113,8 @@ async def put_alias(request: Request, name: str, alias: str) -> Response:
 
     No body is needed.
     """
-    canonical, created = await desk_of(request).in_thread(_own(request).put_alias, name, alias)
+    put = _own(request).put_alias
+    canonical, created = await dispatcher_of(request).in_thread(put, name, alias)
     content = {"accelerator": canonical, "alias": alias}
     return json_response(content, 201 if created else 200)
 
@@ -138,8 +127,8 @@ async def put_alias(request: Request, name: str, alias: str) -> Response:
 )
 async def delete_alias(request: Request, name: str, alias: str) -> Response:
     """Forget an alias."""
-    if not await desk_of(request).in_thread(_own(request).remove_alias, name, alias):
-        raise HTTPException(404)
+    if not await dispatcher_of(request).in_thread(_own(request).remove_alias, name, alias):
+        raise not_found()
     return Response(status_code=204)
 
 

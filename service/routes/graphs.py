@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.errors import InvalidGraphError, InvalidInputError, MissingExtraError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
@@ -15,16 +15,16 @@ from perfmodel.graph.canonical import from_json
 from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
 from perfmodel.requests import MAX_COUNT
-from perfmodel.store.sql.shared_store import MOST_ITEMS
 from perfmodel.types import Mode, Precision
-from service.answers import json_response
-from service.desk import Desk
-from service.documentation import problems
-from service.errors import UnsupportedMediaError
-from service.etag import etagged_response
-from service.graph_shelf import GraphShelf
-from service.onnx_upload import read_onnx
-from service.routes.requests import desk_of, media_type, state_of
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.requests import dispatcher_of, state_of
+from service.graphs.onnx_upload import read_onnx
+from service.graphs.registered import RegisteredGraphs
+from service.http.bodies import json_response, media_type
+from service.http.documentation import json_body, problems
+from service.http.errors import UnsupportedMediaError, not_found
+from service.http.etag import etagged_response
+from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import GraphAnswer, GraphJson, GraphsAnswer, GraphShown
 
 router = APIRouter(tags=["graphs"])
@@ -43,19 +43,12 @@ GRAPH_EXAMPLE: dict[str, Any] = {
     ],
 }
 
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object", "description": "As `perfmodel capture` writes it."},
-                "examples": {"one product": {"value": GRAPH_EXAMPLE}},
-            },
-            "application/octet-stream": {
-                "schema": {"type": "string", "format": "binary", "description": "An ONNX file."}
-            },
-        },
-    }
+_BODY = json_body(
+    {"type": "object", "description": "As `perfmodel capture` writes it."},
+    {"one product": GRAPH_EXAMPLE},
+)
+_BODY["requestBody"]["content"]["application/octet-stream"] = {
+    "schema": {"type": "string", "format": "binary", "description": "An ONNX file."}
 }
 
 
@@ -93,7 +86,7 @@ async def register(
     own under bounds, its weights are ignored, data outside it is never followed and nothing in it
     is executed.
     """
-    desk = desk_of(request)
+    dispatcher = dispatcher_of(request)
     kind = media_type(request)
     if kind not in _MEDIA_TYPES:
         raise UnsupportedMediaError(
@@ -111,7 +104,9 @@ async def register(
             "dimensions": _dimensions(dimensions),
         }
         body = await read_onnx(body, capture, request.app.state.settings)
-    answer = await desk.in_thread(_register, desk, body, mode, batch_size, tokens_per_sample)
+    answer = await dispatcher.in_thread(
+        _register, dispatcher, body, mode, batch_size, tokens_per_sample
+    )
     return json_response(answer, 201 if answer["created"] else 200)
 
 
@@ -122,13 +117,15 @@ async def register(
 )
 async def graphs(
     request: Request,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 100,
+    cursor: Cursor = None,
+    limit: Limit = 100,
 ) -> Response:
     """List registered graphs in pages."""
-    shelf = GraphShelf(state_of(request).database)
-    page = await desk_of(request).in_thread(lambda: shelf.page(cursor=cursor, limit=limit))
-    return json_response({"graphs": page.items, "next_cursor": page.next_cursor})
+    registered = RegisteredGraphs(state_of(request).database)
+    page = await dispatcher_of(request).in_thread(
+        lambda: registered.page(cursor=cursor, limit=limit)
+    )
+    return page_response("graphs", page, dict)
 
 
 @router.get(
@@ -145,25 +142,25 @@ async def graph(
     ] = "facts",
 ) -> Response:
     """Return what there is to say of a graph, or all of it; there are no weights in it."""
-    shelf = GraphShelf(state_of(request).database)
+    registered = RegisteredGraphs(state_of(request).database)
     # Not every text can be asked of a database.
     if not graph.isalnum():
-        raise HTTPException(404)
-    show: Callable[[str], Any] = shelf.canonical if form == "json" else shelf.show
-    found = await desk_of(request).in_thread(show, graph)
+        raise not_found()
+    show: Callable[[str], Any] = registered.canonical if form == "json" else registered.show
+    found = await dispatcher_of(request).in_thread(show, graph)
     if found is None:
-        raise HTTPException(404)
+        raise not_found()
     return etagged_response(request, found)
 
 
 def _register(
-    desk: Desk,
+    dispatcher: Dispatcher,
     canonical: bytes,
     mode: Mode | None,
     batch_size: int | None,
     tokens_per_sample: int | None,
 ) -> dict[str, Any]:
-    library = desk.estimator.graphs
+    library = dispatcher.estimator.core.graphs
     if not isinstance(library, GraphLibrary):
         raise MissingExtraError("Registering graphs", extra="serve")
     graph = from_json(canonical)
@@ -174,7 +171,7 @@ def _register(
     created = library.register(
         graph, mode=mode, batch_size=batch_size, tokens_per_sample=tokens_per_sample
     )
-    GraphShelf(desk.state.database).note(graph)
+    RegisteredGraphs(dispatcher.state.database).note(graph)
     return {
         "graph": graph.content_hash,
         "node_count": len(graph.nodes),

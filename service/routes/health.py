@@ -1,10 +1,11 @@
-"""Liveness and readiness."""
+"""Liveness, readiness, and ``GET /metrics``."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
-from service.routes.requests import desk_of
+from service.dispatch.requests import dispatcher_of
 from service.schemas.answer_bodies import HealthAnswer
 
 router = APIRouter(tags=["health"])
@@ -26,5 +27,17 @@ async def ready(request: Request) -> HealthAnswer:
 
     ``degraded`` still answers: something is wrong, the detail says what.
     """
-    problems = list(desk_of(request).estimator.problems)
+    problems = list(dispatcher_of(request).estimator.problems)
     return HealthAnswer(status="degraded" if problems else "ready", detail=problems)
+
+
+@router.get(
+    "/metrics",
+    summary="Counts, latencies and errors, in the text format of Prometheus",
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    response_class=Response,
+)
+async def metrics(request: Request) -> Response:
+    """Write down everything that is counted."""
+    counted = dispatcher_of(request).metrics
+    return Response(counted.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
-from perfmodel.requests import parse_job
-from perfmodel.store.sql.shared_store import MOST_ITEMS
 from perfmodel.store.state.jobs import StoredJob
-from service.answers import json_response
-from service.desk import Desk, read_json
-from service.documentation import problems
-from service.job_references import resolve_job_reference
-from service.routes.requests import desk_of, json_body_of, state_of
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.requests import dispatcher_of, state_of
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems, schema_ref
+from service.http.errors import not_found
+from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import JobEntry, JobRegistered, JobsAnswer
-from service.state import State, stored_job
+from service.state.state import stored_job
 
 router = APIRouter(tags=["jobs"])
 
@@ -31,21 +30,11 @@ JOB_EXAMPLES: dict[str, Any] = {
     },
 }
 
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "properties": {"job": {"$ref": "#/components/schemas/JobBody"}},
-                    "required": ["job"],
-                    "additionalProperties": False,
-                },
-                "examples": {name: {"value": value} for name, value in JOB_EXAMPLES.items()},
-            }
-        },
-    }
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"job": schema_ref("JobBody")},
+    "required": ["job"],
+    "additionalProperties": False,
 }
 
 
@@ -58,7 +47,7 @@ _BODY: dict[str, Any] = {
         201: {"model": JobRegistered},
         **problems(400, 413, 415, 422, 501, 503),
     },
-    openapi_extra=_BODY,
+    openapi_extra=json_body(_SCHEMA, JOB_EXAMPLES),
 )
 async def register(request: Request) -> Response:
     """Keep a job under the hash of its content and capture its step.
@@ -66,9 +55,9 @@ async def register(request: Request) -> Response:
     Its ``ref`` then stands for it wherever a job is asked for, and as the annotation
     ``perfmodel/job-ref`` of a pod. The same job always has the same.
     """
-    body = read_json(await json_body_of(request))
-    desk = desk_of(request)
-    stored, created = await desk.in_thread(_register, desk, state_of(request), body)
+    body = await json_of(request)
+    dispatcher = dispatcher_of(request)
+    stored, created = await dispatcher.in_thread(_register, dispatcher, body)
     answer = {**_entry(stored), "created": created}
     return json_response(answer, 201 if created else 200)
 
@@ -80,15 +69,13 @@ async def register(request: Request) -> Response:
 )
 async def jobs(
     request: Request,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 100,
+    cursor: Cursor = None,
+    limit: Limit = 100,
 ) -> Response:
     """List jobs in pages."""
     store = state_of(request).jobs
-    page = await desk_of(request).in_thread(lambda: store.page(cursor=cursor, limit=limit))
-    return json_response(
-        {"jobs": [_entry(job) for job in page.items], "next_cursor": page.next_cursor}
-    )
+    page = await dispatcher_of(request).in_thread(lambda: store.page(cursor=cursor, limit=limit))
+    return page_response("jobs", page, _entry)
 
 
 @router.get(
@@ -100,26 +87,26 @@ async def job(request: Request, ref: str) -> Response:
     """Return a job by its reference."""
     store = state_of(request).jobs
     # Not every text can be asked of a database.
-    stored = await desk_of(request).in_thread(store.find, ref) if ref.isalnum() else None
+    stored = await dispatcher_of(request).in_thread(store.find, ref) if ref.isalnum() else None
     if stored is None:
-        raise HTTPException(404)
+        raise not_found()
     return json_response(_entry(stored))
 
 
-def _register(desk: Desk, state: State, body: Any) -> tuple[StoredJob, bool]:
+def _register(dispatcher: Dispatcher, body: Any) -> tuple[StoredJob, bool]:
     fields = as_object(body, "", what="A request")
     refuse_unknown(fields, ("job",), "")
     if fields.get("job") is None:
         raise InvalidInputError("A request needs the field 'job'.", pointer="/job")
-    job = parse_job(resolve_job_reference(fields["job"], state.references))
-    clerk = desk.models.serving
+    answerer, state = dispatcher.models.serving, dispatcher.state
+    job = answerer.read_job(fields["job"])
     # A job that nothing can be said of is not kept; of all others the graph is known now.
-    prepared = clerk.prepare(job, fields["job"]) if job.job_type is None else None
+    prepared = answerer.prepare(job, fields["job"]) if job.job_type is None else None
     stored, created = state.jobs.register(stored_job(job))
     state.references.keep(stored.ref, stored.content)
     if prepared is not None:
-        clerk.prepare(job, stored.ref)
-        desk.foresight.work_out_at_once(prepared)
+        answerer.prepare(job, stored.ref)
+        dispatcher.prefetch.predict_now(prepared)
     return stored, created
 
 

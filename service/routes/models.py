@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from service.answers import json_response
-from service.documentation import problems
-from service.etag import etagged_response
-from service.routes.requests import desk_of
+from service.dispatch.requests import dispatcher_of
+from service.http.bodies import json_response
+from service.http.documentation import problems
+from service.http.etag import etagged_response
 from service.schemas.state_bodies import ModelsAnswer, ReloadAnswer
 
 router = APIRouter(tags=["catalogue"])
@@ -20,13 +20,13 @@ router = APIRouter(tags=["catalogue"])
 )
 async def models(request: Request) -> Response:
     """List the trained models that were found, which of them answers, and the damaged ones."""
-    desk = desk_of(request)
-    estimator = desk.estimator
+    dispatcher = dispatcher_of(request)
+    estimator = dispatcher.estimator
     return etagged_response(
         request,
         {
             "serving": estimator.model_version,
-            "loaded": desk.models.loaded,
+            "loaded": dispatcher.models.loaded,
             "models": list(estimator.models),
             "problems": list(estimator.problems),
         },
@@ -40,7 +40,7 @@ async def models(request: Request) -> Response:
 )
 async def reload(request: Request) -> Response:
     """Look into the folder of models now; other workers and hosts look by themselves."""
-    swap = await desk_of(request).watch.reload()
+    swap = await dispatcher_of(request).watch.reload()
     return json_response(
         {
             "serving": swap.serving,

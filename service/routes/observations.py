@@ -1,4 +1,4 @@
-"""``POST /v1/observations`` and ``GET /v1/observations``."""
+"""``POST`` and ``GET /v1/observations``, and ``GET /v1/accuracy``."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.graph.job_reference import job_family
 from perfmodel.requests import parse_job
-from perfmodel.store.sql.shared_store import MOST_ITEMS, Page
+from perfmodel.store.sql.shared_store import Page
 from perfmodel.store.state.observations import ObservationState, StoredObservation
-from service.answers import json_response
-from service.desk import read_json
-from service.documentation import problems
-from service.job_references import resolve_job_reference
-from service.observation_desk import ObservationDesk
-from service.observation_form import MOST_OBSERVATIONS, MOST_OF_A_KEY
-from service.routes.requests import desk_of, json_body_of, state_of
+from service.dispatch.requests import dispatcher_of, state_of
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems, schema_ref
+from service.observations.accuracy import AccuracyReport
+from service.observations.intake import ObservationIntake
+from service.observations.reader import MOST_OBSERVATIONS, MOST_OF_A_KEY
+from service.routes.paging import Cursor, Limit, page_response
+from service.schemas.answer_bodies import AccuracyAnswer
 from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
-from service.state import State
+from service.state.job_references import resolve_job_reference
+from service.state.state import State
 
 router = APIRouter(tags=["observations"])
 
@@ -53,13 +55,13 @@ _SCHEMA: dict[str, Any] = {
         "job": {
             "anyOf": [
                 {"type": "string", "description": "Reference of a registered job."},
-                {"$ref": "#/components/schemas/JobBody"},
+                schema_ref("JobBody"),
             ]
         },
         "placement": {
             "anyOf": [
                 {"type": "string", "minLength": 1},
-                {"$ref": "#/components/schemas/PlacementBody"},
+                schema_ref("PlacementBody"),
             ]
         },
         "batch_size": {**_COUNT, "description": "That of the job, unless it is given."},
@@ -83,28 +85,18 @@ _SCHEMA: dict[str, Any] = {
         },
     },
 }
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["observations"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "observations": {
-                            "type": "array",
-                            "items": _SCHEMA,
-                            "minItems": 1,
-                            "maxItems": MOST_OBSERVATIONS,
-                        }
-                    },
-                },
-                "examples": {n: {"value": value} for n, value in OBSERVATION_EXAMPLES.items()},
-            }
-        },
-    }
+_LIST: dict[str, Any] = {
+    "type": "object",
+    "required": ["observations"],
+    "additionalProperties": False,
+    "properties": {
+        "observations": {
+            "type": "array",
+            "items": _SCHEMA,
+            "minItems": 1,
+            "maxItems": MOST_OBSERVATIONS,
+        }
+    },
 }
 
 
@@ -112,7 +104,7 @@ _BODY: dict[str, Any] = {
     "/v1/observations",
     summary="Measured steps of jobs",
     responses={200: {"model": ObservationsTaken}, **problems(400, 413, 415, 422, 501, 503)},
-    openapi_extra=_BODY,
+    openapi_extra=json_body(_LIST, OBSERVATION_EXAMPLES),
 )
 async def observe(request: Request) -> Response:
     """Keep measured steps; those that are believed count for every later answer about their job.
@@ -120,9 +112,8 @@ async def observe(request: Request) -> Response:
     What is answered is on disk. One observation that cannot be read is refused alone; one that
     cannot be true is kept in quarantine, with the reason. Jobs that were not registered are.
     """
-    body = read_json(await json_body_of(request))
-    desk = cast(ObservationDesk, request.app.state.observation_desk)
-    taken = await desk.take(body)
+    intake = cast(ObservationIntake, request.app.state.observation_intake)
+    taken = await intake.take(await json_of(request))
     return json_response(taken.to_dict())
 
 
@@ -138,17 +129,37 @@ async def observations(
         Query(description="Reference: those of this job and of the same with other batches."),
     ] = None,
     state: Annotated[ObservationState | None, Query(description="Those of this state.")] = None,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 100,
+    cursor: Cursor = None,
+    limit: Limit = 100,
 ) -> Response:
     """List observations in pages."""
-    page = await desk_of(request).in_thread(_page, state_of(request), job, state, cursor, limit)
-    return json_response(
-        {
-            "observations": [_entry(seen) for seen in page.items],
-            "next_cursor": page.next_cursor,
-        }
+    page = await dispatcher_of(request).in_thread(
+        _page, state_of(request), job, state, cursor, limit
     )
+    return page_response("observations", page, _entry)
+
+
+@router.get(
+    "/v1/accuracy",
+    summary="Predicted against measured, newest first",
+    responses={200: {"model": AccuracyAnswer}, **problems(422, 503)},
+)
+async def accuracy(
+    request: Request,
+    accelerator: Annotated[
+        str | None, Query(description="Name or alias, or `mixed`; those of all unless given.")
+    ] = None,
+    cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+    limit: Limit = 100,
+) -> Response:
+    """Hold believed observations against what is predicted without the observations of their job.
+
+    Each is predicted by the model that answers now. A page may hold fewer points than `limit`, even
+    none, and still have a next one.
+    """
+    report = cast(AccuracyReport, request.app.state.accuracy_report)
+    page = await report.page(accelerator=accelerator, cursor=cursor, limit=limit)
+    return json_response(page.to_dict())
 
 
 def _page(

@@ -6,16 +6,16 @@ from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from perfmodel.store.sql.shared_store import MOST_ITEMS
 from perfmodel.store.state.operations import Operation, OperationState
 from service.access.keys import KeyStore
 from service.access.scopes import Scope
-from service.answers import json_response
-from service.documentation import problems
-from service.operations.answer import answer_of, operation_to_dict
-from service.operations.middleware import accepted
+from service.dispatch.requests import dispatcher_of, state_of
+from service.http.bodies import json_response
+from service.http.documentation import problems
+from service.http.errors import not_found
+from service.operations.answer import accepted, answer_of, operation_to_dict
 from service.operations.runner import Runner
-from service.routes.requests import desk_of, state_of
+from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.answer_bodies import MatrixAnswer
 from service.schemas.state_bodies import (
     GraphAnswer,
@@ -41,20 +41,15 @@ async def operations(
     kind: Annotated[
         Literal["jobs", "graphs", "matrix"] | None, Query(description="Of this kind only.")
     ] = None,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 100,
+    cursor: Cursor = None,
+    limit: Limit = 100,
 ) -> Response:
     """List requests that are answered later, in pages."""
     store = state_of(request).operations
-    page = await desk_of(request).in_thread(
+    page = await dispatcher_of(request).in_thread(
         lambda: store.page(state=state, kind=kind, cursor=cursor, limit=limit)
     )
-    return json_response(
-        {
-            "operations": [operation_to_dict(one) for one in page.items],
-            "next_cursor": page.next_cursor,
-        }
-    )
+    return page_response("operations", page, operation_to_dict)
 
 
 @router.get(
@@ -99,8 +94,8 @@ async def remove(request: Request, name: str) -> Response:
     found = await _found(request, name)
     if not _may_remove(request, found):
         raise HTTPException(403, "The operation is that of another key.")
-    if not await desk_of(request).in_thread(state_of(request).operations.remove, name):
-        raise HTTPException(404)
+    if not await dispatcher_of(request).in_thread(state_of(request).operations.remove, name):
+        raise not_found()
     return Response(status_code=204)
 
 
@@ -112,7 +107,7 @@ async def _found(request: Request, name: str) -> Operation:
     # Not every text can be asked of a database.
     found = await _runner(request).find(name) if name.isalnum() else None
     if found is None:
-        raise HTTPException(404)
+        raise not_found()
     return found
 
 

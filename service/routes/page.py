@@ -1,14 +1,19 @@
-"""``GET /``: the page, and its files under ``/static``."""
+"""``GET /``: the page, and its files under ``/static``, read once and named by what is in them."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
+from pathlib import Path
+from types import MappingProxyType
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from service.etag import etag_of, matches
-from service.page_files import PageFiles, read_page
+from service.http.errors import not_found
+from service.http.etag import etag_of, matches
 
 router = APIRouter()
 
@@ -25,8 +30,47 @@ SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 
+#: Where the page lies.
+FOLDER = Path(__file__).parents[1] / "page"
+
+_INDEX = "index.html"
+#: Stands in the index for the version of all files.
+_VERSION = b"VERSION"
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
 _FOR_GOOD = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFile:
+    """A file as it is sent."""
+
+    body: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFiles:
+    """All that a browser needs to show the page.
+
+    Parameters
+    ----------
+    index : bytes
+        HTML that names its files under ``static/<version>/``.
+    version : str
+        Hash of all files, so that a browser may keep what it has for good.
+    files : mapping of str to PageFile
+        By path below the version.
+    """
+
+    index: bytes
+    version: str
+    files: Mapping[str, PageFile]
 
 
 @router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
@@ -52,7 +96,7 @@ async def static(request: Request, version: str, name: str) -> Response:
     found = _page()
     file = found.files.get(name)
     if file is None:
-        raise HTTPException(404)
+        raise not_found()
     kept = _FOR_GOOD if version == found.version else _ASK_AGAIN
     return _tagged(request, file.body, file.media_type, kept)
 
@@ -68,3 +112,30 @@ def _tagged(request: Request, body: bytes, media_type: str, cache_control: str) 
     if matches(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(body, media_type=media_type, headers=headers)
+
+
+def read_page(folder: Path = FOLDER) -> PageFiles:
+    """Read the page.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``index.html`` and what it names; files of other kinds are left alone.
+    """
+    files = {
+        path.relative_to(folder).as_posix(): PageFile(
+            body=path.read_bytes(), media_type=_MEDIA_TYPES[path.suffix]
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in _MEDIA_TYPES
+    }
+    index = (folder / _INDEX).read_bytes()
+    digest = hashlib.blake2b(index, digest_size=8)
+    for name, file in files.items():
+        digest.update(name.encode() + b"\0" + file.body)
+    version = digest.hexdigest()
+    return PageFiles(
+        index=index.replace(_VERSION, version.encode()),
+        version=version,
+        files=MappingProxyType(files),
+    )

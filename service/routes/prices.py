@@ -6,40 +6,31 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown
 from perfmodel.store.state.prices import Price
-from service.answers import json_response
-from service.desk import read_json
-from service.documentation import problems
-from service.etag import etagged_response
-from service.routes.requests import desk_of, json_body_of, state_of
+from service.dispatch.requests import dispatcher_of, state_of
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems
+from service.http.errors import not_found
+from service.http.etag import etagged_response
 from service.schemas.catalogue_bodies import PriceEntry, PricesAnswer
 
 router = APIRouter(tags=["prices"])
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "properties": {
-                        "per_hour": {"type": "number", "exclusiveMinimum": 0},
-                        "currency": {"type": "string", "pattern": "^[A-Z]{3}$", "default": "USD"},
-                    },
-                    "required": ["per_hour"],
-                    "additionalProperties": False,
-                },
-                "examples": {"an hour": {"value": {"per_hour": 2.5, "currency": "EUR"}}},
-            }
-        },
-    }
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "per_hour": {"type": "number", "exclusiveMinimum": 0},
+        "currency": {"type": "string", "pattern": "^[A-Z]{3}$", "default": "USD"},
+    },
+    "required": ["per_hour"],
+    "additionalProperties": False,
 }
+_EXAMPLES = {"an hour": {"per_hour": 2.5, "currency": "EUR"}}
 
 
 @router.get(
@@ -49,7 +40,7 @@ _BODY: dict[str, Any] = {
 )
 async def prices(request: Request) -> Response:
     """List the prices that were set; rankings by cost use them unless told otherwise."""
-    found = await desk_of(request).in_thread(state_of(request).prices.all)
+    found = await dispatcher_of(request).in_thread(state_of(request).prices.all)
     return etagged_response(request, {"prices": [asdict(price) for price in found.values()]})
 
 
@@ -57,11 +48,11 @@ async def prices(request: Request) -> Response:
     "/v1/prices/{accelerator}",
     summary="Set the price of an accelerator",
     responses={200: {"model": PriceEntry}, **problems(400, 413, 415, 422, 503)},
-    openapi_extra=_BODY,
+    openapi_extra=json_body(_SCHEMA, _EXAMPLES),
 )
 async def put_price(request: Request, accelerator: str) -> Response:
     """Set what an hour of one accelerator costs; any of its names will do."""
-    fields = as_object(read_json(await json_body_of(request)), "", what="A price")
+    fields = as_object(await json_of(request), "", what="A price")
     refuse_unknown(fields, ("per_hour", "currency"), "")
     if "per_hour" not in fields:
         raise InvalidInputError("A price needs the field 'per_hour'.", pointer="/per_hour")
@@ -71,13 +62,13 @@ async def put_price(request: Request, accelerator: str) -> Response:
             f"currency is a code of three letters, such as EUR; got {currency!r}.",
             pointer="/currency",
         )
-    desk = desk_of(request)
+    dispatcher = dispatcher_of(request)
     price = Price(
-        accelerator=desk.estimator.accelerators.get(accelerator).name,
+        accelerator=dispatcher.estimator.accelerators.get(accelerator).name,
         per_hour=as_number("per_hour", fields["per_hour"], "/per_hour"),
         currency=currency,
     )
-    await desk.in_thread(state_of(request).prices.put, price)
+    await dispatcher.in_thread(state_of(request).prices.put, price)
     return json_response(asdict(price))
 
 
@@ -89,8 +80,8 @@ async def put_price(request: Request, accelerator: str) -> Response:
 )
 async def delete_price(request: Request, accelerator: str) -> Response:
     """Forget a price."""
-    desk = desk_of(request)
-    name = desk.estimator.accelerators.get(accelerator).name
-    if not await desk.in_thread(state_of(request).prices.remove, name):
-        raise HTTPException(404, f"No price of {name} was set.")
+    dispatcher = dispatcher_of(request)
+    name = dispatcher.estimator.accelerators.get(accelerator).name
+    if not await dispatcher.in_thread(state_of(request).prices.remove, name):
+        raise not_found(f"No price of {name} was set.")
     return Response(status_code=204)

@@ -10,7 +10,7 @@ from perfmodel.estimator.tables.ranking import Criterion
 from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
-from service.answering.terms import MOST_MS
+from service.dispatch.options import MOST_MS
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -183,7 +183,7 @@ Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIO
 
 
 class _Terms(_Strict):
-    """On what terms a question is answered."""
+    """On what options a question is answered."""
 
     pin_model: Text | None = Field(
         None, description="The one version that may answer, of `GET /v1/models`; or `analytical`."

@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from made_up_products import product_step
+from migrated import migrated_sqlite
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownModelError
@@ -35,11 +36,12 @@ def hand_capture(job: Job) -> CapturedStep:
     return product_step(job.batch_size, width, 1000, fused)
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings_of(database: str, folder: Path) -> Settings:
+    """Return settings with small limits, and keys that are in no other folder."""
     return Settings(
-        models=tmp_path / "models",
-        database=f"sqlite:///{tmp_path}/graphs.db",
+        models=folder / "models",
+        database=database,
+        keys=folder / "keys.json",
         max_body_bytes=200_000,
         max_upload_bytes=1_000_000,
         max_cells=150_000,
@@ -47,16 +49,53 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
-@pytest.fixture
-def app(settings: Settings) -> FastAPI:
+def make_app(settings: Settings) -> FastAPI:
+    """Build the application of some settings."""
     graphs = GraphLibrary(capture=hand_capture, database=Database(settings.database))
     estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)
     return create_app(estimator, settings)
 
 
 @pytest.fixture
-def client(app: FastAPI) -> Iterator[TestClient]:
+def settings(tmp_path: Path) -> Settings:
+    return settings_of(migrated_sqlite(tmp_path), tmp_path)
+
+
+@pytest.fixture
+def app(settings: Settings) -> FastAPI:
+    return make_app(settings)
+
+
+@pytest.fixture
+def fresh(app: FastAPI) -> Iterator[TestClient]:
+    """A service of its own for each test."""
     with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def client(fresh: TestClient) -> TestClient:
+    return fresh
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One service for those tests of a module to which it does not matter what the others did."""
+    folder = tmp_path_factory.mktemp("shared")
+    app = make_app(settings_of(migrated_sqlite(folder), folder))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def either_app(migrated_url: str, tmp_path: Path) -> FastAPI:
+    """A service of its own for each test, once on each kind of database."""
+    return make_app(settings_of(migrated_url, tmp_path))
+
+
+@pytest.fixture
+def either(either_app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(either_app, raise_server_exceptions=False) as client:
         yield client
 
 

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from schema_bodies import Bodies
 
 #: Of each route: some as described, twice as many spoilt.
-_ROUNDS = 10
+_ROUNDS = 6
 #: No body of a few hundred bytes may hold the service up for long.
 _LONGEST_S = 5.0
 _JOB = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}

@@ -1,7 +1,8 @@
-"""The service as a process: ready, answering, ending."""
+"""The service as a process: ready, answering, ending, killed."""
 
 from __future__ import annotations
 
+import gc
 import itertools
 import signal
 import subprocess
@@ -9,11 +10,30 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from bounded_time import bounded_s
 from service_process import service_process
 
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.observations import ObservationStore
+from service.serve import import_xgboost_alone, loading
 
-def test_the_service_is_ready_within_five_seconds_and_ends_cleanly(tmp_path: Path) -> None:
+_IMPORTED = """
+import sys
+from service.serve import import_xgboost_alone
+assert not {"torch", "xgboost"} & set(sys.modules)
+import_xgboost_alone()
+assert "sklearn" not in sys.modules
+import xgboost
+assert xgboost.Booster().get_fscore is not None
+"""
+
+JOB = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
+
+
+def test_it_is_ready_within_five_seconds_ends_cleanly_and_keeps_what_it_acknowledged(
+    tmp_path: Path,
+) -> None:
     names = itertools.count()
 
     def ready_after_s() -> float:
@@ -29,9 +49,43 @@ def test_the_service_is_ready_within_five_seconds_and_ends_cleanly(tmp_path: Pat
         return taken_s
 
     assert bounded_s(ready_after_s, within_s=5.0) < 5.0
+    url = f"sqlite:///{tmp_path}/0/a.db"
+    with service_process(url, tmp_path) as (process, service):
+        for key in ("a", "b"):
+            sent = {"job": JOB, "placement": "8xT4", "step_time_s": 0.2, "key": key}
+            assert service.ask("/v1/observations", [sent])["accepted"] == 1
+        process.kill()  # SIGKILL: nothing is written on the way out
+        process.wait(timeout=60)
+    database = Database(url)
+    kept = ObservationStore(database.connections).page(limit=10).items
+    database.close()
+    assert [seen.key for seen in kept] == ["b", "a"]
 
 
-def test_starting_loads_no_torch() -> None:
-    code = "import sys, service.serve; print('torch' in sys.modules, 'xgboost' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False", "False"]
+def test_starting_loads_no_torch_and_the_boosting_library_comes_alone() -> None:
+    pytest.importorskip("xgboost")
+    # In a process of its own: in this one all may have been imported long ago.
+    subprocess.run([sys.executable, "-c", _IMPORTED], check=True, timeout=300)
+
+
+def test_what_was_imported_before_stays() -> None:
+    before = sys.modules.get("sklearn"), sys.modules.get("xgboost")
+    if before == (None, None):
+        pytest.skip("neither was imported in this process yet")
+    import_xgboost_alone()
+    assert (sys.modules.get("sklearn"), sys.modules.get("xgboost")) == before
+
+
+def test_nothing_is_collected_while_it_loads() -> None:
+    thresholds = gc.get_threshold()
+    try:
+        with loading():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+        with pytest.raises(ZeroDivisionError), loading():
+            _ = 1 // 0
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

@@ -13,7 +13,7 @@ from perfmodel.estimator.core.resolve import ResolvedPlacement
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.job_types.steps import VERSION, JobTypeSource
 from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_type
-from perfmodel.estimator.tables.table import Table, fill_table
+from perfmodel.estimator.tables.table import Filling, fill
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
@@ -141,17 +141,17 @@ def rank_placements(
     PerfModelError
         The job cannot be answered anywhere.
     """
-    table = fill_table(core, [job], placements, {0: observations} if observations else {}, others)
+    filled = fill(core, [job], placements, {0: observations} if observations else {}, others)
     errors: dict[int, PerfModelError] = {}
-    for one in table.errors:
+    for one in filled.errors:
         if one.placement is None:
             raise one.error
         errors.setdefault(one.placement, one.error)
     ranked: list[Ranked] = []
-    for at, placement in enumerate(table.placements):
+    for at, placement in enumerate(filled.resolved):
         if placement is not None and at not in errors:
             try:
-                ranked.append(_one(core, table, placement, question, at))
+                ranked.append(_one(core, filled, placement, question, at))
             except PerfModelError as error:
                 errors[at] = error
     # Of equals the earlier in the question comes first.
@@ -165,15 +165,15 @@ def rank_placements(
 
 
 def _one(
-    core: Core, table: Table, placement: ResolvedPlacement, question: RankQuestion, position: int
+    core: Core, filled: Filling, placement: ResolvedPlacement, question: RankQuestion, position: int
 ) -> Ranked:
-    estimate = table.cell(0, position)
+    estimate = filled.estimate(0, position)
     rate = estimate.throughput.samples_per_second
     found = Ranked(
         position=position,
         score=rate,
         estimate=estimate,
-        batch=_batch(core, table, placement) if question.by is Criterion.GOODPUT else None,
+        batch=_batch(core, filled, placement) if question.by is Criterion.GOODPUT else None,
         samples_per_money=_per_money(rate, placement, question),
         samples_per_joule=_per_joule(rate, placement),
     )
@@ -184,12 +184,12 @@ def _one(
     )
 
 
-def _batch(core: Core, table: Table, placement: ResolvedPlacement) -> BestBatch:
-    row = table.rows[0]
+def _batch(core: Core, filled: Filling, placement: ResolvedPlacement) -> BestBatch:
+    row = filled.job(0)
     if isinstance(row, JobTypeSource):
         return best_goodput_of_type(row.of, placement)
     assert row is not None
-    return best_goodput(core, row, placement, table.observed.get(0))
+    return best_goodput(core, row, placement, filled.observed.get(0))
 
 
 def _score(found: Ranked, question: RankQuestion, placement: ResolvedPlacement) -> float:

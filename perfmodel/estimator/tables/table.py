@@ -74,13 +74,6 @@ class Table:
         For each job its operators without a cost formula, None where the job has no graph.
     warnings : tuple of str
         Each text once, whichever cell it belongs to.
-    rows : tuple of PreparedJob, JobTypeSource or None
-        What is known of each job; None where it is bad.
-    placements : tuple of ResolvedPlacement or None
-    observed : mapping of int to ObservedJob
-        Rows of which something was observed.
-    cell : callable
-        Returns the Estimate of a row and a column that were answered.
     """
 
     samples_per_second: FloatArray
@@ -99,10 +92,6 @@ class Table:
     unpriced_operators: tuple[dict[str, int] | None, ...]
     errors: tuple[CellError, ...]
     warnings: tuple[str, ...]
-    rows: tuple[PreparedJob | JobTypeSource | None, ...]
-    placements: tuple[ResolvedPlacement | None, ...]
-    observed: Mapping[int, ObservedJob]
-    cell: Callable[[int, int], Estimate]
 
 
 #: Columns of numbers of a :class:`Table`.
@@ -113,13 +102,13 @@ _NUMBERS = (
 _Errors = list[tuple[int, PerfModelError]]
 
 
-def fill_table(
+def fill(
     core: Core,
     jobs: Sequence[Job | PerfModelError],
     placements: Sequence[Placement | PerfModelError],
     observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
     others: OtherJobs | None = None,
-) -> Table:
+) -> Filling:
     """Answer every pair; what is bad about one job or placement stays with it.
 
     Parameters
@@ -140,7 +129,7 @@ def fill_table(
     predictions, cell_errors = _predict(core, prepared, list(accelerators.values()))
     others = _beside(core, jobs, observations, others)
     observed, observed_errors = _observed(core, prepared, observations, others)
-    filling = _Filling(core, prepared, resolved, predictions, observed)
+    filling = Filling(core, prepared, resolved, predictions, observed)
     filling.fill_replicas()
     type_errors = filling.fill_types(types, observations, others)
     refused = filling.fill_others()
@@ -151,11 +140,12 @@ def fill_table(
         *_spread_errors(cell_errors, resolved),
         *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
     )
-    return filling.table(errors)
+    filling.errors = errors
+    return filling
 
 
-class _Filling:
-    """A table while it is being filled.
+class Filling:
+    """A table while it is being filled, and its cells one by one once it is.
 
     Parameters
     ----------
@@ -177,8 +167,8 @@ class _Filling:
         predictions: Sequence[Predictions],
         observed: Mapping[int, ObservedJob],
     ) -> None:
-        self._core, self._prepared, self._resolved = core, prepared, resolved
-        self._predictions, self._observed = predictions, observed
+        self._core, self._prepared, self.resolved = core, prepared, resolved
+        self._predictions, self.observed = predictions, observed
         shape = (len(prepared), len(resolved))
         self._numbers = {name: np.full(shape, np.nan) for name in _NUMBERS}
         self._rung = np.full(shape, -1, dtype=np.int8)
@@ -187,6 +177,8 @@ class _Filling:
         #: What was said of single cells, each text once.
         self._said: dict[str, None] = {}
         self._types: dict[int, JobTypeSource] = {}
+        #: Why rows, columns and cells have no answer.
+        self.errors: tuple[CellError, ...] = ()
         #: Which block each cell was answered in, with its place there.
         self._blocks: list[tuple[list[int], list[int], Cells | None, Steps]] = []
 
@@ -195,7 +187,7 @@ class _Filling:
     def fill_replicas(self) -> None:
         """Answer the columns of whole accelerators in data parallel."""
         by_column: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for column, placement in enumerate(self._resolved):
+        for column, placement in enumerate(self.resolved):
             if placement is not None and placement.is_plain:
                 by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
         by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
@@ -208,7 +200,7 @@ class _Filling:
 
     def _fill_block(self, rows: list[int], columns: list[int]) -> None:
         jobs = [job for row in rows if (job := self._prepared[row]) is not None]
-        placements = [placement for at in columns if (placement := self._resolved[at]) is not None]
+        placements = [placement for at in columns if (placement := self.resolved[at]) is not None]
         replicas = ReplicaColumns.of(placements)
         predictions = [self._predictions[row] for row in rows]
         cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
@@ -218,7 +210,7 @@ class _Filling:
             self._numbers["peak_bytes"][row, columns], self._fits[row, columns] = peak_bytes, fits
 
     def _source(self, rows: Sequence[int]) -> StepSource:
-        observed = [self._observed.get(row) for row in rows]
+        observed = [self.observed.get(row) for row in rows]
         return Observed(CAPTURED, observed) if any(observed) else CAPTURED
 
     def _put(self, rows: list[int], columns: list[int], cells: Cells, source: StepSource) -> None:
@@ -251,8 +243,8 @@ class _Filling:
         others: OtherJobs | None,
     ) -> _Errors:
         """Fill the rows of jobs that are known by their type alone; return those that are bad."""
-        columns = [at for at, placement in enumerate(self._resolved) if placement is not None]
-        placements = [placement for placement in self._resolved if placement is not None]
+        columns = [at for at, placement in enumerate(self.resolved) if placement is not None]
+        placements = [placement for placement in self.resolved if placement is not None]
         errors: _Errors = []
         for row, job in jobs.items() if placements else ():
             try:
@@ -282,7 +274,7 @@ class _Filling:
             Cells that cannot be answered.
         """
         refused = []
-        for column, placement in enumerate(self._resolved):
+        for column, placement in enumerate(self.resolved):
             for row, job in enumerate(self._prepared) if placement is not None else ():
                 if placement is None or job is None or self._is_filled(row, job, placement):
                     continue
@@ -298,7 +290,7 @@ class _Filling:
     def _is_filled(self, row: int, job: PreparedJob, placement: ResolvedPlacement) -> bool:
         if job.has_plan_engine or not placement.is_plain:
             return False
-        observed = self._observed.get(row)
+        observed = self.observed.get(row)
         one_kind = len(placement.kinds) == 1
         return one_kind or observed is None or observed.on(machine_word(placement)) is None
 
@@ -318,13 +310,17 @@ class _Filling:
 
     # -- the table ------------------------------------------------------------------------------
 
+    def job(self, row: int) -> PreparedJob | JobTypeSource | None:
+        """Return what is known of a job; None where it is bad."""
+        return self._types.get(row, self._prepared[row])
+
     def estimate(self, row: int, column: int) -> Estimate:
         """Return one cell with all that is said of it."""
         # Cells that were answered by themselves stand over those of a block.
         rows, columns, cells, steps = next(
             block for block in reversed(self._blocks) if row in block[0] and column in block[1]
         )
-        placement, prepared = self._resolved[column], self._prepared[row]
+        placement, prepared = self.resolved[column], self._prepared[row]
         assert placement is not None
         i, j = rows.index(row), columns.index(column)
         if cells is None or prepared is None:
@@ -333,8 +329,8 @@ class _Filling:
         predictions = [cells.predictions[i][name] for name in names]
         return estimate_of(prepared, placement, predictions, steps.at((i, j)))
 
-    def table(self, errors: tuple[CellError, ...]) -> Table:
-        """Return what was filled."""
+    def table(self) -> Table:
+        """Return what was filled, as columns."""
         answered = np.isfinite(self._numbers["samples_per_second"])
         known = [one for row in self._predictions for one in row.values()]
         of_types = [self.estimate(*cell) for cell in self._first_of_types()]
@@ -351,23 +347,19 @@ class _Filling:
             unpriced_operators=tuple(
                 None if p is None else dict(p.step.unpriced_operators) for p in self._prepared
             ),
-            errors=errors,
+            errors=self.errors,
             warnings=self._warnings(known, answered),
-            rows=tuple(self._types.get(i, job) for i, job in enumerate(self._prepared)),
-            placements=tuple(self._resolved),
-            observed=self._observed,
-            cell=self.estimate,
         )
 
     def _first_of_types(self) -> list[tuple[int, int]]:
-        column = next((at for at, one in enumerate(self._resolved) if one is not None), None)
+        column = next((at for at, one in enumerate(self.resolved) if one is not None), None)
         return [] if column is None else [(row, column) for row in self._types]
 
     def _warnings(
         self, predictions: Sequence[StepPrediction], answered: npt.NDArray[np.bool_]
     ) -> tuple[str, ...]:
         said = dict.fromkeys(text for p in predictions for text in p.warnings)
-        said.update(dict.fromkeys(text for p in self._resolved if p for text in p.warnings))
+        said.update(dict.fromkeys(text for p in self.resolved if p for text in p.warnings))
         said.update(dict.fromkeys(text for p in self._prepared if p for text in p.warnings))
         said.update(self._said)
         if np.any(answered & ~self._fits):

@@ -1,4 +1,7 @@
-"""Node affinity that prefers fast accelerators and leaves out those without the memory."""
+"""What an admitted object is told of accelerators: node affinity, and Kueue's flavours.
+
+Fast accelerators are preferred; those without the memory are left out.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.adapters.kubernetes.cluster import ratios
 from service.adapters.kubernetes.device_labels import DeviceLabel
 from service.adapters.kubernetes.rates import Cell
-from service.adapters.kubernetes.scores import affinity_weight
+from service.adapters.kubernetes.scores import affinity_weight, ratios
+
+#: Kueue's annotation of a Workload: names of flavours between commas; honoured where its feature
+#: gate ConcurrentAdmission is on.
+ALLOWED = "kueue.x-k8s.io/workload-allowed-resource-flavors"
+#: Annotation that asks for more than memory: least throughput, as a share of the best flavour's.
+LEAST_SHARE = "perfmodel/least-throughput-share"
 
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -58,8 +66,6 @@ def rank(
     ----------
     cells : sequence of Cell or None
         One for each label.
-    may_exclude : bool
-        False takes no notice of memory.
     """
     best: dict[Label, Cell] = {}
     for label, cell in zip(labels, cells, strict=True):
@@ -114,15 +120,6 @@ def merged(
 ) -> dict[str, Any]:
     """Return an affinity with terms added to what its owner has set.
 
-    Parameters
-    ----------
-    affinity : mapping or None
-        As the pod has it.
-    preferred : sequence of mapping
-        Terms to prefer by.
-    excluded : sequence of mapping
-        Expressions that have to hold.
-
     Returns
     -------
     dict
@@ -142,3 +139,44 @@ def merged(
         ]
         nodes[_REQUIRED] = required
     return result
+
+
+def least_share(annotations: Mapping[str, object]) -> float:
+    """Return the least share of the best throughput that a flavour must reach.
+
+    Examples
+    --------
+    >>> least_share({"perfmodel/least-throughput-share": "0.25"}), least_share({})
+    (0.25, 0.0)
+    """
+    try:
+        share = float(str(annotations.get(LEAST_SHARE, 0.0)))
+    except ValueError:
+        return 0.0
+    return share if 0.0 <= share <= 1.0 else 0.0
+
+
+def allowed_flavors(
+    flavors: Sequence[str], judged: Sequence[Sequence[Cell | None]], *, least: float
+) -> list[str] | None:
+    """Return the flavours that are worth trying, in their order.
+
+    Parameters
+    ----------
+    judged : sequence of sequence
+        For each set of pods what is predicted on each flavour.
+
+    Returns
+    -------
+    list of str or None
+        None where there is nothing to say: all are allowed, or none would be. A flavour of which
+        nothing is predicted is allowed.
+    """
+    kept = set(range(len(flavors)))
+    for cells in judged:
+        for position, share in enumerate(ratios(cells)):
+            if share is not None and (share == 0 or share < least):
+                kept.discard(position)
+    if len(kept) in (0, len(flavors)):
+        return None
+    return [flavor for position, flavor in enumerate(flavors) if position in kept]

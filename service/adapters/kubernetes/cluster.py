@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from fastapi import Request
 
 from service.adapters.kubernetes.device_labels import DeviceLabel, DeviceTable
-from service.adapters.kubernetes.job_lookup import JobGroups, JobLookup
-from service.adapters.kubernetes.node_cache import NodeCache
-from service.adapters.kubernetes.node_sources import source_of
+from service.adapters.kubernetes.nodes import NodeCache, source_of
 from service.adapters.kubernetes.pods import Pod
-from service.adapters.kubernetes.rates import Cell, Device, RateBook
-from service.desk import Desk
+from service.adapters.kubernetes.rates import Cell, Device, JobGroups, RateCache
+from service.dispatch.dispatcher import Dispatcher
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 
 class Cluster:
-    """Judges the nodes of a cluster for a pod.
+    """Judges the nodes of a cluster for a pod."""
 
-    Parameters
-    ----------
-    lookup : callable
-        Returns where registered jobs are kept, or None.
-    """
-
-    def __init__(
-        self,
-        desk: Desk,
-        settings: Settings,
-        lookup: Callable[[], JobLookup | None] = lambda: None,
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, settings: Settings) -> None:
         self.nodes = NodeCache(source_of(settings.kubernetes_nodes))
-        self.rates = RateBook(desk, lookup)
+        self.rates = RateCache(dispatcher)
         self.settings = settings
         self._groups = JobGroups()
-        self._desk = desk
-        self._catalog = desk.estimator.accelerators
+        self._dispatcher = dispatcher
+        self._catalog = dispatcher.estimator.accelerators
         self._table = DeviceTable(self._catalog, settings.kubernetes_accelerators)
         # Read before the first question: the first pods deserve scores too.
         self.nodes.refresh()
@@ -59,8 +46,6 @@ class Cluster:
         ----------
         labels : sequence of DeviceLabel or None
             One for each node; None for a node of which nothing is known.
-        wait_s : float
-            How long to wait for a job that is new.
         route : str or None
             Where the answers are counted, one a node; None: nobody gets them.
 
@@ -73,12 +58,17 @@ class Cluster:
         try:
             cells = await self._judge(pod, labels, wait_s)
             if route is not None:
-                self._desk.metrics.answers(route, (cell.basis for cell in cells if cell))
+                self._dispatcher.metrics.answers(route, (cell.basis for cell in cells if cell))
             return cells
         except Exception:
             # Whatever is wrong here, the scheduler goes on without us.
             logger.exception("a pod could not be judged")
             return [None] * len(labels)
+
+    async def judge_nodes(self, pod: Pod, names: Sequence[str], route: str) -> list[Cell | None]:
+        """Return what is predicted for a pod on some nodes, as soon as a scheduler wants it."""
+        labels = [self.nodes.label(name) for name in names]
+        return await self.judge(pod, labels, wait_s=self.settings.kubernetes_wait_s, route=route)
 
     async def _judge(
         self, pod: Pod, labels: Sequence[DeviceLabel | None], wait_s: float
@@ -103,31 +93,10 @@ class Cluster:
     @property
     def table(self) -> DeviceTable:
         """Labels to accelerators; follows the catalogue when that is edited."""
-        if self._desk.estimator.accelerators is not self._catalog:
-            self._catalog = self._desk.estimator.accelerators
+        if self._dispatcher.estimator.accelerators is not self._catalog:
+            self._catalog = self._dispatcher.estimator.accelerators
             self._table = DeviceTable(self._catalog, self.settings.kubernetes_accelerators)
         return self._table
-
-
-def ratios(cells: Sequence[Cell | None], *, may_exclude: bool = True) -> list[float | None]:
-    """Return the throughput of each cell over that of the best one on which the job fits.
-
-    Parameters
-    ----------
-    may_exclude : bool
-        False takes no notice of memory.
-
-    Returns
-    -------
-    list of float or None
-        0 where it does not fit, None where nothing is predicted.
-    """
-    rates = [
-        None if cell is None else cell.samples_per_second * (cell.fits or not may_exclude)
-        for cell in cells
-    ]
-    best = max((rate for rate in rates if rate is not None), default=0.0)
-    return [None if rate is None else rate / best if best > 0 else 0.0 for rate in rates]
 
 
 def cluster_of(request: Request) -> Cluster:

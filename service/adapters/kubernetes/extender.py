@@ -9,36 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field, RootModel
 
-from service.adapters.kubernetes.cluster import Cluster, cluster_of, ratios
+from service.adapters.kubernetes.cluster import Cluster, cluster_of
 from service.adapters.kubernetes.fields import as_object, field, part, parts
-from service.adapters.kubernetes.pods import Pod, read_pod
+from service.adapters.kubernetes.pods import POD_EXAMPLE, Pod, read_pod
 from service.adapters.kubernetes.rates import Cell
-from service.adapters.kubernetes.scores import NEUTRAL, extender_score
-from service.adapters.kubernetes.wire import ExtenderFilterResult, HostPriorityList
-from service.answers import json_response
-from service.desk import read_json
-from service.documentation import problems
-from service.routes.requests import json_body_of
+from service.adapters.kubernetes.scores import NEUTRAL, extender_score, ratios
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems
 
 router = APIRouter(prefix="/kubernetes/scheduler", tags=["kubernetes"])
 
 ARGS_EXAMPLE: dict[str, Any] = {
-    "Pod": {
-        "metadata": {
-            "name": "train-0",
-            "annotations": {
-                "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
-            },
-        },
-        "spec": {
-            "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
-        },
-    },
+    "Pod": POD_EXAMPLE,
     "Nodes": {
         "metadata": {},
         "items": [
@@ -49,17 +36,31 @@ ARGS_EXAMPLE: dict[str, Any] = {
     "NodeNames": None,
 }
 
-BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object", "description": "ExtenderArgs of kube-scheduler."},
-                "examples": {"two nodes": {"value": ARGS_EXAMPLE}},
-            }
-        },
-    }
-}
+BODY = json_body(
+    {"type": "object", "description": "ExtenderArgs of kube-scheduler."},
+    {"two nodes": ARGS_EXAMPLE},
+)
+
+
+class HostPriority(BaseModel):
+    """The score of one node."""
+
+    Host: str
+    Score: Annotated[int, Field(ge=0, le=10)]
+
+
+class HostPriorityList(RootModel[list[HostPriority]]):
+    """Scores of all candidates, in the order in which they came."""
+
+
+class ExtenderFilterResult(BaseModel):
+    """Which candidates are left, in the form of the request, and why others are not."""
+
+    Nodes: dict[str, Any] | None
+    NodeNames: list[str] | None
+    FailedNodes: dict[str, str]
+    FailedAndUnresolvableNodes: dict[str, str]
+    Error: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,15 +80,9 @@ class Args:
     nodes: Mapping[str, Any] | None
 
 
-def read_args(body: bytes, cluster: Cluster) -> Args:
-    """Read ExtenderArgs; nodes that come along are remembered.
-
-    Raises
-    ------
-    MalformedBodyError, InvalidInputError
-        Not JSON, or not an object.
-    """
-    args = as_object(read_json(body), "ExtenderArgs")
+def read_args(body: Any, cluster: Cluster) -> Args:
+    """Read ExtenderArgs; nodes that come along are remembered."""
+    args = as_object(body, "ExtenderArgs")
     pod = read_pod(part({"Pod": field(args, "Pod")}, "Pod"))
     names = field(args, "NodeNames")
     if isinstance(names, list):
@@ -97,13 +92,6 @@ def read_args(body: bytes, cluster: Cluster) -> Args:
     nodes = field(args, "Nodes")
     nodes = nodes if isinstance(nodes, dict) else None
     return Args(pod=pod, names=cluster.nodes.see(parts(nodes, "items")), nodes=nodes)
-
-
-async def judged(args: Args, cluster: Cluster, verb: str) -> list[Cell | None]:
-    """Return what is predicted for each candidate, for one of the verbs."""
-    labels = [cluster.nodes.label(name) for name in args.names]
-    wait_s = cluster.settings.kubernetes_wait_s
-    return await cluster.judge(args.pod, labels, wait_s=wait_s, route=f"{router.prefix}/{verb}")
 
 
 def host_priorities(args: Args, cells: Sequence[Cell | None]) -> list[dict[str, Any]]:
@@ -153,9 +141,9 @@ def _kept(nodes: Mapping[str, Any], passed: Callable[[str], bool]) -> dict[str, 
 async def prioritize(request: Request) -> Response:
     """Score each candidate by the throughput that its job is predicted to reach there."""
     cluster = cluster_of(request)
-    args = read_args(await json_body_of(request), cluster)
-    answer = host_priorities(args, await judged(args, cluster, "prioritize"))
-    return Response(orjson.dumps(answer), media_type="application/json")
+    args = read_args(await json_of(request), cluster)
+    cells = await cluster.judge_nodes(args.pod, args.names, f"{router.prefix}/prioritize")
+    return json_response(host_priorities(args, cells))
 
 
 @router.post(
@@ -167,5 +155,6 @@ async def prioritize(request: Request) -> Response:
 async def filter_nodes(request: Request) -> Response:
     """Leave out the candidates on which the job is predicted to run out of memory."""
     cluster = cluster_of(request)
-    args = read_args(await json_body_of(request), cluster)
-    return json_response(filter_result(args, await judged(args, cluster, "filter")))
+    args = read_args(await json_of(request), cluster)
+    cells = await cluster.judge_nodes(args.pod, args.names, f"{router.prefix}/filter")
+    return json_response(filter_result(args, cells))

@@ -28,13 +28,7 @@ def field(of: Mapping[str, Any], name: str) -> Any:
 
 
 def as_object(value: Any, what: str) -> Mapping[str, Any]:
-    """Return a body that is an object.
-
-    Raises
-    ------
-    InvalidInputError
-        It is something else.
-    """
+    """Return a body that is an object."""
     if not isinstance(value, dict):
         raise InvalidInputError(f"{what} is an object; got {type(value).__name__}.")
     return value

@@ -1,4 +1,4 @@
-"""What a pod says of itself: which job it belongs to and which accelerators it asks for."""
+"""What a pod says of itself, and the pods that an object will make: itself, or its templates."""
 
 from __future__ import annotations
 
@@ -32,6 +32,18 @@ RESOURCES = (
     "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "google.com/tpu",
     "habana.ai/gaudi", "huawei.com/Ascend910", "gpu.intel.com/xe", "gpu.intel.com/i915",
 )  # fmt: skip
+#: A pod that names its job, for OpenAPI.
+POD_EXAMPLE: dict[str, Any] = {
+    "metadata": {
+        "name": "train-0",
+        "annotations": {JOB: '{"model":"timm/resnet50","mode":"training","batch_size":64}'},
+    },
+    "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+}
+
+#: Custom resources nest their templates a few levels deep; deeper than this is no template.
+_DEEPEST = 10
+
 _MIG = re.compile(r"nvidia\.com/mig-(?P<profile>\d+g\.\d+gb)(?:\.\w+)*")
 
 
@@ -41,8 +53,6 @@ class JobName:
 
     Parameters
     ----------
-    text : str or None
-        JSON of the job.
     ref : str or None
         Reference of a registered job; counts where there is no JSON.
     """
@@ -60,8 +70,6 @@ class Request:
 
     Parameters
     ----------
-    count : int
-        At least 1.
     profile : str or None
         Of a MIG slice.
     """
@@ -162,3 +170,67 @@ def _asked(spec: Mapping[str, Any], kind: str) -> Iterator[tuple[str, int]]:
                 count = int(str(amount)[:9])
                 if count:
                     yield name, count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Template:
+    """A pod, or the template of pods.
+
+    Parameters
+    ----------
+    pointer : str
+        JSON pointer to it in the object; ``""`` for the object itself.
+    """
+
+    pointer: str
+    pod: Mapping[str, Any]
+
+
+def pod_templates(item: Mapping[str, Any]) -> list[Template]:
+    """Return every pod template of an object, whatever its kind.
+
+    A template is recognised by what it holds: a member named ``template`` with containers. So Jobs,
+    Deployments, and the custom resources of Kubeflow, Ray and Volcano need no table of kinds.
+
+    Examples
+    --------
+    >>> template = {"spec": {"containers": []}}
+    >>> workers = {"template": template}
+    >>> item = {"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Worker": workers}}}
+    >>> [found.pointer for found in pod_templates(item)]
+    ['/spec/pytorchReplicaSpecs/Worker/template']
+    """
+    if _is_pod(item):
+        return [Template(pointer="", pod=item)]
+    return list(_inside(item.get("spec"), "/spec", 0))
+
+
+def _inside(value: Any, pointer: str, depth: int) -> Iterator[Template]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _inside(item, f"{pointer}/{position}", depth + 1)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            at = f"{pointer}/{escaped(name)}"
+            if name == "template" and _is_pod(item):
+                yield Template(pointer=at, pod=item)
+            else:
+                yield from _inside(item, at, depth + 1)
+
+
+def _is_pod(value: Any) -> bool:
+    spec = value.get("spec") if isinstance(value, dict) else None
+    return isinstance(spec, dict) and isinstance(spec.get("containers"), list)
+
+
+def escaped(name: str) -> str:
+    """Return a member's name as a part of a JSON pointer (RFC 6901).
+
+    Examples
+    --------
+    >>> escaped("perfmodel/job")
+    'perfmodel~1job'
+    """
+    return name.replace("~", "~0").replace("/", "~1")

@@ -8,16 +8,20 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from perfmodel.errors import PerfModelError
+import orjson
+
+from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import basis_names
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.job_reference import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
-from service.adapters.kubernetes.job_lookup import JobLookup, find_job
-from service.adapters.kubernetes.pods import JobName
-from service.answering.clerk import Clerk
-from service.desk import Desk
+from service.adapters.kubernetes.pods import JobName, Pod
+from service.answering.answerer import Answerer
+from service.dispatch.dispatcher import Dispatcher
+from service.state.state import State
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +53,6 @@ class Cell:
         What it would reach, whether it fits or not.
     peak_bytes, capacity_bytes : float
         Of the accelerator with the least room.
-    basis : str
-        What it rests on.
     """
 
     samples_per_second: float
@@ -70,146 +72,147 @@ Cells = dict[Device, Cell | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Ground:
+class Evidence:
     """What predictions rest on; they stand as long as it is the same.
 
     Parameters
     ----------
-    clerk : Clerk
-        Of a version of the model and a catalogue.
-    family : str
-        Of the job.
     seen, others : tuple of Observation
         What was observed of it, and of all jobs.
     """
 
-    clerk: Clerk
+    answerer: Answerer
     family: str
     seen: tuple[Observation, ...]
     others: tuple[Observation, ...]
 
-    def is_that_of(self, other: Ground | None) -> bool:
+    def is_same(self, other: Evidence | None) -> bool:
         """Tell whether two are the same."""
         return (
             other is not None
-            and other.clerk is self.clerk
+            and other.answerer is self.answerer
             and other.seen is self.seen
             and other.others is self.others
         )
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class _Page:
-    """All that is known of one job, on one ground.
+class _Entry:
+    """All that is known of one job, on one evidence.
 
-    ``tried`` is the clerk that was asked last, ``checked_at`` when ``cells`` were last found to be
-    as new as can be.
+    ``tried`` is the answerer that was asked last, ``checked_at`` when ``cells`` were last found to
+    be as new as can be.
     """
 
     cells: Cells = field(default_factory=dict)
-    ground: Ground | None = None
-    tried: Clerk | None = None
+    evidence: Evidence | None = None
+    tried: Answerer | None = None
     made_at: float = 0.0
     checked_at: float = 0.0
     task: asyncio.Task[None] | None = None
 
 
-class RateBook:
+class JobGroups:
+    """Remembers the jobs of groups of pods, for those pods of a group that carry no annotation.
+
+    The launcher of a job often has the annotation and its workers do not.
+    """
+
+    def __init__(self) -> None:
+        self._named: LruCache[tuple[str, str, str], JobName] = LruCache(4_096)
+
+    def job_of(self, pod: Pod) -> JobName:
+        """Return the job of a pod: its own, or that of its group."""
+        if pod.group is None:
+            return pod.job
+        if pod.job:
+            self._named.put(pod.group, pod.job)
+            return pod.job
+        return self._named.get(pod.group) or pod.job
+
+
+class RateCache:
     """Remembers predictions by job and device, and makes those that are missing.
 
     A job that was asked about before is answered from memory, as long as model, catalogue and what
     was observed of it are the same. A new one is prepared by a thread; the caller waits for it as
     long as it says and no longer, and the thread goes on. Belongs to one event loop.
-
-    Parameters
-    ----------
-    lookup : callable
-        Returns where registered jobs are kept, or None.
-    clock : callable
-        Seconds, monotonic.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        lookup: Callable[[], JobLookup | None] = lambda: None,
+        dispatcher: Dispatcher,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._desk = desk
-        self._lookup = lookup
+        self._dispatcher = dispatcher
         self._clock = clock
-        self._pages: LruCache[JobName, _Page] = LruCache(4_096)
+        self._entries: LruCache[JobName, _Entry] = LruCache(4_096)
 
     async def cells(
         self, name: JobName, devices: Collection[Device], *, wait_s: float
     ) -> Mapping[Device, Cell | None]:
         """Return what is predicted for a job, at once where it is known.
 
-        Parameters
-        ----------
-        wait_s : float
-            How long to wait for what is not known.
-
         Returns
         -------
         mapping of Device to Cell or None
             A device that is missing or None has no prediction, or none yet.
         """
-        page = self._page(name)
+        entry = self._entry(name)
         until = self._clock() + wait_s
-        await self._renewed(name, page, devices, wait_s)
-        while missing := [device for device in devices if device not in page.cells]:
+        await self._renewed(name, entry, devices, wait_s)
+        while missing := [device for device in devices if device not in entry.cells]:
             left_s = until - self._clock()
-            task = self._make(name, page, missing)
+            task = self._make(name, entry, missing)
             if left_s <= 0:
                 break
             await asyncio.wait({task}, timeout=left_s)
-        return page.cells
+        return entry.cells
 
     async def _renewed(
-        self, name: JobName, page: _Page, devices: Collection[Device], wait_s: float
+        self, name: JobName, entry: _Entry, devices: Collection[Device], wait_s: float
     ) -> None:
         """Make predictions again that rest on what has changed since."""
         now = self._clock()
-        if not page.cells or not self._is_old(page, now):
-            page.checked_at = now
+        if not entry.cells or not self._is_old(entry, now):
+            entry.checked_at = now
             return
-        task = self._make(name, page, list({*page.cells, *devices}))
-        if now - page.checked_at > REPEATED_S and wait_s > 0:
+        task = self._make(name, entry, list({*entry.cells, *devices}))
+        if now - entry.checked_at > REPEATED_S and wait_s > 0:
             await asyncio.wait({task}, timeout=wait_s)
 
-    def _is_old(self, page: _Page, now: float) -> bool:
-        if page.tried is not self._desk.models.serving:
+    def _is_old(self, entry: _Entry, now: float) -> bool:
+        if entry.tried is not self._dispatcher.models.serving:
             return True
-        ground, retry = page.ground, now - page.made_at > RETRY_S
-        if ground is None or ground.clerk is not page.tried:
+        evidence, retry = entry.evidence, now - entry.made_at > RETRY_S
+        if evidence is None or evidence.answerer is not entry.tried:
             return retry
-        seen = self._desk.state.known_observations_of(ground.family)
-        if seen is None or seen is not ground.seen:
+        seen = self._dispatcher.state.known_observations_of(evidence.family)
+        if seen is None or seen is not evidence.seen:
             return retry or seen is not None
-        others = self._desk.state.known_observations_of_all()
-        return others is not ground.others and now - page.made_at > OTHERS_S
+        others = self._dispatcher.state.known_observations_of_all()
+        return others is not evidence.others and now - entry.made_at > OTHERS_S
 
-    def _page(self, name: JobName) -> _Page:
-        page = self._pages.get(name)
-        if page is None:
-            page = _Page()
-            self._pages.put(name, page)
-        return page
+    def _entry(self, name: JobName) -> _Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = _Entry()
+            self._entries.put(name, entry)
+        return entry
 
-    def _make(self, name: JobName, page: _Page, devices: list[Device]) -> asyncio.Task[None]:
+    def _make(self, name: JobName, entry: _Entry, devices: list[Device]) -> asyncio.Task[None]:
         """Start to predict, unless that is under way for this job already."""
-        if page.task is None or page.task.done():
-            page.task = asyncio.get_running_loop().create_task(self._fill(name, page, devices))
-        return page.task
+        if entry.task is None or entry.task.done():
+            entry.task = asyncio.get_running_loop().create_task(self._fill(name, entry, devices))
+        return entry.task
 
-    async def _fill(self, name: JobName, page: _Page, devices: list[Device]) -> None:
-        page.tried = self._desk.models.serving
-        found: tuple[Ground, Cells] | None = None
+    async def _fill(self, name: JobName, entry: _Entry, devices: list[Device]) -> None:
+        entry.tried = self._dispatcher.models.serving
+        found: tuple[Evidence, Cells] | None = None
         try:
-            found = await self._desk.in_thread(
-                predict_cells, self._desk, page.tried, name, self._lookup(), devices
+            found = await self._dispatcher.in_thread(
+                predict_cells, self._dispatcher.state, entry.tried, name, devices
             )
         except PerfModelError as error:
             logger.info("no scores for the job %s: %s", name.ref or "of an annotation", error)
@@ -217,46 +220,39 @@ class RateBook:
             # The scheduler goes on with what it has; what went wrong here is for the log.
             logger.exception("no scores for the job %s", name.ref or "of an annotation")
         if found is not None:
-            ground, made = found
-            # Shares of one another mean something on one ground alone: what else there was goes.
-            page.cells = {**page.cells, **made} if ground.is_that_of(page.ground) else made
-            page.ground = ground
+            evidence, made = found
+            # Shares of one another mean something on one evidence alone: what else there was goes.
+            entry.cells = {**entry.cells, **made} if evidence.is_same(entry.evidence) else made
+            entry.evidence = evidence
         # What failed is not asked again before it is old.
-        page.cells = {**dict.fromkeys(devices), **page.cells}
-        page.made_at = self._clock()
+        entry.cells = {**dict.fromkeys(devices), **entry.cells}
+        entry.made_at = self._clock()
 
 
 def predict_cells(
-    desk: Desk, clerk: Clerk, name: JobName, lookup: JobLookup | None, devices: list[Device]
-) -> tuple[Ground, Cells]:
-    """Predict a job on some devices; may take seconds where the job is new.
-
-    Raises
-    ------
-    InvalidInputError
-        A job that cannot be read or was never registered.
-    """
-    job = find_job(name, lookup)
+    state: State, answerer: Answerer, name: JobName, devices: list[Device]
+) -> tuple[Evidence, Cells]:
+    """Predict a job on some devices; may take seconds where the job is new."""
+    job = _find_job(name, state)
     family = job_family(job)
     # First: what is added in between then counts as a change.
-    ground = Ground(
-        clerk=clerk,
+    evidence = Evidence(
+        answerer=answerer,
         family=family,
-        seen=desk.state.observations_of(family),
-        others=desk.state.observations_of_all(),
+        seen=state.observations_of(family),
+        others=state.observations_of_all(),
     )
     placements = [
         Placement(nodes=(Node(accelerator=device.name, count=device.count),)) for device in devices
     ]
-    seen, others = clerk.observed_jobs.counting(job), clerk.observed_jobs.companions()
-    matrix = clerk.estimator.matrix([job], placements, {0: seen}, others)
+    matrix = answerer.row(job, placements)
     for error in matrix.errors:
         logger.info("no prediction for a device: %s", error.error)
     cells: Cells = dict.fromkeys(devices)
     bases = basis_names(matrix.basis)[0]
     for column, (device, placement) in enumerate(zip(devices, placements, strict=True)):
         if matrix.answered[0, column]:
-            held = clerk.estimator.resolve(placement).kinds[0].held
+            held = answerer.estimator.core.resolve(placement).kinds[0].held
             cells[device] = Cell(
                 samples_per_second=float(matrix.samples_per_second[0, column]),
                 fits=bool(matrix.fits[0, column]),
@@ -264,4 +260,16 @@ def predict_cells(
                 capacity_bytes=float(held.memory_bytes),
                 basis=bases[column] or "",
             )
-    return ground, cells
+    return evidence, cells
+
+
+def _find_job(name: JobName, state: State) -> Job:
+    if name.text is not None:
+        try:
+            return parse_job(orjson.loads(name.text))
+        except orjson.JSONDecodeError as error:
+            raise InvalidInputError(f"perfmodel/job is not JSON: {error}.") from error
+    found = state.references.find(name.ref or "")
+    if found is None:
+        raise InvalidInputError(f"No job is registered under {name.ref!r}.")
+    return parse_job(found)

@@ -7,6 +7,9 @@ faster accelerator never scores less than a slower one, whatever else is on the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+from service.adapters.kubernetes.rates import Cell
 
 #: Extents of the score of an extender (kube-scheduler's MinExtenderPriority, MaxExtenderPriority).
 LEAST, MOST = 0, 10
@@ -14,6 +17,22 @@ LEAST, MOST = 0, 10
 NEUTRAL = 5
 #: Volcano has no such extents; a percentage reads well beside its other plugins.
 NEUTRAL_PERCENT = 50.0
+
+
+def ratios(cells: Sequence[Cell | None], *, may_exclude: bool = True) -> list[float | None]:
+    """Return the throughput of each cell over that of the best one on which the job fits.
+
+    Returns
+    -------
+    list of float or None
+        0 where it does not fit, None where nothing is predicted.
+    """
+    rates = [
+        None if cell is None else cell.samples_per_second * (cell.fits or not may_exclude)
+        for cell in cells
+    ]
+    best = max((rate for rate in rates if rate is not None), default=0.0)
+    return [None if rate is None else rate / best if best > 0 else 0.0 for rate in rates]
 
 
 def extender_score(ratio: float) -> int:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
 
-from service.adapters.kubernetes.cluster import Cluster, cluster_of, ratios
+from service.adapters.kubernetes.cluster import Cluster, cluster_of
 from service.adapters.kubernetes.fields import as_object, field, part, parts
-from service.adapters.kubernetes.pods import Pod, read_pod
-from service.adapters.kubernetes.rates import Cell
-from service.adapters.kubernetes.scores import NEUTRAL_PERCENT, percent_score
-from service.adapters.kubernetes.wire import (
-    JobEnqueueableResponse,
-    PredicateResponse,
-    PrioritizeResponse,
-    SessionResponse,
-)
-from service.answers import json_response
-from service.desk import read_json
-from service.documentation import problems
-from service.routes.requests import json_body_of
+from service.adapters.kubernetes.pods import POD_EXAMPLE, Pod, read_pod
+from service.adapters.kubernetes.scores import NEUTRAL_PERCENT, percent_score, ratios
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems
 
 router = APIRouter(prefix="/kubernetes/volcano", tags=["kubernetes"])
 
@@ -36,12 +28,7 @@ _IN_ADVANCE_S = 60.0
 _TASK: dict[str, Any] = {
     "UID": "t1", "Job": "default/train", "Name": "train-0", "Namespace": "default",
     "Pod": {
-        "metadata": {
-            "name": "train-0",
-            "annotations": {
-                "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
-            },
-        },
+        "metadata": POD_EXAMPLE["metadata"],
         "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
     },
 }  # fmt: skip
@@ -54,10 +41,33 @@ _NODES: list[dict[str, Any]] = [
 ]
 
 
+class PrioritizeResponse(BaseModel):
+    """Scores of nodes for Volcano."""
+
+    nodeScore: dict[str, float]  # noqa: N815
+    errorMessage: str  # noqa: N815
+
+
+class PredicateResponse(BaseModel):
+    """Whether a node will do for Volcano; the text is empty where it does."""
+
+    status: str
+    code: int
+
+
+class JobEnqueueableResponse(BaseModel):
+    """A vote for Volcano: 1 permits, -1 rejects, 0 abstains."""
+
+    status: Literal[-1, 0, 1]
+
+
+class SessionResponse(BaseModel):
+    """Nothing."""
+
+
 def _body(what: str, example: Mapping[str, Any]) -> dict[str, Any]:
     schema = {"type": "object", "description": f"{what} of Volcano's extender plugin."}
-    content = {"schema": schema, "examples": {"one": {"value": example}}}
-    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+    return json_body(schema, {"one": example})
 
 
 def task_pod(task: Any) -> Pod:
@@ -79,12 +89,6 @@ def _see(cluster: Cluster, infos: Sequence[Any]) -> list[str]:
     return names
 
 
-async def _judge(cluster: Cluster, pod: Pod, names: list[str], verb: str) -> list[Cell | None]:
-    labels = [cluster.nodes.label(name) for name in names]
-    wait_s = cluster.settings.kubernetes_wait_s
-    return await cluster.judge(pod, labels, wait_s=wait_s, route=f"{router.prefix}/{verb}")
-
-
 @router.post(
     "/prioritize",
     summary="Scores of nodes for a task, 0 to 100, for Volcano",
@@ -94,10 +98,11 @@ async def _judge(cluster: Cluster, pod: Pod, names: list[str], verb: str) -> lis
 async def prioritize(request: Request) -> Response:
     """Score each node by the throughput of the task's job there, in percent of the best."""
     cluster = cluster_of(request)
-    args = as_object(read_json(await json_body_of(request)), "PrioritizeRequest")
+    args = as_object(await json_of(request), "PrioritizeRequest")
     pod = task_pod(field(args, "task"))
     names = _see(cluster, parts(args, "nodes"))
-    shares = ratios(await _judge(cluster, pod, names, "prioritize"), may_exclude=pod.may_exclude)
+    cells = await cluster.judge_nodes(pod, names, f"{router.prefix}/prioritize")
+    shares = ratios(cells, may_exclude=pod.may_exclude)
     scores = {
         name: NEUTRAL_PERCENT if share is None else percent_score(share)
         for name, share in zip(names, shares, strict=True)
@@ -115,10 +120,10 @@ async def prioritize(request: Request) -> Response:
 async def predicate(request: Request) -> Response:
     """Refuse a node on which the job is predicted to run out of memory."""
     cluster = cluster_of(request)
-    args = as_object(read_json(await json_body_of(request)), "PredicateRequest")
+    args = as_object(await json_of(request), "PredicateRequest")
     pod, node = task_pod(field(args, "task")), field(args, "node")
     names = _see(cluster, [node] if isinstance(node, dict) else [])
-    cells = await _judge(cluster, pod, names, "predicate")
+    cells = await cluster.judge_nodes(pod, names, f"{router.prefix}/predicate")
     refused = [cell for cell in cells if cell and not cell.fits and pod.may_exclude]
     # The text of the error has the name "status" on Volcano's wire.
     if refused:
@@ -134,7 +139,7 @@ async def predicate(request: Request) -> Response:
 )
 async def job_enqueueable(request: Request) -> Response:
     """Leave the decision to the other plugins: a queue is no matter of throughput."""
-    as_object(read_json(await json_body_of(request)), "JobEnqueueableRequest")
+    as_object(await json_of(request), "JobEnqueueableRequest")
     return json_response({"status": _ABSTAIN})
 
 
@@ -150,7 +155,7 @@ async def job_enqueueable(request: Request) -> Response:
 async def on_session_open(request: Request) -> Response:
     """Remember the nodes and predict the jobs of a cycle before its tasks are asked about."""
     cluster = cluster_of(request)
-    session = as_object(read_json(await json_body_of(request)), "OnSessionOpenRequest")
+    session = as_object(await json_of(request), "OnSessionOpenRequest")
     nodes = field(session, "Nodes")
     _see(cluster, list(nodes.values()) if isinstance(nodes, dict) else [])
     _predict_in_advance(request, cluster, _pods_of(field(session, "Jobs")))

@@ -9,23 +9,36 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
 
 from perfmodel.errors import InvalidInputError
-from service.adapters.kubernetes import flavors
-from service.adapters.kubernetes.affinity import exclusions, merged, preferences, rank
+from service.adapters.kubernetes.affinity import (
+    ALLOWED,
+    allowed_flavors,
+    exclusions,
+    least_share,
+    merged,
+    preferences,
+    rank,
+)
 from service.adapters.kubernetes.cluster import Cluster, cluster_of
 from service.adapters.kubernetes.fields import as_object, part
-from service.adapters.kubernetes.pods import EXCLUDE, JOB, JOB_REF, read_pod
-from service.adapters.kubernetes.templates import Template, escaped, pod_templates
-from service.adapters.kubernetes.wire import AdmissionAnswer
-from service.answers import json_response
-from service.desk import read_json
-from service.documentation import problems
-from service.routes.requests import json_body_of
+from service.adapters.kubernetes.pods import (
+    EXCLUDE,
+    JOB,
+    JOB_REF,
+    POD_EXAMPLE,
+    Template,
+    escaped,
+    pod_templates,
+    read_pod,
+)
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems
 
 logger = logging.getLogger(__name__)
 
@@ -45,34 +58,30 @@ _EXAMPLE: dict[str, Any] = {
     "request": {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "operation": "CREATE",
-        "object": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "train-0",
-                "annotations": {
-                    "perfmodel/job": '{"model":"timm/resnet50","mode":"training","batch_size":64}'
-                },
-            },
-            "spec": {
-                "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
-            },
-        },
+        "object": {"apiVersion": "v1", "kind": "Pod", **POD_EXAMPLE},
     },
 }
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object", "description": "AdmissionReview, v1."},
-                "examples": {"a pod": {"value": _EXAMPLE}},
-            }
-        },
-    }
-}
+_BODY = json_body({"type": "object", "description": "AdmissionReview, v1."}, {"a pod": _EXAMPLE})
 
 _Operations = list[dict[str, Any]]
+
+
+class AdmissionResponse(BaseModel):
+    """What is to be done with an object; the patch is base64 of a JSON patch."""
+
+    uid: str
+    allowed: bool
+    patchType: Literal["JSONPatch"] | None = None  # noqa: N815
+    patch: str | None = None
+    warnings: list[str] = []
+
+
+class AdmissionAnswer(BaseModel):
+    """An AdmissionReview with a response."""
+
+    apiVersion: str  # noqa: N815
+    kind: Literal["AdmissionReview"]
+    response: AdmissionResponse
 
 
 @router.post(
@@ -83,7 +92,7 @@ _Operations = list[dict[str, Any]]
 )
 async def mutate(request: Request) -> Response:
     """Patch what is created so that schedulers prefer the accelerators that suit it."""
-    review = as_object(read_json(await json_body_of(request)), "An AdmissionReview")
+    review = as_object(await json_of(request), "An AdmissionReview")
     asked = part(review, "request")
     uid = asked.get("uid")
     if not isinstance(uid, str):
@@ -185,7 +194,7 @@ async def _workload_patch(
     """
     above = part(item, "metadata", "annotations")
     known = cluster.nodes.flavors()
-    if flavors.ALLOWED in above or not known:
+    if ALLOWED in above or not known:
         return [], []
     wait_s = cluster.settings.kubernetes_admission_wait_s
     judged = [
@@ -193,8 +202,8 @@ async def _workload_patch(
         for pod in (read_pod(template.pod, above) for template in pod_templates(item))
         if pod.request is not None and pod.may_exclude
     ]
-    allowed = flavors.allowed_flavors(list(known), judged, least=flavors.least_share(above))
+    allowed = allowed_flavors(list(known), judged, least=least_share(above))
     if allowed is None:
         return [], []
     whole = Template(pointer="", pod=item)
-    return _annotate(whole, {flavors.ALLOWED: ",".join(allowed)}), []
+    return _annotate(whole, {ALLOWED: ",".join(allowed)}), []

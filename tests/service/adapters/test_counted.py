@@ -14,8 +14,8 @@ from perfmodel.estimator.single.loading import LoadedModel
 from service.adapters import dstack, slurm
 from service.adapters.kubernetes.extender import ARGS_EXAMPLE
 from service.adapters.kubernetes.pods import JobName
-from service.adapters.kubernetes.rates import Device, RateBook
-from service.versions import shelf
+from service.adapters.kubernetes.rates import Device, RateCache
+from service.versions import registry
 
 #: Route, the address of its example, and the cells that it answers.
 COUNTED = [
@@ -68,11 +68,11 @@ def test_the_scores_of_a_job_are_of_one_version(
     t4, h100 = Device(name="T4", count=1), Device(name="H100-SXM5-80GB", count=1)
 
     async def ask(service: HeldService) -> None:
-        desk = service.desk
-        book = RateBook(desk)
+        dispatcher = service.dispatcher
+        book = RateCache(dispatcher)
         before = (await book.cells(name, [t4], wait_s=10))[t4]
-        desk.models.reload()
-        assert desk.estimator.model_version == "held/2"
+        dispatcher.models.reload()
+        assert dispatcher.estimator.model_version == "held/2"
         # What was known is repeated as it is until the new version has answered for all of it.
         assert await book.cells(name, [t4], wait_s=0) == {t4: before}
         both = await book.cells(name, [t4, h100], wait_s=10)
@@ -84,6 +84,6 @@ def test_the_scores_of_a_job_are_of_one_version(
     slower = HeldModel(version="held/2", times=3)
     facts = ({"model": "held/2", "serving": True},)
     loaded = LoadedModel(model=slower, models=facts)
-    monkeypatch.setattr(shelf, "load_model", lambda *_: loaded)
+    monkeypatch.setattr(registry, "load_model", lambda *_: loaded)
     with held_service(tmp_path, models_poll_s=0) as service:
         asyncio.run(ask(service))

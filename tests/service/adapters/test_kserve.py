@@ -46,7 +46,7 @@ def test_health_is_a_matter_of_the_status(client: TestClient) -> None:
 def test_the_model_describes_its_tensors(client: TestClient, app: FastAPI) -> None:
     answer = client.get("/v2/models/perfmodel").json()
     assert answer["name"] == "perfmodel"
-    assert answer["versions"] == [app.state.desk.estimator.model_version]
+    assert answer["versions"] == [app.state.dispatcher.estimator.model_version]
     assert answer["inputs"] == [{"name": "request", "datatype": "BYTES", "shape": [-1]}]
     kinds = {tensor["name"]: tensor["datatype"] for tensor in answer["outputs"]}
     assert kinds == {"answer": "BYTES", "samples_per_second": "FP64", "ok": "BOOL"}

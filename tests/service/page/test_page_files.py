@@ -13,7 +13,7 @@ from guarded_service import Guarded, guarded_service
 from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.zoo.references.reference import reference_names
-from service.page_files import FOLDER, read_page
+from service.routes.page import FOLDER, read_page
 
 ROOT = Path(__file__).resolve().parents[3]
 

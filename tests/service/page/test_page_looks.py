@@ -44,44 +44,48 @@ def test_the_ratio_is_that_of_the_standard() -> None:
     assert contrast([118, 118, 118], [255, 255, 255]) == pytest.approx(4.54, abs=0.01)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_everything_can_be_made_out(shown: Shown, tab: Tab, dark: bool) -> None:
-    tab.look(dark=dark)
+def test_everything_can_be_made_out(shown: Shown, tab: Tab) -> None:
     shown("?versus=T4,T5000&kwargs={}")
     unfold(tab)
-    colours: list[list[Any]] = tab.run(_COLOURS)
-    assert {kind for kind, *_ in colours} == {"text", "mark"}
-    assert len(colours) > 300
-    least = {"text": 4.5, "mark": 3.0}
-    faint = {
-        f"{kind} {name}: {contrast(colour, ground):.2f}"
-        for kind, name, colour, ground in colours
-        if contrast(colour, ground) < least[kind]
-    }
-    assert not faint
-    # It follows the scheme: the ground is dark in the dark one.
-    ground = luminance(colours[0][3])
-    assert (ground < 0.1) is dark
+    for dark in (False, True):
+        tab.look(dark=dark)
+        tab.settle()
+        colours: list[list[Any]] = tab.run(_COLOURS)
+        assert {kind for kind, *_ in colours} == {"text", "mark"}
+        assert len(colours) > 300
+        least = {"text": 4.5, "mark": 3.0}
+        faint = {
+            f"{kind} {name}: {contrast(colour, ground):.2f}"
+            for kind, name, colour, ground in colours
+            if contrast(colour, ground) < least[kind]
+        }
+        assert not faint
+        # It follows the scheme: the ground is dark in the dark one.
+        ground = luminance(colours[0][3])
+        assert (ground < 0.1) is dark
 
 
-@pytest.mark.parametrize("width", [360, 768, 1180])
-def test_nothing_scrolls_sideways(shown: Shown, tab: Tab, width: int) -> None:
-    tab.look(width=width, height=780)
-    shown("?on=2x(8xH100-SXM5-80GB)@ib-400g&kwargs={}")
-    unfold(tab)
-    assert tab.run("document.documentElement.scrollWidth") <= width
-    wide = tab.run(
-        "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()"
-        "&& !e.closest('.scroll, pre, svg, .visually-hidden, .skip')"
-        f"&& e.getBoundingClientRect().right > {width} + 0.5).map((e) => e.outerHTML.slice(0, 80))"
-    )
-    assert wide == []
-    # Pictures are as wide as their frame, so that their text keeps its size.
-    scales = tab.run(
-        "[...document.querySelectorAll('.figure svg')].map("
-        "(e) => e.getBoundingClientRect().width / e.viewBox.baseVal.width)"
-    )
-    assert all(0.97 < scale < 1.03 for scale in scales), scales
+def test_nothing_scrolls_sideways(shown: Shown, tab: Tab) -> None:
+    for width in (360, 768, 1180):
+        tab.look(width=width, height=780)
+        if width == 360:
+            shown("?on=2x(8xH100-SXM5-80GB)@ib-400g&kwargs={}")
+            unfold(tab)
+        tab.settle()
+        assert tab.run("document.documentElement.scrollWidth") <= width
+        wide = tab.run(
+            "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()"
+            "&& !e.closest('.scroll, pre, svg, .visually-hidden, .skip')"
+            f"&& e.getBoundingClientRect().right > {width} + 0.5)"
+            ".map((e) => e.outerHTML.slice(0, 80))"
+        )
+        assert wide == []
+        # Pictures are as wide as their frame, so that their text keeps its size.
+        scales = tab.run(
+            "[...document.querySelectorAll('.figure svg')].map("
+            "(e) => e.getBoundingClientRect().width / e.viewBox.baseVal.width)"
+        )
+        assert all(0.97 < scale < 1.03 for scale in scales), scales
 
 
 def test_an_error_fits_a_small_screen(tab: Tab, shown: Shown) -> None:

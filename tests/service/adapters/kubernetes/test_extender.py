@@ -14,8 +14,6 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import parse_job
 from service.adapters.kubernetes.extender import Args, host_priorities
 from service.adapters.kubernetes.pods import JobName, Pod
 from service.adapters.kubernetes.rates import RETRY_S, Cell
@@ -149,7 +147,7 @@ def test_a_defect_changes_nothing(
     def broken(*args: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(app.state.desk.estimator, "matrix", broken)
+    monkeypatch.setattr(app.state.dispatcher.estimator, "matrix", broken)
     a_pod = pod(job_text(batch_size=77))
     assert set(_scores(client, extender_args(a_pod, NODES)).values()) == {5}
     monkeypatch.setattr(app.state.kubernetes, "_judge", broken)
@@ -201,24 +199,6 @@ def test_garbage_is_the_sender_s_mistake(client: TestClient) -> None:
     for verb in ("prioritize", "filter"):
         assert client.post(f"{PREFIX}/{verb}", content=b"{", headers=headers).status_code == 400
         assert client.post(f"{PREFIX}/{verb}", json=[1]).status_code == 422
-
-
-class Registered:
-    """Jobs as a register hands them out: one as JSON, one as a Job."""
-
-    def find(self, ref: str) -> Job | dict[str, Any] | None:
-        plain = json.loads(job_text())
-        return {"as-json": plain, "as-job": parse_job(plain)}.get(ref)
-
-
-def test_a_reference_scores_as_the_job_itself(
-    client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app.state.kubernetes.rates, "_lookup", Registered)
-    whole = _scores(client, extender_args(pod(job_text()), NODES))
-    for ref in ("as-json", "as-job"):
-        a_pod = pod(annotations={"perfmodel/job-ref": ref})
-        assert _scores(client, extender_args(a_pod, NODES)) == whole
 
 
 def test_a_registered_job_is_found_by_its_reference(client: TestClient) -> None:

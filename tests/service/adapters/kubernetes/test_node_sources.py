@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from cluster_bodies import A100, H100, T4, node
 
-from service.adapters.kubernetes.node_cache import NodeCache
-from service.adapters.kubernetes.node_sources import ClusterSource, FileSource, source_of
+from service.adapters.kubernetes.nodes import ClusterSource, FileSource, NodeCache, source_of
 
 FLAVOR = {"metadata": {"name": "fast"}, "spec": {"nodeLabels": {"nvidia.com/gpu.product": H100}}}
 NODES = [node("n1", H100), node("n2", T4), node("n3", None)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +18,10 @@ from service.adapters.kubernetes.rates import (
     RETRY_S,
     Cell,
     Device,
-    RateBook,
+    RateCache,
 )
-from service.newest_observations import EVERY_S
 from service.routes.accelerators import EXAMPLE
+from service.state.newest_observations import EVERY_S
 
 NAME = JobName(text=job_text("timm/resnet18", batch_size=5))
 T4, H100 = Device(name="T4", count=1), Device(name="H100-SXM5-80GB", count=1)
@@ -31,7 +30,7 @@ T4, H100 = Device(name="T4", count=1), Device(name="H100-SXM5-80GB", count=1)
 @pytest.fixture
 def asked(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the placements of each call of the estimator."""
-    estimator = app.state.desk.estimator
+    estimator = app.state.dispatcher.estimator
     matrix, calls = estimator.matrix, []
 
     def counted(jobs: Any, placements: Any, *more: Any) -> Any:
@@ -44,7 +43,7 @@ def asked(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_each_device_is_asked_about_once(app: FastAPI, asked: list[int]) -> None:
     async def ask() -> None:
-        book = RateBook(app.state.desk)
+        book = RateCache(app.state.dispatcher)
         first = dict(await book.cells(NAME, [T4], wait_s=60))
         both = await book.cells(NAME, [T4, H100], wait_s=60)
         await book.cells(NAME, [H100], wait_s=60)
@@ -59,7 +58,7 @@ def test_each_device_is_asked_about_once(app: FastAPI, asked: list[int]) -> None
 
 def test_callers_at_the_same_time_share_one_prediction(app: FastAPI, asked: list[int]) -> None:
     async def ask() -> None:
-        book = RateBook(app.state.desk)
+        book = RateCache(app.state.dispatcher)
         await asyncio.gather(*(book.cells(NAME, [T4], wait_s=60) for _ in range(20)))
 
     asyncio.run(ask())
@@ -70,7 +69,7 @@ def test_what_stays_the_same_is_not_made_again(app: FastAPI, asked: list[int]) -
     now = [100.0]
 
     async def ask() -> None:
-        book = RateBook(app.state.desk, clock=lambda: now[0])
+        book = RateCache(app.state.dispatcher, clock=lambda: now[0])
         for _ in range(3):
             await book.cells(NAME, [T4, H100], wait_s=60)
             now[0] += 3600
@@ -84,13 +83,13 @@ def _observe(app: FastAPI, step_time_s: float, key: str) -> None:
         "job": json.loads(NAME.text or ""), "placement": "T4", "step_time_s": step_time_s,
         "key": key,
     }  # fmt: skip
-    taken = asyncio.run(app.state.observation_desk.take([sent])).to_dict()
+    taken = asyncio.run(app.state.observation_intake.take([sent])).to_dict()
     assert taken["accepted"] == 1, taken
 
 
 def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
     now = [100.0]
-    book = RateBook(app.state.desk, clock=lambda: now[0])
+    book = RateCache(app.state.dispatcher, clock=lambda: now[0])
 
     async def rate(wait_s: float = 60.0) -> float:
         cell = (await book.cells(NAME, [T4], wait_s=wait_s))[T4]
@@ -119,7 +118,7 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
 
 def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[int]) -> None:
     now = [100.0]
-    book = RateBook(app.state.desk, clock=lambda: now[0])
+    book = RateCache(app.state.dispatcher, clock=lambda: now[0])
     # Of itself nothing was ever observed.
     name = JobName(text=job_text("timm/resnet50", batch_size=7))
 
@@ -129,7 +128,7 @@ def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[
     asyncio.run(ask())
     other = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
     sent = [{"job": other, "placement": "T4", "step_time_s": 0.2}]
-    assert asyncio.run(app.state.observation_desk.take(sent)).to_dict()["accepted"] == 1
+    assert asyncio.run(app.state.observation_intake.take(sent)).to_dict()["accepted"] == 1
     now[0] += OTHERS_S / 2
     asyncio.run(ask())
     assert asked == [1]
@@ -141,7 +140,7 @@ def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[
 
 def test_another_catalogue_is_another_answer(app: FastAPI) -> None:
     now = [100.0]
-    book = RateBook(app.state.desk, clock=lambda: now[0])
+    book = RateCache(app.state.dispatcher, clock=lambda: now[0])
     ours = Device(name="Ours", count=1)
 
     async def cell() -> Cell | None:
@@ -153,11 +152,13 @@ def test_another_catalogue_is_another_answer(app: FastAPI) -> None:
     assert asyncio.run(cell()) is not None
 
 
-def test_a_job_that_is_registered_later_is_known_after_a_second(app: FastAPI) -> None:
+def test_a_job_that_is_registered_later_is_known_after_a_second(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [100.0]
     registered: dict[str, Any] = {}
-    lookup = SimpleNamespace(find=registered.get)
-    book = RateBook(app.state.desk, lambda: lookup, clock=lambda: now[0])
+    monkeypatch.setattr(app.state.dispatcher.state.references, "find", registered.get)
+    book = RateCache(app.state.dispatcher, clock=lambda: now[0])
     name = JobName(ref="r")
 
     async def cell() -> Cell | None:
@@ -172,7 +173,7 @@ def test_a_job_that_is_registered_later_is_known_after_a_second(app: FastAPI) ->
 
 def test_one_bad_device_costs_its_own_cell_only(app: FastAPI) -> None:
     async def ask() -> None:
-        book = RateBook(app.state.desk)
+        book = RateCache(app.state.dispatcher)
         cells = await book.cells(NAME, [T4, Device(name="T5", count=1)], wait_s=60)
         assert cells[T4] is not None
         assert cells[Device(name="T5", count=1)] is None

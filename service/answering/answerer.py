@@ -1,0 +1,238 @@
+"""The one place where a question becomes an answer: of one version of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator, PreparedJob, Table
+from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.tables.curve import Curve
+from perfmodel.estimator.tables.ranking import Ranking
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_family
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.plans.plan_search import PlanRanking
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.requests import parse_job, parse_query
+from service.answering.observed_jobs import ObservedJobs
+from service.answering.question_cache import JobCache, QuestionCache, point_at_text
+from service.answering.questions import (
+    AskedMatrix,
+    AskedPlans,
+    attempt,
+    read_curve,
+    read_explain,
+    read_rank,
+)
+from service.state.in_memory import InMemory, Remembered
+from service.state.job_references import resolve_job_reference
+
+#: Steps that are predicted together: more would keep others from the interpreter for too long.
+_AT_ONCE = 64
+
+
+class Answerer:
+    """Answers questions with one version of the model; every answer rests on it alone.
+
+    Whatever it remembers belongs to that version. :meth:`from_memory` never waits; all else may,
+    and is for threads. Questions are decoded JSON, and what is wrong with one is raised.
+
+    Parameters
+    ----------
+    jobs : JobCache
+        Recognises jobs; answerers of other versions may share it.
+    """
+
+    def __init__(self, estimator: Estimator, state: Remembered, jobs: JobCache) -> None:
+        self.estimator = estimator
+        self.cache = QuestionCache(estimator, jobs)
+        self.observed_jobs = ObservedJobs(estimator, state)
+        self._state = state
+
+    @property
+    def version(self) -> str:
+        """The version that answers."""
+        return self.estimator.model_version
+
+    def from_memory(self, question: Any) -> Estimate | None:
+        """Answer a question whose job, placement and prediction are all known, else None."""
+        known = self._known(question)
+        if known is None:
+            return None
+        in_memory, observed = self.observed_jobs.known(known[0])
+        return self.estimator.answer_from_memory(*known, observed) if in_memory else None
+
+    def from_model(self, question: Any) -> Estimate | None:
+        """Answer a question whose job and placement are known, observed or not; else None."""
+        known = self._known(question)
+        return None if known is None else self.estimator.answer(*known)
+
+    def predict(self, question: Any) -> Estimate:
+        """Answer one question."""
+        known = self._known(question)
+        if known is not None:
+            return self.estimator.answer(*known, self.observed_jobs.of(known[0]))
+        query = parse_query(self.resolved(question))
+        placement = self.cache.placement(question["placement"])
+        if query.job.job_type is not None:
+            if query.observations:
+                seen = self._seen(query.job, query.observations)
+                of_type = self.estimator.job_type(query.job, seen, self.observed_jobs.others())
+            else:
+                of_type = self.observed_jobs.of_type(query.job)
+            return self.estimator.answer_type(of_type, placement)
+        prepared = self.prepare(query.job, question["job"])
+        observed = self._observed(prepared, query.observations)
+        return self.estimator.answer(prepared, placement, observed)
+
+    def explain(self, question: Any) -> Explanation:
+        """Explain the answer to one question, which may say by how many groups of operators."""
+        question, most = read_explain(question)
+        query = parse_query(self.resolved(question))
+        prepared = self.prepare(query.job, question["job"])
+        placement = self.cache.placement(question["placement"])
+        observed = self._observed(prepared, query.observations)
+        return self.estimator.explain_answer(prepared, placement, observed, most=most)
+
+    def matrix(self, asked: AskedMatrix) -> Table:
+        """Answer every pair of some jobs and placements; a bad one fails alone."""
+        jobs = [attempt(self.read_job, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
+        seen = {
+            row: found
+            for row, job in enumerate(jobs)
+            if isinstance(job, Job) and (found := self._seen(job, asked.observations.get(row, ())))
+        }
+        placements = [
+            attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
+        ]
+        answer = self.estimator.matrix(jobs, placements, seen, self.observed_jobs.others())
+        for cell in answer.errors:
+            if cell.placement is not None and isinstance(cell.error, InvalidInputError):
+                point_at_text(cell.error, asked.placements[cell.placement])
+        return answer
+
+    def row(self, job: Job, placements: Sequence[Placement]) -> Table:
+        """Answer one job on some placements."""
+        seen = {0: self.observed_jobs.counting(job)}
+        return self.estimator.matrix([job], placements, seen, self.observed_jobs.others())
+
+    def curve(self, question: Any) -> Curve:
+        """Answer one job over the number of accelerators."""
+        asked = read_curve(self.resolved(question))
+        seen = self._seen(asked.job, asked.observations)
+        return self.estimator.curve(asked.job, asked.question, seen, self.observed_jobs.others())
+
+    def rank(self, question: Any) -> Ranking | PlanRanking:
+        """Rank placements of one job, or search the plans of one placement."""
+        asked = read_rank(self.resolved(question))
+        seen = self._seen(asked.job, asked.observations)
+        if isinstance(asked, AskedPlans):
+            return self.estimator.search(
+                asked.job, asked.placement, seen, self.observed_jobs.others(),
+                global_batch=asked.global_batch, most=asked.most,
+            )  # fmt: skip
+        ranking = replace(asked.question, prices=self._prices(asked.question.prices))
+        return self.estimator.rank(
+            asked.job, asked.placements, ranking, seen, self.observed_jobs.others()
+        )
+
+    def prepare(self, job: Job, written: Any) -> PreparedJob:
+        """Return a job with its captured step, and recognise it by what was written from now on."""
+        prepared = self.estimator.core.prepare(job)
+        if self.cache.job(written) is not prepared:
+            prepared.work_out()
+            self.cache.keep_job(written, prepared)
+        return prepared
+
+    def predict_steps(self, pairs: Iterable[tuple[PreparedJob, AcceleratorSpec]]) -> None:
+        """Make predictions of jobs on accelerators, for answers to find them in memory."""
+        self.estimator.core.predictions(list(pairs))
+
+    def predict_steps_of(self, questions: Sequence[Any]) -> None:
+        """Predict the steps that some questions are about together, as far as jobs are known."""
+        pairs = []
+        for question in questions:
+            if type(question) is not dict or not question.keys() >= {"job", "placement"}:
+                continue
+            prepared = self.cache.job(question["job"])
+            if prepared is not None:
+                placement = self.cache.placement(question["placement"])
+                pairs += [(prepared, accelerator) for accelerator in placement.accelerators]
+        for start in range(0, len(pairs), _AT_ONCE):
+            self.predict_steps(pairs[start : start + _AT_ONCE])
+
+    def non_blocking(self) -> Answerer:
+        """Return an answerer over the same memory that never waits; what would is refused."""
+        view = copy(self)
+        view.estimator = self.estimator.non_blocking()
+        view._state = InMemory(self._state)
+        return view
+
+    def knows_observations_of(self, job: Job) -> bool:
+        """Return whether what was observed of a job is in memory."""
+        return self._state.known_observations_of(job_family(job)) is not None
+
+    def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
+        """Return a job that was written out, or referred to."""
+        return parse_job(self.job_written(written, pointer=pointer), pointer=pointer)
+
+    def job_written(self, value: Any, *, pointer: str = "/job") -> Any:
+        """Return a job as it was written out, where it was or where it was registered."""
+        return resolve_job_reference(value, self._state.references, pointer=pointer)
+
+    def _known(self, question: Any) -> tuple[PreparedJob, ResolvedPlacement] | None:
+        """Return the parts of a question that asks nothing else, where its job is known."""
+        if type(question) is not dict or question.keys() != {"job", "placement"}:
+            return None
+        prepared = self.cache.job(question["job"])
+        if prepared is None:
+            return None
+        return prepared, self.cache.placement(question["placement"])
+
+    def resolved(self, question: Any) -> Any:
+        """Return a question with jobs in place of references: its own, and those observed."""
+        if not isinstance(question, dict) or "job" not in question:
+            return question
+        question = {**question, "job": self.job_written(question["job"])}
+        if isinstance(question.get("observations"), list):
+            seen = [self._named(one, i) for i, one in enumerate(question["observations"])]
+            question["observations"] = seen
+        return question
+
+    def _named(self, observation: Any, position: int) -> Any:
+        if not isinstance(observation, dict) or observation.get("job") is None:
+            return observation
+        pointer = f"/observations/{position}/job"
+        return {**observation, "job": self.job_written(observation["job"], pointer=pointer)}
+
+    def _observed(
+        self, prepared: PreparedJob, stated: tuple[Observation, ...]
+    ) -> ObservedJob | None:
+        if not stated:
+            return self.observed_jobs.of(prepared)
+        seen = self._seen(prepared.job, stated)
+        return self.estimator.observed(prepared, seen, self.observed_jobs.others())
+
+    def _seen(self, job: Job, stated: Sequence[Observation] = ()) -> tuple[Observation, ...]:
+        """Return what was observed of a job: with the question first, then what is stored."""
+        return (*stated, *self.observed_jobs.counting(job))
+
+    def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
+        """Return prices by canonical names: those that are kept, and over them those stated."""
+        prices = {name: price.per_hour for name, price in self._state.prices.all().items()}
+        for written, price in stated.items():
+            try:
+                prices[self.estimator.accelerators.get(written).name] = price
+            except InvalidInputError as error:
+                error.pointer = f"/prices/{written}"
+                raise
+        return prices

@@ -1,0 +1,158 @@
+"""What the stored observations of a job say about it, worked out once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.jobs.prepared_job import job_key
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_family
+from perfmodel.lru import LruCache
+from perfmodel.placement.calibration.observation import Observation
+from service.state.in_memory import Remembered
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", ObservedJob | None, ObservedJobType)
+
+#: Observed jobs whose calibrations are kept; one takes up to a megabyte. Those of job types may
+#: hold tables of cells as well.
+_MOST_JOBS, _MOST_TYPES = 1_024, 256
+
+
+class _Weighed(NamedTuple, Generic[T]):
+    """A job as it was observed, and what that was made of."""
+
+    seen: tuple[Observation, ...]
+    others: OtherJobs
+    job: T
+
+
+class ObservedJobs:
+    """Calibrates jobs by stored observations, again only where some were added."""
+
+    def __init__(self, estimator: Estimator, state: Remembered) -> None:
+        self._estimator = estimator
+        self._state = state
+        self._families: LruCache[str, str] = LruCache(20_000)
+        self._observed: LruCache[str, _Weighed[ObservedJob | None]] = LruCache(_MOST_JOBS)
+        self._types: LruCache[str, _Weighed[ObservedJobType]] = LruCache(_MOST_TYPES)
+        self._others = OtherJobs(estimator.core, ())
+
+    def of(self, prepared: PreparedJob) -> ObservedJob | None:
+        """Return a job as the stored observations let it appear; None where there are none.
+
+        May wait for the database and for the calibration.
+        """
+        seen, others = self._state.observations_of(self._family(prepared)), self.others()
+        if not seen and not others:
+            return None
+        make = partial(self._weighed, prepared, seen, others)
+        return _renewed(self._observed, prepared.key, seen, others, make)
+
+    def of_type(self, job: Job) -> ObservedJobType:
+        """Return a job that is known by its type alone, with what is stored of it and of others."""
+        seen, others = self._state.observations_of(job), self.others()
+        make = partial(self._job_type, job, others)
+        return _renewed(self._types, job_key(job), seen, others, make)
+
+    def others(self) -> OtherJobs:
+        """Return what was observed of all jobs; the same object until something is added."""
+        seen = self._state.observations_of_all()
+        known = self._others
+        if known.observations is not seen:
+            known = self._others = OtherJobs(self._estimator.core, seen, previous=known)
+        return known
+
+    def counting(self, job: Job) -> tuple[Observation, ...]:
+        """Return the stored observations that answers about a job may rest on.
+
+        Those are left out that cannot be any more, because a device was changed or removed since.
+        """
+        seen = self._state.observations_of(job)
+        if job.job_type is not None:
+            return tuple(one for one in seen if self._resolves(one))
+        if not seen:
+            return ()
+        try:
+            observed = self.of(self._estimator.core.prepare(job))
+        except PerfModelError:
+            # What is wrong with the job is said where it is answered.
+            return seen
+        return () if observed is None else observed.observations
+
+    def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
+        """Return whether :meth:`of` would answer from memory, and what; never waits."""
+        seen = self._state.known_observations_of(self._family(prepared))
+        of_all = self._state.known_observations_of_all()
+        others = self._others
+        if seen is None or of_all is None or others.observations is not of_all:
+            return False, None
+        if not seen and not others:
+            return True, None
+        known = self._observed.get(prepared.key)
+        if known is None or known.seen is not seen or known.others is not others:
+            return False, None
+        return True, known.job
+
+    def _job_type(self, job: Job, others: OtherJobs) -> ObservedJobType:
+        return self._estimator.job_type(job, self.counting(job), others)
+
+    def _family(self, prepared: PreparedJob) -> str:
+        family = self._families.get(prepared.key)
+        if family is None:
+            family = job_family(prepared.job)
+            self._families.put(prepared.key, family)
+        return family
+
+    def _weighed(
+        self, prepared: PreparedJob, seen: Sequence[Observation], others: OtherJobs
+    ) -> ObservedJob | None:
+        try:
+            return self._estimator.observed(prepared, seen, others)
+        except InvalidInputError as error:
+            # They were weighed when they came in; since then a model or a device has changed.
+            logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
+        still = [one for one in seen if self._ok(prepared, one)]
+        return self._estimator.observed(prepared, still, others)
+
+    def _resolves(self, seen: Observation) -> bool:
+        try:
+            self._estimator.core.resolve(seen.placement)
+        except InvalidInputError:
+            return False
+        return True
+
+    def _ok(self, prepared: PreparedJob, seen: Observation) -> bool:
+        try:
+            self._estimator.observed(prepared, [seen])
+        except InvalidInputError:
+            return False
+        return True
+
+
+def _renewed(
+    kept: LruCache[str, _Weighed[T]],
+    key: str,
+    seen: tuple[Observation, ...],
+    others: OtherJobs,
+    make: Callable[[], T],
+) -> T:
+    """Return a job that is kept, made again where it was observed since, or others were."""
+    known = kept.get(key)
+    if known is None or known.seen is not seen:
+        known = _Weighed(seen, others, make())
+    elif known.others is not others:
+        known = _Weighed(seen, others, known.job and known.job.with_others(others))
+    else:
+        return known.job
+    kept.put(key, known)
+    return known.job

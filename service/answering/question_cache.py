@@ -1,0 +1,98 @@
+"""Jobs and placements that were read before, recognised by how they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator.core.resolve import ResolvedPlacement, resolve_placement
+from perfmodel.lru import LruCache
+from perfmodel.placement.topology.parse import parse_placement
+
+#: What tells a part of a question from others: a text is its own, of all else it is the JSON.
+Key = str | bytes
+
+
+class JobCache(LruCache[Key, PreparedJob]):
+    """Recognises jobs, and tells of each that it is given."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        #: Told of every job that is kept; must not wait.
+        self.on_new: Callable[[PreparedJob], object] = lambda prepared: None
+
+    def put(self, key: Key, value: PreparedJob) -> None:
+        """Recognise a job from now on."""
+        super().put(key, value)
+        self.on_new(value)
+
+
+class QuestionCache:
+    """Recognises parts of questions, whatever the order of their fields, and reads new ones.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Looks placements up; what was looked up counts as long as its catalogue stands.
+    """
+
+    def __init__(self, estimator: Estimator, jobs: JobCache) -> None:
+        self._estimator = estimator
+        self._jobs = jobs
+        self._forget_placements()
+
+    def job(self, written: Any) -> PreparedJob | None:
+        """Return a job that was asked about before, or None."""
+        return self._jobs.get(_key(written))
+
+    def keep_job(self, written: Any, prepared: PreparedJob) -> None:
+        """Recognise a job from now on."""
+        self._jobs.put(_kept(_key(written)), prepared)
+
+    def placement(self, written: Any) -> ResolvedPlacement:
+        """Return a placement."""
+        if self._estimator.accelerators is not self._catalog:
+            self._forget_placements()
+        key = _key(written)
+        known = self._placements.get(key)
+        if known is None:
+            known = self._read(written)
+            self._placements.put(_kept(key), known)
+        return known
+
+    def recent_accelerators(self, most: int) -> list[str]:
+        """Return the names of the accelerators of some placements, those asked about last first."""
+        asked = [placement for _, placement in self._placements.items()[-most:]]
+        names = (one.name for placement in reversed(asked) for one in placement.accelerators)
+        return list(dict.fromkeys(names))
+
+    def _read(self, written: Any) -> ResolvedPlacement:
+        try:
+            # Not by way of the estimator, which would remember it a second time.
+            return resolve_placement(parse_placement(written), self._catalog)
+        except InvalidInputError as error:
+            point_at_text(error, written)
+            raise
+
+    def _forget_placements(self) -> None:
+        self._catalog = self._estimator.accelerators
+        self._placements: LruCache[Key, ResolvedPlacement] = LruCache(16_384)
+
+
+def point_at_text(error: InvalidInputError, written: Any) -> None:
+    """Let an error in a placement's short form point at the text: it has no parts in JSON."""
+    if isinstance(written, str) and error.pointer.startswith("/placement/"):
+        error.pointer = "/placement"
+
+
+def _key(part: Any) -> Key:
+    return part if type(part) is str else orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+
+
+def _kept(key: Key) -> Key:
+    """Return a key that takes no more room than it needs: what was just written has 4 kB."""
+    return key if isinstance(key, str) else bytes(memoryview(key))

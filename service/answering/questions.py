@@ -1,0 +1,302 @@
+"""Read the bodies of questions: matrices, curves, rankings, searches, explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from perfmodel.errors import InvalidInputError, PerfModelError, UnknownFieldError
+from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
+from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
+from perfmodel.graph.job import Job
+from perfmodel.graph.json_values import (
+    as_count,
+    as_flag,
+    as_known_text,
+    as_number,
+    as_object,
+    as_text,
+    refuse_unknown,
+    shown,
+)
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.networks import named_network
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Network, Placement
+from perfmodel.requests import parse_job, parse_observations
+
+T = TypeVar("T")
+
+#: Accelerators of a full host, unless a curve says otherwise.
+_PER_HOST = 8
+_MOST_OF_A_CURVE = 64
+_CURVE = (
+    "job", "accelerator", "counts", "most", "accelerators_per_host", "network", "link",
+    "zero_stage", "observations",
+)  # fmt: skip
+_RANK = (
+    "job", "placements", "by", "most", "constraints", "prices", "observations", "placement",
+    "search",
+)  # fmt: skip
+_MATRIX = ("jobs", "placements", "observations")
+_CONSTRAINTS = ("fits", "total_samples", "deadline_s", "budget")
+
+#: Groups of equal operators of an explanation, unless a question says otherwise; and at most.
+_OPERATORS, _MOST_OPERATORS = 50, 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedMatrix:
+    """Jobs and placements as they were written, and what was observed.
+
+    Parameters
+    ----------
+    jobs, placements : list
+        Not read yet: one that cannot be costs its own cells only.
+    observations : dict of int to tuple of Observation
+        By position of their job.
+    """
+
+    jobs: list[Any]
+    placements: list[Any]
+    observations: dict[int, tuple[Observation, ...]]
+
+    def rows(self, positions: Sequence[int]) -> AskedMatrix:
+        """Return the question about some of the jobs."""
+        seen = {row: self.observations.get(position) for row, position in enumerate(positions)}
+        return AskedMatrix(
+            jobs=[self.jobs[position] for position in positions],
+            placements=self.placements,
+            observations={row: found for row, found in seen.items() if found},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedCurve:
+    """A curve that was asked for."""
+
+    job: Job
+    question: CurveQuestion
+    observations: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedRank:
+    """Placements to rank."""
+
+    job: Job
+    placements: tuple[Placement | PerfModelError, ...]
+    question: RankQuestion
+    observations: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedPlans:
+    """Hardware whose plans are searched."""
+
+    job: Job
+    placement: Placement
+    global_batch: int | None
+    most: int
+    observations: tuple[Observation, ...] = ()
+
+
+def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
+    """Read the body of ``POST /v1/matrix``."""
+    jobs, placements = _lists(question)
+    cells = len(jobs) * len(placements)
+    if cells > max_cells:
+        raise InvalidInputError(
+            f"{len(jobs)} jobs x {len(placements)} placements are {cells} cells; at most "
+            f"{max_cells} are answered at a time. Send fewer."
+        )
+    observations = _observations(question.get("observations"), len(jobs))
+    return AskedMatrix(jobs=jobs, placements=placements, observations=observations)
+
+
+def read_curve(question: Any) -> AskedCurve:
+    """Read the body of ``POST /v1/curve``."""
+    fields = _fields(question, _CURVE, ("job", "accelerator"))
+    return AskedCurve(
+        job=parse_job(fields["job"]),
+        question=CurveQuestion(
+            accelerator=as_text("accelerator", fields["accelerator"], "/accelerator"),
+            counts=_counts(fields),
+            per_host=_count(fields, "accelerators_per_host", _PER_HOST),
+            network=_network(fields.get("network")),
+            link=None if fields.get("link") is None else as_text("link", fields["link"], "/link"),
+            zero_stage=_stage(fields.get("zero_stage")),
+        ),
+        observations=parse_observations(fields.get("observations")),
+    )
+
+
+def read_rank(question: Any) -> AskedRank | AskedPlans:
+    """Read the body of ``POST /v1/rank``."""
+    fields = _fields(question, _RANK, ("job",))
+    job = parse_job(fields["job"])
+    if fields.get("search") is not None or fields.get("placement") is not None:
+        return _read_search(fields, job)
+    written = fields.get("placements")
+    if not isinstance(written, list) or not written:
+        raise InvalidInputError(
+            "placements must be a list that is not empty; or give placement and search.",
+            pointer="/placements",
+        )
+    limits = as_object(fields.get("constraints") or {}, "/constraints", what="constraints")
+    refuse_unknown(limits, _CONSTRAINTS, "/constraints")
+    criteria = [criterion.value for criterion in Criterion]
+    return AskedRank(
+        job=job,
+        placements=tuple(
+            attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(written)
+        ),
+        question=RankQuestion(
+            by=Criterion(as_known_text("by", fields.get("by") or "throughput", criteria, "/by")),
+            most=_count(fields, "most", 10),
+            fits=limits.get("fits") is None or as_flag("fits", limits["fits"], "/constraints/fits"),
+            total_samples=_limit(limits, "total_samples"),
+            deadline_s=_limit(limits, "deadline_s"),
+            budget=_limit(limits, "budget"),
+            prices=_prices(fields.get("prices")),
+        ),
+        observations=parse_observations(fields.get("observations")),
+    )
+
+
+def read_explain(question: Any) -> tuple[Any, int]:
+    """Return a question as for a prediction, and how many groups of operators are wanted."""
+    if not isinstance(question, dict):
+        return question, _OPERATORS
+    plain = {name: value for name, value in question.items() if name != "most"}
+    most = question.get("most")
+    count = _OPERATORS if most is None else as_count("most", most, "/most")
+    if count > _MOST_OPERATORS:
+        raise InvalidInputError(
+            f"most is how many groups of equal operators are answered, from 1 to "
+            f"{_MOST_OPERATORS}; got {count}.",
+            pointer="/most",
+        )
+    return plain, count
+
+
+def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
+    for name in ("placements", "by", "constraints", "prices"):
+        if fields.get(name) is not None:
+            raise InvalidInputError(
+                f"A search of plans takes job, placement and search; {name} belongs to the "
+                "ranking of placements.",
+                pointer=f"/{name}",
+            )
+    if fields.get("placement") is None:
+        raise InvalidInputError("A search needs a placement.", pointer="/placement")
+    wanted = as_object(fields.get("search") or {}, "/search", what="search")
+    refuse_unknown(wanted, ("global_batch_size", "most"), "/search")
+    batch = wanted.get("global_batch_size")
+    return AskedPlans(
+        job=job,
+        placement=parse_placement(fields["placement"]),
+        global_batch=None
+        if batch is None
+        else as_count("global_batch_size", batch, "/search/global_batch_size"),
+        most=10 if wanted.get("most") is None else as_count("most", wanted["most"], "/search/most"),
+        observations=parse_observations(fields.get("observations")),
+    )
+
+
+def _fields(question: Any, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
+    fields = as_object(question, "", what="A request")
+    refuse_unknown(fields, known, "")
+    for name in needed:
+        if fields.get(name) is None:
+            raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")
+    return fields
+
+
+def _counts(fields: Mapping[str, Any]) -> tuple[int, ...]:
+    counts = fields.get("counts")
+    if counts is None:
+        return tuple(doubling_counts(_count(fields, "most", _MOST_OF_A_CURVE)))
+    if not isinstance(counts, list):
+        raise InvalidInputError(f"counts must be a list; got {shown(counts)}.", pointer="/counts")
+    return tuple(as_count("counts", count, f"/counts/{i}") for i, count in enumerate(counts))
+
+
+def _count(fields: Mapping[str, Any], name: str, default: int) -> int:
+    value = fields.get(name)
+    return default if value is None else as_count(name, value, f"/{name}")
+
+
+def _stage(value: Any) -> int:
+    if value not in (None, 0, 1, 2, 3) or isinstance(value, bool):
+        raise InvalidInputError(
+            f"zero_stage must be 0, 1, 2 or 3; got {shown(value)}.", pointer="/zero_stage"
+        )
+    return value or 0
+
+
+def _network(value: Any) -> Network | None:
+    """Read a network as a placement would."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return named_network(value, pointer="/network")
+    try:
+        holder = {"nodes": [{"accelerator": "cpu", "repeat": 2}], "network": value}
+        return parse_placement(holder, pointer="").network
+    except InvalidInputError as error:
+        if not str(error.pointer).startswith("/network"):
+            error.pointer = "/network"
+        raise
+
+
+def _limit(limits: Mapping[str, Any], name: str) -> float | None:
+    value = limits.get(name)
+    return None if value is None else as_number(name, value, f"/constraints/{name}")
+
+
+def _prices(value: Any) -> dict[str, float]:
+    prices = as_object(value or {}, "/prices", what="prices")
+    return {name: as_number(name, price, f"/prices/{name}") for name, price in prices.items()}
+
+
+def attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelError:
+    """Return what was read, or what is wrong with it: it then costs its own cells only."""
+    try:
+        return read(value, pointer=pointer)
+    except PerfModelError as error:
+        return error
+
+
+def _lists(question: Any) -> tuple[list[Any], list[Any]]:
+    if not isinstance(question, dict):
+        raise InvalidInputError("A matrix request must be an object.")
+    for name in question:
+        if name not in _MATRIX:
+            raise UnknownFieldError(name, known=_MATRIX, pointer=f"/{name}")
+    lists = [question.get(name) for name in ("jobs", "placements")]
+    for name, value in zip(("jobs", "placements"), lists, strict=True):
+        if not isinstance(value, list) or not value:
+            raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
+    return lists[0] or [], lists[1] or []
+
+
+def _observations(written: Any, jobs: int) -> dict[int, tuple[Observation, ...]]:
+    """Read the observations of a matrix: those of :func:`parse_observations`, each with its job."""
+    found: dict[int, tuple[Observation, ...]] = {}
+    if written is None:
+        return found
+    if not isinstance(written, list):
+        raise InvalidInputError("observations must be a list.", pointer="/observations")
+    for position, item in enumerate(written):
+        at = f"/observations/{position}"
+        job = item.get("job") if isinstance(item, dict) else None
+        if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
+            raise InvalidInputError(
+                f"job is the position of the observed job in jobs, from 0 to {jobs - 1}.",
+                pointer=f"{at}/job",
+            )
+        plain = {name: value for name, value in item.items() if name != "job"}
+        found[job] = (*found.get(job, ()), *parse_observations([plain], pointer=at))
+    return found

@@ -1,0 +1,94 @@
+"""Work on questions that nobody waits for any more, many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from service.answering.thread_pool import ThreadPool
+from service.http.errors import OverloadedError
+
+#: When the work on a question starts at the earliest: after its answer is on its way.
+_AFTER_S = 0.002
+#: How long one round is after the last. A model takes hardly longer for many questions than for
+#: one, and who answers in a hurry meanwhile has to share the interpreter with it.
+_EVERY_S = 0.5
+#: Questions of one round.
+_MOST = 1_024
+
+
+class Preparation(NamedTuple):
+    """What makes a question cheap if it is done for many at once.
+
+    Parameters
+    ----------
+    prepare : callable
+        Takes the questions; what is wrong with one is left to its answer to say.
+    """
+
+    prepare: Callable[[Sequence[Any]], None]
+    question: Any
+
+
+class _Work(NamedTuple):
+    full: Callable[[], Any]
+    preparation: Preparation | None
+    future: Future[Any]
+
+
+class BackgroundRounds:
+    """Gathers questions and works on them in rounds; for one event loop."""
+
+    def __init__(self, threads: ThreadPool) -> None:
+        self._threads = threads
+        self._waiting: dict[Hashable, _Work] = {}
+        self._begun_s = -_EVERY_S
+
+    def add(
+        self, key: Hashable, full: Callable[[], Any], preparation: Preparation | None
+    ) -> Future[Any] | None:
+        """Work on a question that is not waiting yet; None where there is no room for it."""
+        if len(self._waiting) >= _MOST:
+            return None
+        if not self._waiting:
+            loop = asyncio.get_running_loop()
+            loop.call_at(max(loop.time() + _AFTER_S, self._begun_s + _EVERY_S), self._begin)
+        work = self._waiting[key] = _Work(full, preparation, Future())
+        return work.future
+
+    def forget(self, key: Hashable) -> bool:
+        """Take back a question; returns whether its round has not begun."""
+        work = self._waiting.pop(key, None)
+        return work is not None and work.future.cancel()
+
+    def _begin(self) -> None:
+        waiting, self._waiting = list(self._waiting.values()), {}
+        if not waiting:
+            return
+        self._begun_s = asyncio.get_running_loop().time()
+        begun = [work for work in waiting if work.future.set_running_or_notify_cancel()]
+        try:
+            self._threads.submit(_work_through, begun)
+        except (OverloadedError, RuntimeError) as error:  # the latter once they are closed
+            for work in begun:
+                work.future.set_exception(OverloadedError(str(error)))
+
+
+def _work_through(works: Sequence[_Work]) -> None:
+    """Answer the questions of a round."""
+    alike: dict[Callable[[Sequence[Any]], None], list[Any]] = {}
+    for work in works:
+        if work.preparation is not None:
+            alike.setdefault(work.preparation.prepare, []).append(work.preparation.question)
+    for prepare, questions in alike.items():
+        # Whatever is wrong with one of them is found again, and told, where it is answered.
+        with suppress(Exception):
+            prepare(questions)
+    for full, _, future in works:
+        try:
+            future.set_result(full())
+        except Exception as error:
+            future.set_exception(error)

@@ -1,0 +1,85 @@
+"""Answer ``POST /v1/predict`` without the layers of a route.
+
+Most questions of a scheduler are about graphs that are known, and their answers are worked out in
+less time than a route takes to be found, to resolve what it depends on and to build a response.
+"""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from perfmodel.errors import PerfModelError
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.options import HEADER as DEADLINE
+from service.http.bodies import json_bytes
+from service.http.errors import problem_of, problem_response
+
+PATH = "/v1/predict"
+
+_JSON = b"application/json"
+
+
+class DirectPredictions:
+    """ASGI middleware: answers plain questions as their route would; all else passes on.
+
+    Stands behind access and limits.
+    """
+
+    def __init__(self, app: ASGIApp, *, dispatcher: Dispatcher) -> None:
+        self._app = app
+        self._dispatcher = dispatcher
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http" or scope["path"] != PATH or not _is_plain(scope):
+            await self._app(scope, receive, send)
+            return
+        body = await _body(receive)
+        if body is None:
+            return
+        scope["route"] = _ROUTE
+        try:
+            answer = await self._dispatcher.predict(body)
+        except PerfModelError as error:
+            await problem_response(problem_of(error))(scope, receive, send)
+        else:
+            await _send(json_bytes(answer), send)
+
+
+class _Matched:
+    """What stands in the place of a route where requests are counted."""
+
+    path = PATH
+
+
+_ROUTE = _Matched()
+
+
+def _is_plain(scope: Scope) -> bool:
+    """Tell whether a request asks for nothing but the answer to a JSON body of stated length."""
+    if scope["method"] != "POST":
+        return False
+    stated = False
+    for name, value in scope["headers"]:
+        if name == DEADLINE or (name == b"content-type" and value != _JSON):
+            return False
+        stated = stated or name == b"content-length"
+    return stated
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Return a whole body; None where its sender has left."""
+    body: bytes = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return body
+
+
+async def _send(body: bytes, send: Send) -> None:
+    headers = [(b"content-length", str(len(body)).encode()), (b"content-type", _JSON)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

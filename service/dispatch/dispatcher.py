@@ -1,0 +1,269 @@
+"""Where questions are answered: at once from memory, else by threads, by whom and when they say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from perfmodel.errors import NotInTimeError
+from perfmodel.estimator import Estimator, Table
+from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.tables.curve import Curve
+from perfmodel.estimator.tables.ranking import Ranking
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.plans.plan_search import PlanRanking
+from service.answering.answerer import Answerer
+from service.answering.matrix_rows import predict_rows
+from service.answering.questions import AskedMatrix, read_matrix
+from service.answering.thread_pool import ThreadPool
+from service.dispatch.background import Preparation
+from service.dispatch.deadlines import Deadlines
+from service.dispatch.options import Options, split_options
+from service.dispatch.prefetch import Prefetch
+from service.http.bodies import read_json
+from service.http.errors import OverloadedError
+from service.metrics.registry import Metrics
+from service.settings import Settings
+from service.state.state import State
+from service.versions.folder_watch import ModelFolder, ModelWatch
+from service.versions.registry import ModelRegistry
+
+T = TypeVar("T")
+Answer = TypeVar("Answer", bound=Curve | Ranking | PlanRanking | Explanation)
+
+#: Questions of a route that may wait for an analytical answer.
+_MOST_FALLBACKS = 64
+#: Versions of the model that may wait to be loaded.
+_MOST_LOADS = 16
+
+
+class Dispatcher:
+    """Takes questions, sees who answers them and by when, and counts the answers.
+
+    A question is the body of a request, JSON; ``waits`` is how many milliseconds its caller waits,
+    where the body does not say. What is wrong with a question is raised as a PerfModelError.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Of the version of the model that serves at first.
+    metrics : Metrics or None
+        Where answers are counted; None: where nobody looks.
+    """
+
+    def __init__(
+        self, estimator: Estimator, settings: Settings, metrics: Metrics | None = None
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self.state = State.beside(estimator)
+        self._settings = settings
+        most = settings.max_waiting
+        self.threads = ThreadPool("answer", self.metrics, workers=4, most=most)
+        self._background = ThreadPool("background", self.metrics, workers=1, most=most)
+        self._fallbacks = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
+        self.loads = ThreadPool("models", self.metrics, workers=1, most=_MOST_LOADS)
+        self.deadlines = Deadlines(self.threads, self._background)
+        self.models = ModelRegistry(
+            estimator,
+            self.state,
+            settings.models,
+            most=settings.pinned_models,
+            on_swap=lambda new: self.metrics.serve_model(new.model_version, new.models),
+        )
+        folder = ModelFolder(settings.models)
+        self.watch = ModelWatch(self.models, folder, self.loads, poll_s=settings.models_poll_s)
+        self.prefetch = Prefetch(
+            lambda: self.models.serving,
+            (self.threads, self._background),
+            self.metrics,
+            self.state.prices.all,
+        )
+        self.models.jobs.on_new = self.prefetch.add
+
+    @property
+    def estimator(self) -> Estimator:
+        """The estimator of the version that serves; ask once for everything of one answer."""
+        return self.models.serving.estimator
+
+    async def predict(
+        self,
+        body: bytes,
+        waits: bytes | None = None,
+        *,
+        route: str = "/v1/predict",
+        answerer: Answerer | None = None,
+    ) -> Estimate:
+        """Answer one question.
+
+        Parameters
+        ----------
+        route : str
+            Where the answer is counted.
+        answerer : Answerer or None
+            Who answers where no version is pinned, for questions that come together; None: who
+            serves now.
+        """
+        question, options = split_options(read_json(body), waits)
+        if options.pin_model is not None or answerer is None:
+            answerer = await self._answerer(options)
+        answer = answerer.from_memory(question)
+        if answer is None and options.until_s is None:
+            answer = await self.threads.run(answerer.predict, question)
+        elif answer is None:
+
+            async def instead(why: str) -> Estimate:
+                # Here and now: it takes less than handing it to a thread.
+                return self.models.fallback.predict(question, why)
+
+            key = (Answerer.predict, answerer, body)
+            preparation = Preparation(answerer.predict_steps_of, question)
+            full = partial(answerer.predict, question)
+            answer = await self._in_time(options, key, full, instead, route, preparation)
+        self.metrics.answer(route, answer.basis)
+        return answer
+
+    async def matrix(self, body: bytes, waits: bytes | None = None) -> Table:
+        """Answer every pair of ``jobs`` and ``placements``."""
+        route = "/v1/matrix"
+        question, options = split_options(read_json(body), waits)
+        answerer = await self._answerer(options)
+        asked = read_matrix(question, max_cells=self._settings.max_cells)
+        # Only what may be interrupted is answered row by row: it takes a little longer.
+        action = answerer.matrix if options.until_s is None else partial(_matrix_by_rows, answerer)
+        ready = answerer if options.pin_model is None else None
+
+        async def instead(why: str) -> Table:
+            return await self._fallbacks.run(self.models.fallback.matrix, asked, ready, why)
+
+        key = (Answerer.matrix, answerer, body)
+        answer = await self._in_time(options, key, partial(action, asked), instead, route)
+        self.metrics.table(route, answer.basis)
+        return answer
+
+    async def curve(self, body: bytes, waits: bytes | None = None) -> Curve:
+        """Answer one job over the number of accelerators."""
+        answer = await self._ask(body, waits, Answerer.curve, "/v1/curve")
+        self.metrics.answers("/v1/curve", answer.basis)
+        return answer
+
+    async def rank(self, body: bytes, waits: bytes | None = None) -> Ranking | PlanRanking:
+        """Rank placements of one job, or search the plans of one placement."""
+        answer = await self._ask(body, waits, Answerer.rank, "/v1/rank")
+        if isinstance(answer, Ranking):
+            ranked = (*answer.best, *answer.left_out)
+            self.metrics.answers("/v1/rank", (one.estimate.basis for one in ranked))
+        return answer
+
+    async def explain(self, body: bytes, waits: bytes | None = None) -> Explanation:
+        """Explain the answer to a question as for :meth:`predict`."""
+        answer = await self._ask(body, waits, Answerer.explain, "/v1/explain")
+        self.metrics.answer("/v1/explain", answer.estimate.basis)
+        return answer
+
+    async def in_thread(self, action: Callable[..., T], *args: Any) -> T:
+        """Run something that takes long in a thread."""
+        return await self.threads.run(action, *args)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self.prefetch.close()
+        for threads in (self.threads, self._background, self._fallbacks, self.loads):
+            threads.close()
+        self.state.close()
+
+    async def _ask(
+        self,
+        body: bytes,
+        waits: bytes | None,
+        full: Callable[[Answerer, Any], Answer],
+        route: str,
+    ) -> Answer:
+        """Answer a question in a thread, with the options that came with it."""
+        question, options = split_options(read_json(body), waits)
+        answerer = await self._answerer(options)
+
+        async def instead(why: str) -> Answer:
+            return await self._fallbacks.run(self.models.fallback.answer, full, question, why)
+
+        key = (full, answerer, body)
+        action = partial(full, answerer, question)
+        return await self._in_time(options, key, action, instead, route)
+
+    async def _in_time(
+        self,
+        options: Options,
+        key: Any,
+        full: Callable[[], T],
+        instead: Callable[[str], Awaitable[T]],
+        route: str,
+        preparation: Preparation | None = None,
+    ) -> T:
+        """Return the full answer, or another where that does not come and another will do.
+
+        Raises
+        ------
+        NotInTimeError
+            None came, and not even the arithmetic of the job is known.
+        OverloadedError
+            As many questions as may wait already do, and nothing is known of the job.
+        """
+        if options.until_s is None:
+            return await self.threads.run(full)
+        try:
+            return await self.deadlines.wait(options, key, full, preparation)
+        except (NotInTimeError, OverloadedError) as error:
+            if not options.may_fall_back:
+                raise
+            overload = isinstance(error, OverloadedError)
+            try:
+                answer = await instead(_why(options, overload=overload))
+            except NotInTimeError:
+                if overload:
+                    raise error from None
+                raise
+        self.metrics.fallback(route, "overload" if overload else "deadline")
+        return answer
+
+    async def _answerer(self, options: Options) -> Answerer:
+        """Return who answers.
+
+        Raises
+        ------
+        InvalidInputError
+            A pinned version that is not there, or cannot answer.
+        NotInTimeError
+            It is not loaded by the deadline.
+        """
+        if options.pin_model is None:
+            return self.models.serving
+        answerer = self.models.in_memory(options.pin_model)
+        if answerer is not None:
+            return answerer
+        loading = asyncio.wrap_future(self.loads.submit(self.models.load, options.pin_model))
+        loading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done, _ = await asyncio.wait({loading}, timeout=options.left_s)
+        if not done:
+            raise NotInTimeError(
+                f"The version {options.pin_model!r} is being loaded, and no other may answer. Ask "
+                "again, or wait longer."
+            )
+        return loading.result()
+
+
+def _why(options: Options, *, overload: bool) -> str:
+    if overload:
+        return (
+            "Too many questions wait for the trained model: the analytical model answers, without "
+            "what was observed. Ask again later."
+        )
+    return (
+        f"The full answer did not come within deadline_ms={options.deadline_ms:g}: the analytical "
+        "model answers, without what was observed. The full one is being worked on; ask again."
+    )
+
+
+def _matrix_by_rows(answerer: Answerer, asked: AskedMatrix) -> Table:
+    predict_rows(answerer, asked)
+    return answerer.matrix(asked)

@@ -1,0 +1,1 @@
+"""Graphs that are registered: as they are listed, and as ONNX files are read."""

@@ -1,0 +1,1 @@
+"""What knows HTTP and nothing of performance: problems, bodies, tags, compression, logs."""

@@ -1,0 +1,219 @@
+"""Turn every error into an RFC 9457 problem; the only place that knows HTTP status codes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from perfmodel.errors import (
+    DamagedArtifactError,
+    InvalidInputError,
+    MissingExtraError,
+    NotInTimeError,
+    PerfModelError,
+    StoreError,
+    TakenNameError,
+    UnknownNameError,
+)
+
+logger = logging.getLogger(__name__)
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+
+#: Seconds after which a caller that was turned away may try again.
+RETRY_AFTER_S = 1
+
+#: What may be asked again as it is, a little later.
+_RETRIED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+
+
+class MalformedBodyError(InvalidInputError):
+    """A body that is not JSON at all."""
+
+
+class UnsupportedMediaError(InvalidInputError):
+    """A body of a content type that the route does not read."""
+
+
+class UnknownModelVersionError(UnknownNameError):
+    """A version of the model that is not installed here."""
+
+    kind = "model version"
+
+
+class PinnedModelError(InvalidInputError):
+    """A version of the model that is installed here and cannot answer."""
+
+
+class OverloadedError(PerfModelError):
+    """More questions wait than may wait."""
+
+
+#: The first that an error is an instance of counts; what is none of them is a defect.
+_STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
+    (MalformedBodyError, HTTPStatus.BAD_REQUEST),
+    (UnsupportedMediaError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
+    (TakenNameError, HTTPStatus.CONFLICT),
+    (PinnedModelError, HTTPStatus.CONFLICT),
+    (InvalidInputError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
+    (OverloadedError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (DamagedArtifactError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotInTimeError, HTTPStatus.GATEWAY_TIMEOUT),
+)
+
+
+def install(app: FastAPI) -> None:
+    """Make an app answer every error with a problem."""
+    app.add_exception_handler(PerfModelError, _on_perfmodel_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(Exception, _on_defect)
+
+
+def problem_of(error: PerfModelError) -> dict[str, Any]:
+    """Describe an error as an RFC 9457 object."""
+    errors = []
+    if isinstance(error, InvalidInputError):
+        errors.append(
+            {"pointer": error.pointer, "detail": error.message, "allowed": list(error.allowed)}
+        )
+    name = type(error).__name__.removesuffix("Error")
+    return problem(
+        status_of(error),
+        kind=_dashed(name),
+        title=_dashed(name).replace("-", " ").capitalize(),
+        detail=error.message,
+        errors=errors,
+        did_you_mean=error.did_you_mean if isinstance(error, UnknownNameError) else (),
+    )
+
+
+def status_of(error: PerfModelError) -> HTTPStatus:
+    """Return the HTTP status of an error."""
+    found = (status for kind, status in _STATUS if isinstance(error, kind))
+    return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def problem(
+    status: HTTPStatus,
+    *,
+    kind: str,
+    title: str,
+    detail: str,
+    errors: Sequence[Mapping[str, Any]] = (),
+    did_you_mean: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a problem object; every one has the same fields."""
+    return {
+        "type": f"urn:perfmodel:problem:{kind}",
+        "title": title,
+        "status": int(status),
+        "detail": detail,
+        "errors": list(errors),
+        "did_you_mean": list(did_you_mean),
+    }
+
+
+def problem_response(
+    content: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a problem object as a response."""
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if content["status"] in _RETRIED else {}
+    return Response(
+        orjson.dumps(content),
+        status_code=content["status"],
+        media_type=PROBLEM_MEDIA_TYPE,
+        headers={**retry, **(headers or {})},
+    )
+
+
+def not_found(detail: str | None = None) -> HTTPException:
+    """Return what a route raises where there is nothing."""
+    return HTTPException(HTTPStatus.NOT_FOUND, detail)
+
+
+def body_too_large(limit_bytes: int) -> dict[str, Any]:
+    """Return the problem of a body above a limit."""
+    return http_problem(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"The body is larger than {limit_bytes} bytes. Send less at a time.",
+    )
+
+
+def http_problem(status: HTTPStatus, detail: str, *, title: str = "") -> dict[str, Any]:
+    """Return the problem that a status stands for."""
+    kind = _dashed(status.phrase.title().replace(" ", ""))
+    return problem(status, kind=kind, title=title or status.phrase, detail=detail)
+
+
+def defect_problem() -> dict[str, Any]:
+    """Return the problem of an error of the service itself."""
+    return problem(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        kind="internal-error",
+        title="Internal error",
+        detail="The service failed on this request; its log says why.",
+    )
+
+
+async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PerfModelError)
+    # An error that a child process described comes with its problem.
+    content = getattr(error, "content", None)
+    return problem_response(content or problem_of(error))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    content = http_problem(status, _http_detail(request, status, str(error.detail)))
+    return problem_response(content, error.headers)
+
+
+def _http_detail(request: Request, status: HTTPStatus, detail: str) -> str:
+    if status is HTTPStatus.NOT_FOUND:
+        return f"There is nothing at {request.url.path}. /docs lists every route."
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"{request.url.path} does not take {request.method}."
+    return detail
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {
+            "pointer": "/" + "/".join(str(part) for part in item["loc"]),
+            "detail": item["msg"],
+            "allowed": [],
+        }
+        for item in error.errors()
+    ]
+    content = problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        kind="invalid-input",
+        title="Invalid input",
+        detail=f"{errors[0]['pointer']}: {errors[0]['detail']}",
+        errors=errors,
+    )
+    return problem_response(content)
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    # What went wrong inside is for the log, not for the caller.
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem_response(defect_problem())
+
+
+def _dashed(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

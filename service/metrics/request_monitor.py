@@ -1,0 +1,109 @@
+"""Give every request an identifier, count it, and log it where it went wrong or took long."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import re
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http.errors import defect_problem, problem_response
+from service.http.logs import request_id_of_context
+from service.metrics.registry import Metrics
+
+logger = logging.getLogger("perfmodel.request")
+
+_HEADER = b"x-request-id"
+_ACCEPTED = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+
+#: What is counted where no route was matched: unknown paths, refusals, files.
+UNMATCHED = "other"
+
+#: Methods that are counted by name; anybody can make up others.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class RequestMonitor:
+    """ASGI middleware: request identifiers, counts, latencies and a log line.
+
+    The identifier that a caller sends as ``X-Request-ID`` is kept if it is made of up to 128
+    harmless characters, else a new one is made; the answer carries it, and so does every line that
+    the log gets meanwhile. Stands outside everything else, so that refusals are counted too.
+
+    Parameters
+    ----------
+    log : str
+        ``"all"``, ``"none"``, or ``"problems"``: 401, 403, 429, 5xx and what takes longer than
+        ``slow_s``.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, log: str = "problems", slow_s: float = 1.0
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._log = log
+        self._slow_s = slow_s
+        # Unique in a process by counting, among processes by chance.
+        self._prefix = os.urandom(6).hex()
+        self._numbers = itertools.count()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and watch its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = perf_counter()
+        request_id = self._request_id(scope)
+        scope["request_id"] = request_id.decode()
+        status = 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (_HEADER, request_id)]
+                self._note(scope, status, perf_counter() - began)
+            await send(message)
+
+        # Never taken back: a request has a task of its own, and what stands further out and writes
+        # the traceback of an error shall name it too.
+        request_id_of_context.set(scope["request_id"])
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            # Answered here, since nobody further out knows the identifier of the request.
+            if not status:
+                await problem_response(defect_problem())(scope, receive, noting)
+            raise
+
+    def _request_id(self, scope: Scope) -> bytes:
+        for name, value in scope["headers"]:
+            if name == _HEADER and _ACCEPTED.fullmatch(value):
+                return bytes(value)
+        return f"{self._prefix}-{next(self._numbers):x}".encode()
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        # The pattern of the route, not the path: callers make up paths, and labels last for good.
+        route = getattr(scope.get("route"), "path", UNMATCHED)
+        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        self._metrics.request(route, method, status, seconds)
+        wrong = status >= 500 or status in (401, 403, 429) or seconds > self._slow_s
+        if self._log == "all" or (wrong and self._log == "problems"):
+            self._write(scope, status, seconds)
+
+    def _write(self, scope: Scope, status: int, seconds: float) -> None:
+        level = logging.WARNING if status >= 500 else logging.INFO
+        facts = {
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": status,
+            "seconds": round(seconds, 6),
+            "client": (scope.get("client") or (None,))[0],
+            "caller": scope.get("caller") or None,
+        }
+        said = (scope["method"], scope["path"], status)
+        logger.log(level, "%s %s %d", *said, extra={"facts": facts})

@@ -1,0 +1,1 @@
+"""Measured steps: read, judged, kept, and held against predictions."""

@@ -1,0 +1,1 @@
+"""The OpenAPI document: what routes cannot say of themselves."""

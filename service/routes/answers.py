@@ -1,0 +1,172 @@
+"""Questions: ``POST /v1/predict``, ``/v1/matrix``, ``/v1/curve``, ``/v1/rank``, ``/v1/explain``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from service.answering.answers import curve_to_dict, matrix_to_dict, ranking_to_dict
+from service.dispatch.requests import dispatcher_of, waits_of
+from service.http.bodies import json_body_of, json_response
+from service.http.documentation import json_body, problems
+from service.http.etag import etagged_response
+from service.schemas.answer_bodies import (
+    CurveAnswer,
+    ExplainAnswer,
+    MatrixAnswer,
+    PredictAnswer,
+    RankAnswer,
+)
+from service.schemas.question_bodies import (
+    CurveRequest,
+    ExplainRequest,
+    MatrixRequest,
+    PredictRequest,
+    RankRequest,
+)
+
+router = APIRouter(tags=["answers"])
+
+_JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+
+PREDICT_EXAMPLES: dict[str, Any] = {
+    "short": {"job": _JOB, "placement": "8xA100-SXM4-80GB"},
+    "long": {
+        "job": {
+            **_JOB,
+            "model_kwargs": {"img_size": 224},
+            "precision": "amp_fp16",
+            "optimizer": "momentum",
+            "memory_format": "channels_last",
+        },
+        "placement": {
+            "nodes": [{"accelerator": "H100-SXM5-80GB", "count": 8, "repeat": 2}],
+            "network": {"bandwidth_bytes_per_s": 50e9, "latency_s": 2e-6},
+            "plan": {"data": 16},
+        },
+    },
+}
+
+MATRIX_EXAMPLES: dict[str, Any] = {
+    "two by two": {
+        "jobs": [_JOB, {"model": "timm/resnet18", "mode": "inference", "batch_size": 32}],
+        "placements": ["V100-SXM2-16GB", "4xA100-SXM4-80GB"],
+    }
+}
+
+CURVE_EXAMPLES: dict[str, Any] = {
+    "doubling": {"job": _JOB, "accelerator": "A100-SXM4-80GB", "most": 64},
+    "stated counts": {
+        "job": _JOB,
+        "accelerator": "T4",
+        "counts": [1, 2, 4, 8, 12],
+        "accelerators_per_host": 4,
+        "network": "eth-25g",
+        "observations": [{"placement": "T4", "batch_size": 64, "step_time_s": 0.5}],
+    },
+}
+
+RANK_EXAMPLES: dict[str, Any] = {
+    "by cost": {
+        "job": _JOB,
+        "placements": ["V100-SXM2-16GB", "4xA100-SXM4-80GB"],
+        "by": "cost",
+        "prices": {"V100-SXM2-16GB": 1.0, "A100-SXM4-80GB": 3.0},
+        "constraints": {"fits": True, "total_samples": 1e8, "deadline_s": 86400.0},
+    },
+    "plans": {
+        "job": {
+            "model": "zoo/megatron-gpt",
+            "model_kwargs": {"num_layers": 24, "hidden_size": 2048, "num_heads": 16},
+            "mode": "training",
+            "batch_size": 1,
+            "precision": "fp16",
+            "optimizer": "adam",
+        },
+        "placement": "8x(8xA100-SXM4-80GB)@8xib-200g",
+        "search": {"global_batch_size": 512, "most": 5},
+    },
+}
+
+EXPLAIN_EXAMPLES: dict[str, Any] = {
+    "one accelerator": {"job": _JOB, "placement": "A100-SXM4-80GB", "most": 10},
+    "observed": {
+        "job": _JOB,
+        "placement": "8xA100-SXM4-80GB",
+        "observations": [{"placement": "A100-SXM4-80GB", "batch_size": 64, "step_time_s": 0.15}],
+    },
+}
+
+
+def _documented(
+    asked: type[BaseModel], answered: type[BaseModel], examples: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a route says of itself that answers a question."""
+    return {
+        "responses": {
+            200: {"model": answered},
+            **problems(400, 409, 413, 415, 422, 501, 503, 504),
+        },
+        "openapi_extra": json_body(asked, examples),
+    }
+
+
+@router.post(
+    "/v1/predict",
+    summary="Throughput of one job on one placement",
+    **_documented(PredictRequest, PredictAnswer, PREDICT_EXAMPLES),
+)
+async def predict(request: Request) -> Response:
+    """Answer what throughput a job will reach on a placement."""
+    body = await json_body_of(request)
+    return json_response(await dispatcher_of(request).predict(body, waits_of(request)))
+
+
+@router.post(
+    "/v1/matrix",
+    summary="Throughput of every pair of some jobs and some placements",
+    **_documented(MatrixRequest, MatrixAnswer, MATRIX_EXAMPLES),
+)
+async def matrix(request: Request) -> Response:
+    """Answer every pair in columns; a bad job or placement costs its own cells only."""
+    body = await json_body_of(request)
+    answer = await dispatcher_of(request).matrix(body, waits_of(request))
+    return etagged_response(request, matrix_to_dict(answer))
+
+
+@router.post(
+    "/v1/curve",
+    summary="Throughput of one job over the number of accelerators",
+    **_documented(CurveRequest, CurveAnswer, CURVE_EXAMPLES),
+)
+async def curve(request: Request) -> Response:
+    """Answer a job's throughput over the count, in columns."""
+    body = await json_body_of(request)
+    answer = await dispatcher_of(request).curve(body, waits_of(request))
+    return etagged_response(request, curve_to_dict(answer))
+
+
+@router.post(
+    "/v1/rank",
+    summary="Placements of one job, or parallel plans on one placement, best first",
+    **_documented(RankRequest, RankAnswer, RANK_EXAMPLES),
+)
+async def rank(request: Request) -> Response:
+    """Rank placements by throughput, goodput, cost or energy; or search plans."""
+    body = await json_body_of(request)
+    answer = await dispatcher_of(request).rank(body, waits_of(request))
+    return json_response(ranking_to_dict(answer))
+
+
+@router.post(
+    "/v1/explain",
+    summary="Why an answer is what it is",
+    **_documented(ExplainRequest, ExplainAnswer, EXPLAIN_EXAMPLES),
+)
+async def explain(request: Request) -> Response:
+    """Divide an answer over the operators of the step, and trace it back to the roofline."""
+    body = await json_body_of(request)
+    answer = await dispatcher_of(request).explain(body, waits_of(request))
+    return json_response(answer.to_dict())

@@ -1,0 +1,129 @@
+"""What the service remembers, and what of it counts for answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import orjson
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_content, job_family, job_reference
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.state.accelerators import AcceleratorStore
+from perfmodel.store.state.database import Database
+from perfmodel.store.state.jobs import JobStore, StoredJob
+from perfmodel.store.state.observation_feed import ObservationFeed
+from perfmodel.store.state.observation_writer import ObservationWriter
+from perfmodel.store.state.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.operations import OperationStore
+from perfmodel.store.state.prices import REVISION as PRICES
+from perfmodel.store.state.prices import RememberedPrices
+from service.state.job_references import JobReferences
+from service.state.newest_observations import NewestObservations
+
+logger = logging.getLogger(__name__)
+
+
+class State:
+    """Everything that is kept in one database; may be shared by threads."""
+
+    def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
+        self.database = database
+        self.jobs = JobStore(database.connections)
+        self.references = JobReferences(self.jobs)
+        self.observations = ObservationStore(database.connections)
+        self.writer = ObservationWriter(self.observations)
+        self.prices = RememberedPrices(database.connections)
+        self.own = AcceleratorStore(database.connections)
+        self.operations = OperationStore(database.connections)
+        self.feed = ObservationFeed(self.observations, _readable, poll_s=poll_s)
+        self.newest = NewestObservations(self.observations, self.feed, _readable)
+        #: Tells of what other processes change; does nothing until it is started.
+        self.watch = RevisionWatch(database.connections, poll_s=poll_s)
+        self.watch.on_change(PRICES, self.prices.refresh)
+        # Now, while the database is known to be there: rankings need not wait for it later.
+        self.prices.refresh()
+
+    @classmethod
+    def beside(cls, estimator: Estimator) -> State:
+        """Return the state in the database of an estimator's graphs; in memory if it has none."""
+        graphs = estimator.core.graphs
+        kept = graphs.database if isinstance(graphs, GraphLibrary) else None
+        return cls(kept or Database("sqlite://"))
+
+    def observations_of(self, job: Job | str) -> tuple[Observation, ...]:
+        """Return the stored observations that count for the answers about a job.
+
+        Those of the same job with another batch are among them; quarantined ones are not. What
+        another process stored is seen within a second. Reads the database for a job that was not
+        asked about before, or that was observed since; may be called from any thread.
+
+        Parameters
+        ----------
+        job : Job or str
+            A job, or what :func:`~perfmodel.graph.job_reference.job_family` says of it, which is
+            faster.
+
+        Returns
+        -------
+        tuple of Observation
+            Oldest first; the same object until something is added. Where the database cannot be
+            read, those that were known last.
+        """
+        return self.feed.of(job if isinstance(job, str) else job_family(job))
+
+    def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
+        """Return what :meth:`observations_of` would, or None where it would have to wait."""
+        return self.feed.known(family)
+
+    def observations_of_all(self) -> tuple[Observation, ...]:
+        """Return the newest observations of all jobs, each with its job, oldest first.
+
+        What was added is seen within two seconds. May read the database; from any thread.
+        """
+        return self.newest.all()
+
+    def known_observations_of_all(self) -> tuple[Observation, ...] | None:
+        """Return what :meth:`observations_of_all` would, or None where it would have to wait."""
+        return self.newest.known()
+
+    def close(self) -> None:
+        """Write what waits for the disk, and give back every connection."""
+        self.watch.close()
+        self.writer.close()
+        self.feed.close()
+        self.database.close()
+
+
+def stored_job(job: Job) -> StoredJob:
+    """Return a job as it is kept."""
+    return StoredJob(
+        ref=job_reference(job), family=job_family(job), content=job_content(job).decode()
+    )
+
+
+def _readable(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
+    """Return stored observations as answers use them; one that cannot be read is passed over."""
+    found = []
+    for seen in stored:
+        try:
+            placement = parse_placement(orjson.loads(seen.placement))
+        except InvalidInputError as error:
+            logger.warning("observation %s of job %s: %s", seen.key, seen.job.ref, error)
+            continue
+        found.append(
+            Observation(
+                placement=placement,
+                batch_size=seen.batch_size,
+                step_time_s=seen.step_time_s,
+                sync_time_s=seen.sync_time_s,
+                accumulation_steps=seen.accumulation_steps,
+            )
+        )
+    return tuple(found)

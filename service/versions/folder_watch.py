@@ -1,0 +1,119 @@
+"""Notice what changes in the folder of trained models, for as long as the service runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from service.answering.thread_pool import ThreadPool
+from service.http.errors import OverloadedError
+from service.versions.registry import ModelRegistry, Swap
+
+logger = logging.getLogger(__name__)
+
+#: Deeper than any file of a model lies.
+_DEPTH = 5
+
+Signature = tuple[tuple[str, int, int], ...]
+
+
+class ModelFolder:
+    """A folder of trained models that is looked at from time to time.
+
+    Parameters
+    ----------
+    path : Path
+        Holds ``<name>/<version>/``; may be missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen = _signature(path)
+
+    def has_changed(self) -> bool:
+        """Tell whether anything was added, written or removed since it was asked last."""
+        before, self._seen = self._seen, _signature(self.path)
+        return before != self._seen
+
+
+class ModelWatch:
+    """Lets a version that appears in the folder serve, in this process.
+
+    Several processes each look for themselves, so that all follow within a poll and a load.
+
+    Parameters
+    ----------
+    threads : ThreadPool
+        One thread: no two versions are loaded at a time.
+    poll_s : float
+        How often the folder is looked at; 0: only when told to.
+    """
+
+    def __init__(
+        self, registry: ModelRegistry, folder: ModelFolder, threads: ThreadPool, *, poll_s: float
+    ) -> None:
+        self._registry = registry
+        self._folder = folder
+        self._threads = threads
+        self._poll_s = poll_s
+        self._told: set[asyncio.Task[Swap]] = set()
+
+    async def reload(self) -> Swap:
+        """Look into the folder now."""
+        return await self._threads.run(self._registry.reload)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look from time to time, and on SIGHUP."""
+        loop = asyncio.get_running_loop()
+        # Not on every platform, and only in the thread that gets signals.
+        with suppress(NotImplementedError, RuntimeError, ValueError, AttributeError):
+            loop.add_signal_handler(signal.SIGHUP, self._on_signal)
+        polling = loop.create_task(self._poll()) if self._poll_s else None
+        try:
+            yield
+        finally:
+            if polling is not None:
+                polling.cancel()
+
+    def _on_signal(self) -> None:
+        task = asyncio.get_running_loop().create_task(self.reload())
+        # Kept, since the event loop itself holds tasks only weakly.
+        self._told.add(task)
+        task.add_done_callback(self._told.discard)
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_s)
+            try:
+                if await self._threads.run(self._folder.has_changed):
+                    await self.reload()
+            except OverloadedError:
+                continue  # versions are being loaded; the folder is looked at again
+            except Exception:
+                # A folder that cannot be read now may be later; what serves goes on.
+                logger.exception("the folder of models could not be looked at")
+
+
+def _signature(path: Path) -> Signature:
+    """Return name, size and time of every file; whatever is not readable is not there."""
+    return tuple(sorted(_files(str(path), _DEPTH)))
+
+
+def _files(folder: str, depth: int) -> Iterator[tuple[str, int, int]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=True):
+                    if depth and not entry.name.startswith("."):
+                        yield from _files(entry.path, depth - 1)
+                else:
+                    facts = entry.stat()
+                    yield entry.path, facts.st_size, facts.st_mtime_ns
+    except OSError:
+        return

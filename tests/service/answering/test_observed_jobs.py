@@ -1,0 +1,104 @@
+"""Stored observations change later answers, and are weighed once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from fastapi import FastAPI
+
+from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.requests import parse_job
+from perfmodel.store.state.observations import StoredObservation
+from perfmodel.types import Basis
+from service.answering.observed_jobs import ObservedJobs
+from service.state.state import State, stored_job
+
+JOB = parse_job({"model": "timm/resnet50", "mode": "training", "batch_size": 64})
+A100 = "A100-SXM4-80GB"
+
+
+@pytest.fixture
+def state(app: FastAPI) -> State:
+    state: State = app.state.dispatcher.state
+    return state
+
+
+@pytest.fixture
+def estimator(app: FastAPI) -> Estimator:
+    estimator: Estimator = app.state.dispatcher.estimator
+    return estimator
+
+
+@pytest.fixture
+def prepared(estimator: Estimator) -> PreparedJob:
+    return estimator.core.prepare(JOB)
+
+
+@pytest.fixture
+def observed(estimator: Estimator, state: State) -> ObservedJobs:
+    return ObservedJobs(estimator, state)
+
+
+def _store(state: State, key: str, step_time_s: float, placement: str = f'"{A100}"') -> None:
+    seen = StoredObservation(
+        job=stored_job(dataclasses.replace(JOB, batch_size=32)),
+        key=key,
+        content_hash=key,
+        placement=placement,
+        batch_size=64,
+        accumulation_steps=1,
+        step_time_s=step_time_s,
+        sync_time_s=None,
+    )
+    state.writer.submit([seen]).result(10)
+    state.feed.poll()
+
+
+def test_a_job_that_nobody_observed_is_answered_as_before(
+    observed: ObservedJobs, prepared: PreparedJob
+) -> None:
+    assert observed.known(prepared) == (False, None)
+    assert observed.of(prepared) is None
+    assert observed.known(prepared) == (True, None)
+
+
+def test_answers_move_towards_what_was_stored(
+    estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
+) -> None:
+    placement = estimator.core.resolve(parse_placement(A100))
+    before = estimator.answer(prepared, placement)
+    observed.of(prepared)
+    _store(state, "1", 1.5 * before.step_time_s)
+    after = estimator.answer(prepared, placement, observed.of(prepared))
+    assert after.basis is Basis.CALIBRATED
+    assert after.step_time_s == pytest.approx(1.5 * before.step_time_s, rel=0.1)
+
+
+def test_a_job_is_weighed_once_for_each_change(
+    estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
+) -> None:
+    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    observed.of(prepared)
+    _store(state, "1", seconds)
+    first = observed.of(prepared)
+    assert first is not None
+    assert observed.of(prepared) is first
+    assert observed.known(prepared) == (True, first)
+    _store(state, "2", 1.1 * seconds)
+    assert observed.known(prepared) == (False, None)
+    second = observed.of(prepared)
+    assert second is not None and len(second.observations) == 2
+
+
+def test_what_can_no_longer_be_weighed_is_left_out(
+    estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
+) -> None:
+    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    _store(state, "1", seconds)
+    _store(state, "2", seconds, placement='"an accelerator that is gone"')
+    _store(state, "3", seconds, placement='"8xGone"')
+    found = observed.of(prepared)
+    assert found is not None
+    assert len(found.observations) == 1

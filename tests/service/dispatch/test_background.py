@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from service.answering.thread_pool import ThreadPool
+from service.dispatch.background import BackgroundRounds, Preparation
+from service.http.errors import OverloadedError
+from service.metrics.registry import Metrics
+
+
+def run(action: Callable[[BackgroundRounds], Awaitable[None]], *, most: int = 8) -> None:
+    """Run something with a place for what is worked on later."""
+
+    async def running() -> None:
+        threads = ThreadPool("later", Metrics(), workers=1, most=most)
+        try:
+            await action(BackgroundRounds(threads))
+        finally:
+            threads.close()
+
+    asyncio.run(running())
+
+
+def some(future: Future[Any] | None) -> asyncio.Future[Any]:
+    """Return a future that there must be, to be awaited."""
+    assert future is not None
+    return asyncio.wrap_future(future)
+
+
+def test_questions_of_a_round_are_prepared_together_and_answered_one_by_one() -> None:
+    prepared: list[Sequence[Any]] = []
+
+    def prepare(questions: Sequence[Any]) -> None:
+        prepared.append(list(questions))
+        raise ZeroDivisionError("one of them is wrong, and nobody minds")
+
+    async def asking(later: BackgroundRounds) -> None:
+        first = some(later.add("a", lambda: 1 + 1, Preparation(prepare, "first")))
+        wrong = some(later.add("b", lambda: 1 // 0, Preparation(prepare, "second")))
+        alone = some(later.add("c", lambda: 3, None))
+        assert (await first, await alone) == (2, 3)
+        with pytest.raises(ZeroDivisionError):
+            await wrong
+
+    run(asking)
+    assert prepared == [["first", "second"]]
+
+
+def test_a_second_round_follows_the_first() -> None:
+    async def asking(later: BackgroundRounds) -> None:
+        assert await some(later.add("a", lambda: 1, None)) == 1
+        assert await some(later.add("a", lambda: 2, None)) == 2
+
+    run(asking)
+
+
+def test_a_question_is_taken_back_until_its_round_begins() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def holding() -> bool:
+        begun.set()
+        return go_on.wait(60.0)
+
+    async def asking(later: BackgroundRounds) -> None:
+        taken = later.add("a", lambda: pytest.fail("it was taken back"), None)
+        assert later.forget("a") and not later.forget("a")
+        assert taken is not None and taken.cancelled()
+        held = some(later.add("b", holding, None))
+        await asyncio.to_thread(begun.wait, 60.0)
+        assert not later.forget("b")
+        go_on.set()
+        assert await held
+
+    run(asking)
+
+
+def test_where_there_is_no_room_that_is_the_answer() -> None:
+    async def asking(later: BackgroundRounds) -> None:
+        with pytest.raises(OverloadedError, match="Try again"):
+            await some(later.add("a", lambda: 1, None))
+
+    run(asking, most=0)

@@ -1,0 +1,166 @@
+"""Measured steps are taken in, judged, listed, and found again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from perfmodel.requests import parse_job
+from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
+from service.state.state import State
+
+JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+A100 = "A100-SXM4-80GB"
+
+
+def _state(client: Any) -> State:
+    state: State = client.app.state.dispatcher.state
+    return state
+
+
+def _predicted_s(client: TestClient, placement: str = A100) -> float:
+    answer = client.post("/v1/predict", json={"job": JOB, "placement": placement})
+    seconds: float = answer.json()["step_time_s"]
+    return seconds
+
+
+def _observe(client: TestClient, *observations: dict[str, Any]) -> dict[str, Any]:
+    response = client.post("/v1/observations", json={"observations": observations})
+    assert response.status_code == 200, response.text
+    ObservationsTaken.model_validate_json(response.content, strict=True)
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def _words(answer: dict[str, Any]) -> list[str]:
+    return [item["status"] for item in answer["observations"]]
+
+
+def test_an_observation_is_kept_with_its_job(either: TestClient) -> None:
+    seconds = _predicted_s(either)
+    answer = _observe(either, {"job": JOB, "placement": A100, "step_time_s": seconds, "key": "1"})
+    assert _words(answer) == ["accepted"]
+    ref = answer["observations"][0]["job"]
+    assert either.post("/v1/jobs", json={"job": JOB}).json()["ref"] == ref
+    (seen,) = _state(either).observations_of(parse_job(JOB))
+    assert (seen.step_time_s, seen.batch_size, seen.accumulation_steps) == (seconds, 64, 1)
+
+
+def test_what_is_sent_again_counts_once(either: TestClient) -> None:
+    seconds = _predicted_s(either)
+    observation = {"job": JOB, "placement": A100, "step_time_s": seconds}
+    keyed = {**observation, "key": "run/1"}
+    assert _words(_observe(either, observation, keyed)) == ["accepted", "accepted"]
+    assert _words(_observe(either, observation, keyed)) == ["known", "known"]
+    other = _observe(either, {**keyed, "step_time_s": seconds * 1.1})
+    assert _words(other) == ["refused"]
+    assert "key" in other["observations"][0]["problem"]["detail"]
+    assert len(_state(either).observations_of(parse_job(JOB))) == 2
+
+
+def test_equal_placements_in_other_words_are_one_cell(client: TestClient) -> None:
+    seconds = _predicted_s(client)
+    short = {"job": JOB, "placement": A100, "step_time_s": seconds}
+    long = {**short, "placement": {"nodes": [{"accelerator": A100}]}}
+    assert _words(_observe(client, short, long)) == ["accepted", "known"]
+
+
+def test_a_reference_stands_for_the_job(client: TestClient) -> None:
+    ref = client.post("/v1/jobs", json={"job": JOB}).json()["ref"]
+    seconds = _predicted_s(client)
+    answer = _observe(client, {"job": ref, "placement": A100, "step_time_s": seconds})
+    assert answer["observations"][0]["job"] == ref
+    assert len(_state(client).observations_of(parse_job(JOB))) == 1
+
+
+def test_batches_of_one_job_share_their_observations(client: TestClient) -> None:
+    seconds = _predicted_s(client)
+    _observe(client, {"job": {**JOB, "batch_size": 32}, "placement": A100, "step_time_s": seconds})
+    (seen,) = _state(client).observations_of(parse_job(JOB))
+    assert seen.batch_size == 32
+    assert _state(client).observations_of(parse_job({**JOB, "mode": "inference"})) == ()
+
+
+@pytest.mark.parametrize(("factor", "words"), [(1e-3, "at the peak"), (1e3, "times what is")])
+def test_a_wrong_unit_is_quarantined(client: TestClient, factor: float, words: str) -> None:
+    # A thousandth and a thousandfold of what is predicted: milliseconds where seconds belong.
+    seconds = _predicted_s(client) * factor
+    answer = _observe(client, {"job": JOB, "placement": A100, "step_time_s": seconds})
+    (item,) = answer["observations"]
+    assert item["status"] == "quarantined" and words in item["reason"]
+    assert answer["quarantined"] == 1
+    assert _state(client).observations_of(parse_job(JOB)) == ()
+    (listed,) = client.get("/v1/observations?state=quarantined").json()["observations"]
+    assert listed["reason"] == item["reason"]
+
+
+def test_one_that_cannot_be_read_is_refused_alone(client: TestClient) -> None:
+    seconds = _predicted_s(client)
+    good = {"job": JOB, "placement": A100, "step_time_s": seconds}
+    answer = _observe(
+        client,
+        {**good, "step_time_ms": 5},
+        {**good, "step_time_s": -1},
+        {**good, "placement": "8xA1000"},
+        {**good, "job": "0" * 32},
+        {**good, "job": {**JOB, "model": "timm/resnt50"}},
+        {**good, "sync_time_s": 2 * seconds},
+        {**good, "key": "a\nb"},
+        good,
+    )
+    assert _words(answer) == ["refused"] * 7 + ["accepted"]
+    assert (answer["refused"], answer["accepted"]) == (7, 1)
+    pointers = [item["problem"]["errors"][0]["pointer"] for item in answer["observations"][:7]]
+    assert [pointer.removeprefix(f"/observations/{i}") for i, pointer in enumerate(pointers)] == [
+        "/step_time_ms", "/step_time_s", "/placement/nodes/0/accelerator", "/job", "/job/model",
+        "/sync_time_s", "/key",
+    ]  # fmt: skip
+
+
+def test_a_request_of_which_nothing_can_be_read_is_refused(client: TestClient) -> None:
+    for body in (
+        {},
+        {"observations": []},
+        {"observations": "x"},
+        {"observations": [{"placement": A100, "step_time_s": 1}]},
+        {"observations": [{}] * 2_001},
+    ):
+        response = client.post("/v1/observations", json=body)
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["pointer"].startswith("/observations")
+
+
+def test_the_list_alone_is_a_body(client: TestClient) -> None:
+    seconds = _predicted_s(client)
+    body = [{"job": JOB, "placement": A100, "step_time_s": seconds}]
+    assert client.post("/v1/observations", json=body).json()["accepted"] == 1
+
+
+def test_a_job_type_is_taken_at_its_word(client: TestClient) -> None:
+    job = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
+    assert _words(_observe(client, {"job": job, "placement": A100, "step_time_s": 0.2})) == [
+        "accepted"
+    ]
+    assert len(_state(client).observations_of(parse_job(job))) == 1
+
+
+def test_observations_are_listed_by_job_in_pages(either: TestClient) -> None:
+    seconds = _predicted_s(either)
+    for key in "abc":
+        _observe(either, {"job": JOB, "placement": A100, "step_time_s": seconds, "key": key})
+    other = {"job_type": "other", "mode": "training", "batch_size": 1}
+    _observe(either, {"job": other, "placement": A100, "step_time_s": 0.1})
+    ref = either.post("/v1/jobs", json={"job": JOB}).json()["ref"]
+    first = either.get("/v1/observations", params={"job": ref, "limit": 2})
+    ObservationsAnswer.model_validate_json(first.content, strict=True)
+    cursor = first.json()["next_cursor"]
+    second = either.get("/v1/observations", params={"job": ref, "cursor": cursor})
+    listed = [*first.json()["observations"], *second.json()["observations"]]
+    assert [seen["key"] for seen in listed] == ["c", "b", "a"]
+    assert {seen["job"] for seen in listed} == {ref}
+    assert listed[0]["placement"] == A100
+    assert len(either.get("/v1/observations").json()["observations"]) == 4
+    assert either.get("/v1/observations?job=nobody").status_code == 422
+    assert either.get("/v1/observations?state=lost").status_code == 422
