@@ -47,9 +47,6 @@ ALLOWED_UP = {("perfmodel.cli.serve", "service"), ("perfmodel.cli.keys", "servic
 #: Who may import the training tower, besides itself.
 TRAINING_USERS = ("perfmodel.training", "perfmodel.cli", "service.jobs")
 
-#: Packages whose circles are being taken apart; one without a circle does not belong here.
-UNDER_REPAIR = {"perfmodel.estimator", "perfmodel.placement", "perfmodel.training"}
-
 #: Libraries that the light floors must never pull in.
 HEAVY = ("torch", "pandas", "pyarrow", "xgboost", "onnx", "transformers", "timm", "sklearn")
 
@@ -162,13 +159,11 @@ def test_files_and_rooms_import_each_other_in_no_circle() -> None:
     packages = [name for name, path in MODULES.items() if path.name == "__init__.py"]
     circles = {package: _circle(_rooms_of(package)) for package in packages}
     for package, circle in circles.items():
-        assert not circle or package in UNDER_REPAIR, " -> ".join(circle)
-    assert {package for package in UNDER_REPAIR if not circles[package]} == set()
+        assert not circle, f"{package}: " + " -> ".join(circle)
 
 
 def test_no_import_cycles() -> None:
-    sound = {m: t for m, t in _imports().items() if not m.startswith(tuple(UNDER_REPAIR))}
-    assert " -> ".join(_circle(sound)) == ""
+    assert " -> ".join(_circle(_imports())) == ""
 
 
 def test_light_floors_load_nothing_heavy() -> None:

@@ -50,9 +50,8 @@ NOT_BLIND: tuple[str, ...] = (
     "Published language models: which four constants of compiled steps stay open in the fit, and "
     "the load of the fullest expert, after a look at the rows of TPUs that are judged; the "
     "constants themselves are fitted without the device that is left out.",
-    "Opaque jobs: the width of the prior was halved after a look at new jobs and at the other"
-    " kind.",
-    "Opaque jobs of which steps were observed: the shares of the guessed step, the deviations of "
+    "Job types: the width of the prior was halved after a look at new jobs and at the other kind.",
+    "Job types of which steps were observed: the shares of the guessed step, the deviations of "
     "the guess and the doubt from which completed cells count, each among three to five settings, "
     "with the lines of Sia and of Gavel in sight.",
     "Calibration: shapes of the prior, its terms that all steps share, its guesses, planned "

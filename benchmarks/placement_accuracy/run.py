@@ -17,7 +17,7 @@ from perfmodel.training.validation.metrics import ratio_error
 
 #: Parts by the file of this folder that judges them.
 PARTS = (
-    "data_parallel", "plans", "plans_published", "sia", "memory", "colocation", "opaque",
+    "data_parallel", "plans", "plans_published", "sia", "memory", "colocation", "job_types",
     "collectives",
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.adapters.gavel import GavelJob
 from perfmodel.importers.jobs.gavel_throughputs import JOBS
-from perfmodel.placement.opaque.opaque_cells import split_label
+from perfmodel.placement.job_types.job_type_cells import split_label
 
 
 def gavel_jobs(

@@ -11,7 +11,15 @@ from perfmodel.cli.options import FOLDER, output_options
 from perfmodel.cli.output import print_facts, print_json, tell
 
 #: Parts by name; later ones read what earlier ones wrote.
-PARTS = ("collectives", "data_parallel", "plans", "memory", "colocation", "opaque", "calibration")
+PARTS = (
+    "collectives",
+    "data_parallel",
+    "plans",
+    "memory",
+    "colocation",
+    "job_types",
+    "calibration",
+)
 
 
 @click.command()

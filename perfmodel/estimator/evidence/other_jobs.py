@@ -12,15 +12,15 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolve import ResolvedPlacement
-from perfmodel.estimator.evidence.job_type_rows import (
+from perfmodel.estimator.evidence.guessed_rows import (
     guess_of,
     is_weighed,
     modelled,
     observed_rows,
-    opaque_word,
+    type_word,
 )
 from perfmodel.estimator.evidence.rows import weighed_cells
-from perfmodel.estimator.evidence.type_cells import TypeTables
+from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
@@ -28,8 +28,8 @@ from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
-from perfmodel.placement.opaque.opaque_cells import has_accelerators
-from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
+from perfmodel.placement.job_types.job_type_cells import has_accelerators
+from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,8 @@ class OtherJobs:
         self._ready: set[_Chosen] = set()
         self._tables: TypeTables | None = None
         # Carried over, and taken where what it was made of is still the same.
-        self._pieces: dict[tuple[str, str], tuple[_Seen, OpaqueGuess | None, _Steps]] = {}
-        self._guesses: dict[str, OpaqueGuess | None] = {}
+        self._pieces: dict[tuple[str, str], tuple[_Seen, JobTypeGuess | None, _Steps]] = {}
+        self._guesses: dict[str, JobTypeGuess | None] = {}
         self._joined: dict[_Chosen, tuple[tuple[ObservedSteps | None, ...], _Steps]] = {}
         self._alone: dict[_Chosen, tuple[ObservedSteps, Calibration]] = {}
         if previous is not None:
@@ -120,7 +120,7 @@ class OtherJobs:
             seen = [
                 one
                 for one in self.observations
-                if _is_opaque(one.job) and has_accelerators(catalog, one.placement)
+                if _is_job_type(one.job) and has_accelerators(catalog, one.placement)
             ]
             self._tables = TypeTables.of(None, seen, catalog)
         return self._tables
@@ -136,14 +136,14 @@ class OtherJobs:
 
     def _piece(self, machine: str, family: str) -> ObservedSteps | None:
         key, seen = (machine, family), tuple(spread(self._machines[machine][family], MOST_CELLS))
-        guess = self._guess(family) if _is_opaque(seen[0].job) else None
+        guess = self._guess(family) if _is_job_type(seen[0].job) else None
         known = self._pieces.get(key)
         if known is None or not _same(known[0], seen) or known[1] != guess:
             steps = self._weighed(family, seen) if guess is None else self._of(family, seen, guess)
             known = self._pieces[key] = (seen, guess, steps)
         return known[2]
 
-    def _guess(self, family: str) -> OpaqueGuess | None:
+    def _guess(self, family: str) -> JobTypeGuess | None:
         """Return what is guessed of a job type from all of its steps, wherever it ran."""
         if family not in self._guesses:
             seen = [one for on in self._machines.values() for one in on.get(family, ())]
@@ -151,7 +151,7 @@ class OtherJobs:
             self._guesses[family] = guess_of(placements, kept) if kept else None
         return self._guesses[family]
 
-    def _of(self, family: str, seen: Sequence[Observation], guess: OpaqueGuess) -> ObservedSteps:
+    def _of(self, family: str, seen: Sequence[Observation], guess: JobTypeGuess) -> ObservedSteps:
         placements, kept = self._modelled(seen)
         assert kept[0].job is not None
         return observed_rows(guess, placements, kept, word=family, mode=kept[0].job.mode)
@@ -209,7 +209,7 @@ def _by_machine(
             placement = core.resolve(one.placement)
         except PerfModelError:
             continue
-        if _is_opaque(one.job) and not is_weighed(placement, one.job.mode):
+        if _is_job_type(one.job) and not is_weighed(placement, one.job.mode):
             continue
         machine = machine_word(placement)
         seen = found[machine].pop(family, [])
@@ -217,12 +217,12 @@ def _by_machine(
     return found
 
 
-def _is_opaque(job: Job | None) -> bool:
+def _is_job_type(job: Job | None) -> bool:
     return job is not None and job.job_type is not None
 
 
 def _family(job: Job) -> str:
-    return opaque_word(job) if _is_opaque(job) else job_family(job)
+    return type_word(job) if _is_job_type(job) else job_family(job)
 
 
 def spread(seen: Sequence[Observation], most: int) -> list[Observation]:

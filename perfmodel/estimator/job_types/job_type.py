@@ -1,6 +1,6 @@
 """A job that is known by its type alone, with what its observed steps say of all others.
 
-Its steps are guessed from those that were observed (:mod:`.opaque_guess`), placed like those of
+Its steps are guessed from those that were observed (:mod:`.job_type_guess`), placed like those of
 any job, and corrected by the observations. So its answers tell computation and communication apart,
 keep the laws of placements, and learn from other jobs on the same accelerators.
 """
@@ -17,18 +17,18 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.evidence.job_type_rows import (
+from perfmodel.estimator.evidence.guessed_rows import (
     guess_of,
     guessed_cells,
     modelled,
     observed_rows,
-    opaque_word,
     own_batch,
+    type_word,
 )
 from perfmodel.estimator.evidence.other_jobs import OtherJobs, spread
 from perfmodel.estimator.evidence.rows import weighed_cells
-from perfmodel.estimator.evidence.type_cells import TypeTables
-from perfmodel.estimator.job_types.levels import OpaqueLevels
+from perfmodel.estimator.evidence.type_tables import TypeTables
+from perfmodel.estimator.job_types.levels import JobTypeLevels
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
@@ -36,9 +36,9 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, cell_codes
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.opaque.completion import OpaquePrior
-from perfmodel.placement.opaque.opaque_cells import has_accelerators
-from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
+from perfmodel.placement.job_types.completion import JobTypePrior
+from perfmodel.placement.job_types.job_type_cells import has_accelerators
+from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.types import Basis
 
@@ -80,7 +80,7 @@ class ObservedJobType:
         With a ``job_type``.
     observations : tuple of Observation
         Of the job type at any batch, and of other jobs that they name.
-    guess : OpaqueGuess or None
+    guess : JobTypeGuess or None
         None where no step of the job can be read by a calibration.
     own : ObservedSteps or None
         The same steps.
@@ -88,18 +88,18 @@ class ObservedJobType:
         Observed steps of other jobs.
     prior : ResidualPrior or None
         What is believed of its steps beforehand; None: the fitted one.
-    cells_prior : OpaquePrior or None
+    cells_prior : JobTypePrior or None
         What is believed of cells of job types; None: the shipped one.
     """
 
     job: Job
     catalog: Catalog
     observations: tuple[Observation, ...]
-    guess: OpaqueGuess | None = None
+    guess: JobTypeGuess | None = None
     own: ObservedSteps | None = field(default=None, repr=False)
     others: OtherJobs | None = field(default=None, repr=False)
     prior: ResidualPrior | None = field(default=None, repr=False)
-    cells_prior: OpaquePrior | None = field(default=None, repr=False)
+    cells_prior: JobTypePrior | None = field(default=None, repr=False)
     _on: dict[str, tuple[_Beside, Calibration]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -107,7 +107,7 @@ class ObservedJobType:
     @property
     def own_observations(self) -> tuple[Observation, ...]:
         """What was observed of the job itself."""
-        word = opaque_word(self.job)
+        word = type_word(self.job)
         return tuple(one for one in self.observations if _is_of(one.job, word))
 
     @property
@@ -120,7 +120,7 @@ class ObservedJobType:
         """What was observed of the job and of all other job types, and what a question tells."""
         if self.others is None:
             return self.observations
-        word = opaque_word(self.job)
+        word = type_word(self.job)
         of_types = [
             one
             for one in self.others.observations
@@ -137,7 +137,7 @@ class ObservedJobType:
         """Its cells and those of other job types; of stored ones all jobs share them."""
         beside = self.others
         if beside is not None and self.cells_prior is None:
-            word = opaque_word(self.job)
+            word = type_word(self.job)
             stored = {
                 _cell(one) for one in beside.observations if one.job and _is_of(one.job, word)
             }
@@ -169,7 +169,7 @@ class ObservedJobType:
         InvalidInputError
             An observation that cannot be answered, with a pointer to it.
         """
-        word = opaque_word(job)
+        word = type_word(job)
         own, of_others = [], []
         for position, seen in enumerate(observations):
             if _is_of(seen.job, word):
@@ -198,7 +198,7 @@ class ObservedJobType:
 
     def with_others(self, others: OtherJobs) -> Self:
         """Return the same job beside others; what did not change is not weighed again."""
-        word = opaque_word(self.job)
+        word = type_word(self.job)
         told = [one for one in self.observations if not _is_of(one.job, word)]
         joined = others.with_others(told) if told else others
         return replace(self, others=joined or None, _on=dict(self._on))
@@ -225,14 +225,14 @@ class ObservedJobType:
         cells = guessed_cells(
             self.guess,
             columns,
-            word=opaque_word(self.job),
+            word=type_word(self.job),
             mode=self.job.mode,
             batch_size=own_batch(self.job) if batch_size is None else batch_size,
             accumulation_steps=accumulation_steps or self.job.accumulation_steps,
         )
         calibration = self.on(columns.whole_machine[0])
         found = calibration.apply(cells)
-        found = OpaqueLevels(self.job, self.tables.levels).weigh(
+        found = JobTypeLevels(self.job, self.tables.levels).weigh(
             calibration, cells, found, columns.log_speed
         )
         return JobTypeSteps(
@@ -256,7 +256,7 @@ class ObservedJobType:
         """Return steps of other jobs: on the machine, or how it compares to where this one ran."""
         if self.others is None:
             return []
-        word, ran_on = opaque_word(self.job), dict.fromkeys(own.cells.machine.tolist())
+        word, ran_on = type_word(self.job), dict.fromkeys(own.cells.machine.tolist())
         asked = [(machine, False)]
         if machine not in ran_on:
             asked += [(other, True) for other in ran_on]
@@ -266,7 +266,7 @@ class ObservedJobType:
 
 def _is_of(job: Job | None, word: str) -> bool:
     """Return whether an observed job is the one of a word; one that is not named is."""
-    return job is None or (job.job_type is not None and opaque_word(job) == word)
+    return job is None or (job.job_type is not None and type_word(job) == word)
 
 
 def _cell(seen: Observation) -> tuple[object, ...]:

@@ -2,7 +2,7 @@ r"""How long a job type computes on one accelerator, as cells that resemble it s
 
 A job of which little was observed, or nothing on the kind of accelerator asked about, is guessed
 badly from its own steps: neither how its time grows with the batch nor how it changes with the
-device is known. What other jobs do says more (:mod:`perfmodel.placement.opaque.completion`). Both
+badly from its own steps: neither how its time grows with the batch nor how it changes with the
 are weighed by what they know: with the variances :math:`v_s` of the steps' answer on one
 accelerator and :math:`v_c` of the completed cell, computation takes :math:`e^{w (c - s)}` times as
 long,
@@ -25,8 +25,8 @@ from perfmodel.graph.job import Job
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.opaque.completion import OpaqueTable
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells, named_job
+from perfmodel.placement.job_types.completion import JobTypeTable
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells, named_job
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -37,19 +37,19 @@ _SHRINKS = 0.3
 
 
 @dataclass(frozen=True, eq=False)
-class OpaqueLevels:
+class JobTypeLevels:
     """Observed cells of job types, as what one accelerator takes.
 
     Parameters
     ----------
     job : Job
         The one that is asked about.
-    table : OpaqueTable
+    table : JobTypeTable
         Of it and of other job types.
     """
 
     job: Job
-    table: OpaqueTable
+    table: JobTypeTable
 
     def weigh(
         self,
@@ -90,11 +90,11 @@ class OpaqueLevels:
             learned=found.learned,
         )
 
-    def _asked(self, cells: StepCells, log_speed: FloatArray) -> OpaqueCells:
+    def _asked(self, cells: StepCells, log_speed: FloatArray) -> JobTypeCells:
         name, _ = named_job(self.job.job_type or "", self.job.batch_size, self.job.mode)
         rows = len(cells)
         nothing, one = np.full(rows, "", dtype=np.str_), np.ones(rows)
-        return OpaqueCells(
+        return JobTypeCells(
             job_type=np.full(rows, name),
             batch_size=cells.batch_size / self.job.accumulation_steps,
             accelerator=cells.machine,

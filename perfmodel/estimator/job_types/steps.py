@@ -15,17 +15,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.estimator.core.resolve import ResolvedPlacement
-from perfmodel.estimator.evidence.job_type_rows import is_modelled, own_batch
-from perfmodel.estimator.evidence.type_cells import observed_cells
+from perfmodel.estimator.evidence.guessed_rows import is_modelled, own_batch
+from perfmodel.estimator.evidence.type_tables import observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limits import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.steps import CellStep, Steps
 from perfmodel.intervals import COVERAGE, DEVIATIONS
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
-from perfmodel.placement.opaque.completion import nearest_labels
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
-from perfmodel.placement.opaque.opaque_likeness import nearest_cells
+from perfmodel.placement.job_types.cell_likeness import nearest_cells
+from perfmodel.placement.job_types.completion import nearest_labels
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.placement.step_parts import StepNumbers
 from perfmodel.types import RUNG, Basis, Mode
 
@@ -200,8 +200,8 @@ def _cell(
     )
 
 
-def _asked_cells(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> OpaqueCells:
-    return opaque_cells(
+def _asked_cells(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> JobTypeCells:
+    return job_type_cells(
         [(of.job.job_type or "", of.job.batch_size)] * len(placements),
         [placement.placement for placement in placements],
         catalog=of.catalog,

@@ -14,7 +14,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
 from perfmodel.placement.fabric.groups import CommGroups, join_groups
 from perfmodel.placement.fabric.world_group import scaling_groups
-from perfmodel.placement.opaque.opaque_cells import log_speed
+from perfmodel.placement.job_types.job_type_cells import log_speed
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import default_network
 from perfmodel.placement.topology.topology import Network

@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolve import ResolvedPlacement
-from perfmodel.estimator.evidence.job_type_rows import is_weighed
+from perfmodel.estimator.evidence.guessed_rows import is_weighed
 from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob

@@ -65,7 +65,7 @@ class _Figure:
     gpus: int
     name: str
     job: Job
-    opaque: bool
+    no_recipe: bool
     samples_per_second: float
     origin: Origin
 
@@ -95,7 +95,7 @@ def read_deep_learning_examples(path: Path) -> Imported:
     for same in figures.values():
         if _spread(same) > MOST_SPREAD:
             rejected.extend(_contradictions(same))
-        elif same[0].gpus == 1 and not same[0].opaque:
+        elif same[0].gpus == 1 and not same[0].no_recipe:
             steps.append(_step(same))
         else:
             placements.append(_placement(same))
@@ -125,7 +125,7 @@ def _figure(file: Path, row: Row, line: int) -> _Figure:
         gpus=count(row, "num_gpus"),
         name=recipe.name if mode is Mode.TRAINING else f"{recipe.name}-inference",
         job=_job(recipe, mode, row),
-        opaque=recipe.model is None,
+        no_recipe=recipe.model is None,
         samples_per_second=rate,
         origin=Origin(
             source=SOURCE, licence=LICENCE, file=text(row, "readme"), line=count(row, "line")
@@ -192,7 +192,7 @@ def _placement(same: list[_Figure]) -> PublishedPlacement:
     first = same[0]
     settings = {"precision": str(first.job.precision), **first.job.software}
     return PublishedPlacement(
-        job=None if first.opaque else first.job,
+        job=None if first.no_recipe else first.job,
         job_type=first.name,
         batch_size=first.job.batch_size,
         placement=Placement(nodes=(Node(accelerator=first.accelerator, count=first.gpus),)),

@@ -26,7 +26,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Imported, PublishedPlacement
 from perfmodel.importers.registry import read_format
-from perfmodel.placement.data_parallel.opaque_profile import opaque_profile
+from perfmodel.placement.data_parallel.job_type_profile import job_type_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.fabric import Fabric, data_groups
 from perfmodel.placement.fabric.groups import CommGroups
@@ -172,7 +172,7 @@ def _profile(
         parameters = PARAMETERS.get(record.job_type)
         if parameters is None:
             return None
-        return opaque_profile(
+        return job_type_profile(
             samples=record.batch_size,
             parameter_count=parameters,
             gradient_item_bytes=item_bytes,

@@ -106,7 +106,7 @@ def test_a_bad_placement_of_an_observation_is_pointed_at(estimator: Estimator) -
     assert str(refused.value.pointer).startswith("/observations/1/placement")
 
 
-def test_an_opaque_job_is_answered_from_its_cells(estimator: Estimator) -> None:
+def test_an_job_type_job_is_answered_from_its_cells(estimator: Estimator) -> None:
     job = Job(job_type="mystery", mode=Mode.TRAINING, batch_size=32)
     seen = tuple(
         Observation(placement=parse_placement(p), batch_size=32, step_time_s=t)

@@ -167,12 +167,12 @@ def test_both_jobs_are_answered_and_have_to_fit_together(estimator: Estimator) -
     neighbour = {"model": "zoo/two", "mode": "training", "batch_size": 64}
     nodes = [{"accelerator": "V100-SXM2-16GB"}]
     answer = _on(estimator, {"nodes": nodes, "shared_with": [neighbour, "A3C"]})
-    other, opaque = answer.neighbours
-    assert (other.name, opaque.name) == ("zoo/two", "A3C")
-    assert min(other.slowdown, opaque.slowdown) > 1
+    other, named = answer.neighbours
+    assert (other.name, named.name) == ("zoo/two", "A3C")
+    assert min(other.slowdown, named.slowdown) > 1
     # 64 samples of 1 us alone.
     assert other.step_time_s == pytest.approx(64e-6 * other.slowdown)
-    assert opaque.step_time_s is None
+    assert named.step_time_s is None
     assert any("memory of A3C is not known" in text for text in answer.warnings)
     # Swapped, each is what the other said of it.
     small = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=64)

@@ -128,7 +128,7 @@ def test_observations_of_a_matrix_name_their_job(client: TestClient) -> None:
     assert refused.json()["errors"][0]["pointer"] == "/observations/0/job"
 
 
-def test_an_opaque_job_is_answered_from_its_observations(client: TestClient) -> None:
+def test_an_job_type_job_is_answered_from_its_observations(client: TestClient) -> None:
     job = {"job_type": "mystery", "mode": "training", "batch_size": 32}
     seen = [{"placement": "V100-SXM2-16GB", "batch_size": 32, "step_time_s": 0.2}]
     body = {"job": job, "placement": "2xV100-SXM2-16GB", "observations": seen}

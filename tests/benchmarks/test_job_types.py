@@ -3,8 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from placement_accuracy.opaque import hidden_lines
-from placement_accuracy.opaque_baselines import (
+from placement_accuracy.job_type_baselines import (
     Matrix,
     completed_logs,
     completed_rates,
@@ -12,6 +11,7 @@ from placement_accuracy.opaque_baselines import (
     factorised,
     nearest_reference,
 )
+from placement_accuracy.job_types import hidden_lines
 
 
 def product(jobs: int = 8, places: int = 6) -> np.ndarray:

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.placement.opaque.completion import OpaquePrior
-from perfmodel.placement.opaque.opaque_cells import opaque_cells
+from perfmodel.placement.job_types.completion import JobTypePrior
+from perfmodel.placement.job_types.job_type_cells import job_type_cells
 from perfmodel.placement.topology.topology import Node, Placement
-from perfmodel.training.placement_fits.fit_opaque import (
+from perfmodel.training.placement_fits.fit_job_types import (
     calibrated,
     constants,
     fit_prior,
     guess,
     repeat_variance,
 )
-from perfmodel.training.placement_rows.opaque_rows import MeasuredCells, thinned
+from perfmodel.training.placement_rows.job_type_records import MeasuredCells, thinned
 
 
 def invented(seed: int = 0) -> MeasuredCells:
@@ -26,7 +26,7 @@ def invented(seed: int = 0) -> MeasuredCells:
         level[job] + 0.7 * np.log2(batch) / 3 + (0.9 if device == "K80" else 0.0) + 0.05 * count
         for job, batch, device, count in kinds
     ]
-    cells = opaque_cells(
+    cells = job_type_cells(
         [(f"job{job}", batch) for job, batch, _, _ in kinds],
         [Placement(nodes=(Node(accelerator=d, count=count),)) for _, _, d, count in kinds],
         catalog=Catalog.default(),
@@ -46,7 +46,7 @@ def test_a_fit_lowers_variances_that_a_table_does_not_show() -> None:
 def test_constants_say_the_prior_again() -> None:
     table = invented()
     prior = calibrated(fit_prior([table], 0.01**2), [table], seeds=1)
-    again = OpaquePrior.from_constants(constants(prior))
+    again = JobTypePrior.from_constants(constants(prior))
     assert again.mean == pytest.approx(prior.mean, abs=1e-6)
     assert again.quantiles == pytest.approx(prior.quantiles, abs=1e-6)
     assert all(value >= 1 for value in again.quantiles.values())

@@ -1,4 +1,4 @@
-"""In what two cells of opaque jobs are alike: their jobs, their places, their partners.
+"""In what two cells of job types are alike: their jobs, their places, their partners.
 
 Cells are many and the kinds of them few, so that likeness is computed between distinct kinds and
 put together by position.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -62,19 +62,19 @@ class Kinds:
         return cls(first=first, index=index)
 
 
-def jobs_of(cells: OpaqueCells) -> Kinds:
+def jobs_of(cells: JobTypeCells) -> Kinds:
     """Return the distinct jobs: job types at one batch size."""
     return Kinds.of(cells.job_type, cells.batch_size)
 
 
-def places_of(cells: OpaqueCells) -> Kinds:
+def places_of(cells: JobTypeCells) -> Kinds:
     """Return the distinct placements, whatever runs beside."""
     return Kinds.of(
         cells.accelerator, cells.count, cells.hosts, cells.network, cells.shares, cells.settings
     )
 
 
-def partners_of(cells: OpaqueCells) -> Kinds:
+def partners_of(cells: JobTypeCells) -> Kinds:
     """Return the distinct jobs beside."""
     return Kinds.of(cells.partner_type, cells.partner_batch)
 
@@ -101,7 +101,7 @@ def levels(
     }
 
 
-def effects(a: OpaqueCells, b: OpaqueCells) -> dict[str, FloatArray]:
+def effects(a: JobTypeCells, b: JobTypeCells) -> dict[str, FloatArray]:
     """Return the product of what each effect acts on, for two sets of places."""
     left, right = _factors(a), _factors(b)
     acts = {name: np.outer(left[name], right[name]) for name in left}
@@ -116,7 +116,7 @@ def effects(a: OpaqueCells, b: OpaqueCells) -> dict[str, FloatArray]:
     return acts
 
 
-def nearest_cells(asked: OpaqueCells, known: OpaqueCells, most: int = 3) -> IntArray:
+def nearest_cells(asked: JobTypeCells, known: JobTypeCells, most: int = 3) -> IntArray:
     """Return the known cells nearest to each asked one, best first.
 
     Doublings of batch, accelerators and hosts count alike; another device counts as many.
@@ -132,7 +132,7 @@ def nearest_cells(asked: OpaqueCells, known: OpaqueCells, most: int = 3) -> IntA
     return np.argsort(away, axis=1, kind="stable")[:, :most]
 
 
-def features(cells: OpaqueCells) -> FloatArray:
+def features(cells: JobTypeCells) -> FloatArray:
     """Return :data:`FEATURES` of cells, shape (cells, features), each of order one."""
     factors = _factors(cells)
     columns = {
@@ -144,7 +144,7 @@ def features(cells: OpaqueCells) -> FloatArray:
     return np.stack([columns[name] for name in FEATURES], axis=1)
 
 
-def _factors(cells: OpaqueCells) -> dict[str, FloatArray]:
+def _factors(cells: JobTypeCells) -> dict[str, FloatArray]:
     return {
         "speed": cells.log_speed,
         "several": np.asarray(cells.count > 1, dtype=np.float64),

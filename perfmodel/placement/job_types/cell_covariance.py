@@ -1,4 +1,4 @@
-r"""How much two cells of opaque jobs have in common: the covariance behind their completion.
+r"""How much two cells of job types have in common: the covariance behind their completion.
 
 The logarithm of a step time is a sum of effects, each drawn once for all cells that share it::
 
@@ -21,8 +21,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells
-from perfmodel.placement.opaque.opaque_likeness import (
+from perfmodel.placement.job_types.cell_likeness import (
     LEVELS,
     Kinds,
     doublings,
@@ -33,6 +32,7 @@ from perfmodel.placement.opaque.opaque_likeness import (
     partners_of,
     places_of,
 )
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def variance_names() -> tuple[str, ...]:
     return (*plain, *ALONE, *pairs)
 
 
-def covariance(a: OpaqueCells, b: OpaqueCells, variances: Mapping[str, float]) -> FloatArray:
+def covariance(a: JobTypeCells, b: JobTypeCells, variances: Mapping[str, float]) -> FloatArray:
     """Return the covariance of the log step times of two sets of cells.
 
     Parameters
@@ -94,7 +94,7 @@ def _spread(between_kinds: FloatArray, rows: Kinds, columns: Kinds) -> FloatArra
     return between_kinds[:, columns.index][rows.index]
 
 
-def own_variance(cells: OpaqueCells, variances: Mapping[str, float]) -> FloatArray:
+def own_variance(cells: JobTypeCells, variances: Mapping[str, float]) -> FloatArray:
     """Return the variance of the log step time of each cell, shape (cells,)."""
     kinds = places_of(cells)
     places = cells.take(kinds.first)
@@ -137,7 +137,7 @@ def _sum(
 
 
 def _add_settings(
-    total: FloatArray, a: OpaqueCells, b: OpaqueCells, variances: Mapping[str, float]
+    total: FloatArray, a: JobTypeCells, b: JobTypeCells, variances: Mapping[str, float]
 ) -> None:
     rows, columns = np.flatnonzero(a.settings != ""), np.flatnonzero(b.settings != "")
     variance = variances.get("settings", 0.0)
@@ -149,8 +149,8 @@ def _add_settings(
 
 def _add_slowdown(
     total: FloatArray,
-    a: OpaqueCells,
-    b: OpaqueCells,
+    a: JobTypeCells,
+    b: JobTypeCells,
     variances: Mapping[str, float],
     alike: Mapping[str, FloatArray],
     jobs: tuple[Kinds, Kinds],
@@ -176,14 +176,14 @@ def _add_slowdown(
 
 
 def _add_itself(
-    total: FloatArray, a: OpaqueCells, b: OpaqueCells, variances: Mapping[str, float]
+    total: FloatArray, a: JobTypeCells, b: JobTypeCells, variances: Mapping[str, float]
 ) -> None:
     rows, columns = same_cells(a, b)
     total[rows, columns] += variances.get("itself", 0.0)
 
 
 def same_cells(
-    a: OpaqueCells, b: OpaqueCells
+    a: JobTypeCells, b: JobTypeCells
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the positions at which two sets of cells hold the same cell."""
     keys = [cell_keys(one) for one in (a, b)]
@@ -195,7 +195,7 @@ def same_cells(
     return pairs[:, 0], pairs[:, 1]
 
 
-def cell_keys(cells: OpaqueCells) -> list[tuple[object, ...]]:
+def cell_keys(cells: JobTypeCells) -> list[tuple[object, ...]]:
     """Return what makes each cell itself."""
     return list(
         zip(

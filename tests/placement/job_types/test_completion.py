@@ -6,23 +6,23 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, InvalidInputError
-from perfmodel.placement.opaque.completion import (
-    OpaquePrior,
-    OpaqueTable,
+from perfmodel.placement.job_types.cell_covariance import covariance, own_variance, variance_names
+from perfmodel.placement.job_types.completion import (
+    JobTypePrior,
+    JobTypeTable,
     complete,
     nearest_labels,
 )
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
-from perfmodel.placement.opaque.opaque_covariance import covariance, own_variance, variance_names
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.placement.topology.topology import Neighbour, Node, Placement
 from perfmodel.types import Basis
 
 _DEVICES = ("K80", "T4", "V100-SXM2-16GB", "A100-SXM4-40GB")
 
 
-def cells(*rows: tuple[str, int, str, int, int], beside: str = "") -> OpaqueCells:
+def cells(*rows: tuple[str, int, str, int, int], beside: str = "") -> JobTypeCells:
     """Name, batch size, accelerator, accelerators of a host, hosts."""
-    return opaque_cells(
+    return job_type_cells(
         [(name, batch) for name, batch, *_ in rows],
         [
             Placement(
@@ -35,7 +35,7 @@ def cells(*rows: tuple[str, int, str, int, int], beside: str = "") -> OpaqueCell
     )
 
 
-def invented(jobs: int = 6) -> tuple[OpaqueCells, np.ndarray]:
+def invented(jobs: int = 6) -> tuple[JobTypeCells, np.ndarray]:
     """A table whose times are a job's level x a device's pace x a toll for crossing hosts."""
     rows, times = [], []
     paces = dict(zip(_DEVICES, (8.0, 3.0, 1.0, 0.5), strict=True))
@@ -60,7 +60,7 @@ def test_covariance_is_one_of_random_variables() -> None:
 def test_one_effect_by_hand() -> None:
     # Prior: mean 0, one variance 1 for the level of a name, noise 1. One cell measured e^0.8:
     # its posterior mean is 0.8 x 1 / (1 + 1) = 0.4 for every cell of that name.
-    prior = OpaquePrior(
+    prior = JobTypePrior(
         mean=np.zeros(7),
         variances={"name.one": 1.0},
         noise_variance=1.0,
@@ -103,10 +103,10 @@ def test_other_jobs_say_what_a_device_does() -> None:
     asked = cells(("new", 8, "K80", 1, 4))
     # Level 1 on the V100; the K80 takes 8 times as long, four hosts twice that: 16.
     alone = complete(one, [1.0], asked).median_s[0]
-    known = OpaqueCells(
+    known = JobTypeCells(
         **{
             word: np.concatenate([getattr(table, word), getattr(one, word)])
-            for word in OpaqueCells.__slots__
+            for word in JobTypeCells.__slots__
         }
     )
     among = complete(known, [*times, 1.0], asked).median_s[0]
@@ -120,7 +120,7 @@ def test_basis_follows_the_evidence() -> None:
     asked = cells(
         ("a", 8, "K80", 1, 1), ("a", 8, "K80", 2, 1), ("a", 8, "T4", 1, 1), ("b", 8, "K80", 1, 1)
     )
-    table = OpaqueTable(known, [1.0])
+    table = JobTypeTable(known, [1.0])
     answer = table.complete(asked)
     assert answer.basis == (
         Basis.MEASURED, Basis.INTERPOLATED, Basis.EXTRAPOLATED, Basis.DEFAULT,
@@ -129,7 +129,7 @@ def test_basis_follows_the_evidence() -> None:
 
 
 def test_nothing_known_is_answered_very_widely() -> None:
-    answer = OpaqueTable(cells(), []).complete(cells(("a", 8, "K80", 1, 1)))
+    answer = JobTypeTable(cells(), []).complete(cells(("a", 8, "K80", 1, 1)))
     assert answer.high_s[0] / answer.low_s[0] > 50
     assert answer.nearest.tolist() == [[-1, -1, -1]]
 
@@ -170,9 +170,9 @@ def test_a_matrix_of_300_jobs_is_answered_in_time() -> None:
 @pytest.mark.parametrize("bad", [[0.0], [float("nan")], [1.0, 2.0]])
 def test_nonsense_times_are_refused(bad: list[float]) -> None:
     with pytest.raises(InvalidInputError):
-        OpaqueTable(cells(("a", 8, "K80", 1, 1)), bad)
+        JobTypeTable(cells(("a", 8, "K80", 1, 1)), bad)
 
 
 def test_damaged_constants_are_refused() -> None:
     with pytest.raises(DamagedArtifactError, match="fit-placement"):
-        OpaquePrior.from_constants({"mean": {}})
+        JobTypePrior.from_constants({"mean": {}})

@@ -1,8 +1,8 @@
-r"""Answer cells of opaque jobs by measured cells that resemble them.
+r"""Answer cells of job types by measured cells that resemble them.
 
 The logarithm of a step time is Gaussian around a mean that is linear in facts of the cell (batch
 size, speed of the device, accelerators, hosts), with the covariance of
-:mod:`.opaque_covariance`. Given measured cells ``y`` with noise ``s^2``::
+:mod:`.cell_covariance`. Given measured cells ``y`` with noise ``s^2``::
 
     mean     = m(asked) + K(asked, known) (K(known, known) + s^2 I)^-1 (y - m(known))
     variance = diag K(asked, asked) - K(asked, known) (...)^-1 K(known, asked)
@@ -31,9 +31,9 @@ import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError, InvalidInputError
 from perfmodel.placement.fitted import fitted
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells
-from perfmodel.placement.opaque.opaque_covariance import covariance, own_variance, same_cells
-from perfmodel.placement.opaque.opaque_likeness import FEATURES, features
+from perfmodel.placement.job_types.cell_covariance import covariance, own_variance, same_cells
+from perfmodel.placement.job_types.cell_likeness import FEATURES, features
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells
 from perfmodel.types import Basis
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,13 +54,13 @@ _MOST_SOLVED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpaquePrior:
-    """What is believed of opaque jobs before any cell of a table is known.
+class JobTypePrior:
+    """What is believed of job types before any cell of a table is known.
 
     Parameters
     ----------
     mean : ndarray, shape (features,)
-        Coefficients of :data:`.opaque_likeness.FEATURES`.
+        Coefficients of :data:`.cell_likeness.FEATURES`.
     variances : mapping of str to float
         Of the effects.
     noise_variance : float
@@ -76,7 +76,7 @@ class OpaquePrior:
     quantiles: Mapping[str, float]
 
     @classmethod
-    def from_constants(cls, constants: Mapping[str, Any]) -> OpaquePrior:
+    def from_constants(cls, constants: Mapping[str, Any]) -> JobTypePrior:
         """Read a prior from plain JSON values.
 
         Raises
@@ -93,19 +93,19 @@ class OpaquePrior:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(
-                f"The prior of opaque jobs cannot be read ({error!r}). Install the package again, "
-                "or run: perfmodel fit-placement --part opaque."
+                f"The prior of job types cannot be read ({error!r}). Install the package again, "
+                "or run: perfmodel fit-placement --part job_types."
             ) from error
 
     @classmethod
-    def shipped(cls) -> OpaquePrior:
+    def shipped(cls) -> JobTypePrior:
         """Return the prior that was fitted on public tables; read once per process."""
         return _shipped()
 
 
 @cache
-def _shipped() -> OpaquePrior:
-    return OpaquePrior.from_constants(fitted("opaque"))
+def _shipped() -> JobTypePrior:
+    return JobTypePrior.from_constants(fitted("job_types"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,16 +131,16 @@ class Completion:
     nearest: IntArray
 
 
-class OpaqueTable:
+class JobTypeTable:
     """Measured cells, ready to answer for others.
 
     Parameters
     ----------
-    cells : OpaqueCells
+    cells : JobTypeCells
         May be empty; the same cell may come several times.
     step_time_s : ndarray, shape (cells,)
         Measured, > 0.
-    prior : OpaquePrior or None
+    prior : JobTypePrior or None
         None: the shipped one.
 
     Raises
@@ -150,7 +150,7 @@ class OpaqueTable:
     """
 
     def __init__(
-        self, cells: OpaqueCells, step_time_s: npt.ArrayLike, prior: OpaquePrior | None = None
+        self, cells: JobTypeCells, step_time_s: npt.ArrayLike, prior: JobTypePrior | None = None
     ) -> None:
         times = np.asarray(step_time_s, dtype=np.float64)
         if times.shape != (len(cells),):
@@ -161,9 +161,9 @@ class OpaqueTable:
             raise InvalidInputError("A measured step_time_s must be a number above 0.")
         self.cells = cells
         self.step_time_s = times
-        self.prior = prior if prior is not None else OpaquePrior.shipped()
+        self.prior = prior if prior is not None else JobTypePrior.shipped()
 
-    def complete(self, asked: OpaqueCells) -> Completion:
+    def complete(self, asked: JobTypeCells) -> Completion:
         """Answer cells by the known ones."""
         rows = _chosen(self.cells, asked)
         given = _given(self, rows.tobytes())
@@ -182,7 +182,7 @@ class OpaqueTable:
 
 
 @lru_cache(maxsize=_MOST_SOLVED)
-def _given(table: OpaqueTable, rows: bytes) -> _Given:
+def _given(table: JobTypeTable, rows: bytes) -> _Given:
     """Return some of the known cells of a table, solved."""
     chosen = np.frombuffer(rows, dtype=np.int64)
     log_s = np.log(table.step_time_s[chosen])
@@ -190,28 +190,28 @@ def _given(table: OpaqueTable, rows: bytes) -> _Given:
 
 
 def complete(
-    known: OpaqueCells,
+    known: JobTypeCells,
     step_time_s: npt.ArrayLike,
-    asked: OpaqueCells,
-    prior: OpaquePrior | None = None,
+    asked: JobTypeCells,
+    prior: JobTypePrior | None = None,
 ) -> Completion:
-    """Answer cells by known ones; see :class:`OpaqueTable`."""
-    return OpaqueTable(known, step_time_s, prior).complete(asked)
+    """Answer cells by known ones; see :class:`JobTypeTable`."""
+    return JobTypeTable(known, step_time_s, prior).complete(asked)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Given:
     """Known cells with what does not depend on the asked ones."""
 
-    known: OpaqueCells
-    prior: OpaquePrior
+    known: JobTypeCells
+    prior: JobTypePrior
     within: FloatArray
     inverse: FloatArray
     weights: FloatArray
     scale: float
 
     @classmethod
-    def of(cls, known: OpaqueCells, log_s: FloatArray, prior: OpaquePrior) -> _Given:
+    def of(cls, known: JobTypeCells, log_s: FloatArray, prior: JobTypePrior) -> _Given:
         within = covariance(known, known, prior.variances)
         rest = log_s - features(known) @ prior.mean
         noisy = within + prior.noise_variance * np.eye(len(known))
@@ -223,7 +223,7 @@ class _Given:
             weights=weights, scale=scale,
         )  # fmt: skip
 
-    def conditional(self, asked: OpaqueCells) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def conditional(self, asked: JobTypeCells) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return mean and variance of a measurement, and correlations with known cells."""
         prior = self.prior
         between = covariance(asked, self.known, prior.variances)
@@ -235,7 +235,7 @@ class _Given:
         return mean, variance, correlation
 
 
-def _chosen(known: OpaqueCells, asked: OpaqueCells) -> IntArray:
+def _chosen(known: JobTypeCells, asked: JobTypeCells) -> IntArray:
     """Return which known cells to answer from: those of the asked names, then an even choice."""
     if len(known) <= MOST_CELLS:
         return np.arange(len(known))
@@ -253,7 +253,7 @@ def _chosen(known: OpaqueCells, asked: OpaqueCells) -> IntArray:
     return np.sort(np.concatenate(chosen))
 
 
-def _rungs(known: OpaqueCells, asked: OpaqueCells) -> IntArray:
+def _rungs(known: JobTypeCells, asked: JobTypeCells) -> IntArray:
     """Return the position in RUNGS of how each asked cell is known."""
     by_name, by_job = _counts(known)
     rungs = np.array(
@@ -267,7 +267,7 @@ def _rungs(known: OpaqueCells, asked: OpaqueCells) -> IntArray:
     return rungs
 
 
-def _counts(known: OpaqueCells) -> tuple[dict[str, int], dict[tuple[str, float], int]]:
+def _counts(known: JobTypeCells) -> tuple[dict[str, int], dict[tuple[str, float], int]]:
     by_name: dict[str, int] = {}
     by_job: dict[tuple[str, float], int] = {}
     for name, batch in zip(known.job_type.tolist(), known.batch_size.tolist(), strict=True):
@@ -282,7 +282,7 @@ def _rung(of_name: int, of_job: int) -> int:
     return RUNGS.index("name" if of_name else "none")
 
 
-def _basis(known: OpaqueCells, asked: OpaqueCells, rungs: IntArray) -> tuple[Basis, ...]:
+def _basis(known: JobTypeCells, asked: JobTypeCells, rungs: IntArray) -> tuple[Basis, ...]:
     seen = set(
         zip(
             known.job_type.tolist(), known.batch_size.tolist(), known.accelerator.tolist(),
@@ -317,6 +317,6 @@ def _nearest(correlation: FloatArray, rows: IntArray) -> IntArray:
     return nearest
 
 
-def nearest_labels(table: OpaqueTable, completion: Completion, row: int) -> Sequence[str]:
+def nearest_labels(table: JobTypeTable, completion: Completion, row: int) -> Sequence[str]:
     """Return the known cells nearest to one asked cell, for people."""
     return [table.cells.label(int(at)) for at in completion.nearest[row] if at >= 0]

@@ -1,4 +1,4 @@
-r"""Fit what is believed of opaque jobs: mean, variances of effects, noise and quantiles.
+r"""Fit what is believed of job types: mean, variances of effects, noise and quantiles.
 
 The variances maximise the marginal likelihood of whole tables around a broad guess::
 
@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.opaque.completion import COVERAGE, RUNGS, OpaquePrior, complete
-from perfmodel.placement.opaque.opaque_covariance import cell_keys, covariance, variance_names
-from perfmodel.placement.opaque.opaque_likeness import FEATURES, features
+from perfmodel.placement.job_types.cell_covariance import cell_keys, covariance, variance_names
+from perfmodel.placement.job_types.cell_likeness import FEATURES, features
+from perfmodel.placement.job_types.completion import COVERAGE, RUNGS, JobTypePrior, complete
 from perfmodel.training.placement_fits.fitted_file import document
-from perfmodel.training.placement_rows.opaque_rows import (
+from perfmodel.training.placement_rows.job_type_records import (
     MeasuredCells,
     gavel_cells,
     joined,
@@ -85,7 +85,7 @@ def guess() -> dict[str, float]:
     return {name: std**2 for name, std in {**plain, **rest}.items()}
 
 
-def fit_prior(tables: Sequence[MeasuredCells], noise_variance: float) -> OpaquePrior:
+def fit_prior(tables: Sequence[MeasuredCells], noise_variance: float) -> JobTypePrior:
     """Fit mean and variances on whole tables; quantiles are those of a normal distribution.
 
     Parameters
@@ -107,7 +107,7 @@ def fit_prior(tables: Sequence[MeasuredCells], noise_variance: float) -> OpaqueP
         first, second = 0.9 * first + 0.1 * slope, 0.98 * second + 0.02 * slope**2
         pace = _RATE * min(1.0, 2.0 * (1 - step / _STEPS))
         log_v += pace * first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.98**step)) + 1e-9)
-    return OpaquePrior(
+    return JobTypePrior(
         mean=_mean(tables, parts, np.exp(log_v), noise_variance),
         variances=dict(zip(names, np.exp(log_v).tolist(), strict=True)),
         noise_variance=noise_variance,
@@ -161,8 +161,8 @@ def repeat_variance(table: MeasuredCells) -> float:
 
 
 def calibrated(
-    prior: OpaquePrior, tables: Sequence[MeasuredCells], *, seeds: int = 4
-) -> OpaquePrior:
+    prior: JobTypePrior, tables: Sequence[MeasuredCells], *, seeds: int = 4
+) -> JobTypePrior:
     """Set quantiles by cells left out: what share of them an interval has to hold."""
     prior = replace(prior, quantiles=dict.fromkeys(RUNGS, _NORMAL))
     by_table = [_table_quantiles(prior, table, seeds) for table in tables]
@@ -172,7 +172,7 @@ def calibrated(
     return replace(prior, quantiles={**quantiles, "cell": _NORMAL})
 
 
-def _table_quantiles(prior: OpaquePrior, table: MeasuredCells, seeds: int) -> dict[str, float]:
+def _table_quantiles(prior: JobTypePrior, table: MeasuredCells, seeds: int) -> dict[str, float]:
     scores: dict[str, list[FloatArray]] = {rung: [] for rung in RUNGS}
     for seed in range(seeds):
         for rung, value in _scores(prior, table, np.random.default_rng(seed)):
@@ -187,7 +187,7 @@ def _quantile(values: Sequence[FloatArray]) -> float:
 
 
 def _scores(
-    prior: OpaquePrior, table: MeasuredCells, rng: np.random.Generator
+    prior: JobTypePrior, table: MeasuredCells, rng: np.random.Generator
 ) -> list[tuple[str, FloatArray]]:
     """Return standardised residuals of cells left out, by rung."""
     found = []
@@ -211,7 +211,7 @@ def _scores(
 
 
 def _standardised(
-    prior: OpaquePrior,
+    prior: JobTypePrior,
     table: MeasuredCells,
     known: npt.NDArray[np.int64],
     asked: npt.NDArray[np.int64],
@@ -233,13 +233,15 @@ def training_tables(data: Path) -> tuple[list[MeasuredCells], float]:
 
 
 def fit(data: Path) -> dict[str, Any]:
-    """Fit the prior of opaque jobs on the public tables of a folder."""
+    """Fit the prior of job types on the public tables of a folder."""
     tables, noise_variance = training_tables(data)
     prior = calibrated(fit_prior(tables, noise_variance), tables)
-    return document("opaque", constants(prior), SOURCE, sum(len(table.log_s) for table in tables))
+    return document(
+        "job_types", constants(prior), SOURCE, sum(len(table.log_s) for table in tables)
+    )
 
 
-def constants(prior: OpaquePrior) -> dict[str, Any]:
+def constants(prior: JobTypePrior) -> dict[str, Any]:
     """Return a prior as plain JSON values, deviations in natural logarithms of a time."""
     return {
         "mean": {n: round(v, 6) for n, v in zip(FEATURES, prior.mean.tolist(), strict=True)},

@@ -18,15 +18,15 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
-from perfmodel.placement.opaque.opaque_cells import named_job
-from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
+from perfmodel.placement.job_types.job_type_cells import named_job
+from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def opaque_word(job: Job) -> str:
+def type_word(job: Job) -> str:
     """Return a word that jobs of one type share, whatever their batches.
 
     Raises
@@ -58,7 +58,7 @@ def is_weighed(placement: ResolvedPlacement, mode: Mode) -> bool:
     return placement.is_plain and is_modelled(placement, mode)
 
 
-def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation]) -> OpaqueGuess:
+def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation]) -> JobTypeGuess:
     """Guess a job from its observed steps.
 
     Parameters
@@ -72,7 +72,7 @@ def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation
     sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
     ranks = np.array([placement.count for placement in placements])
     micro_batches = np.array([one.accumulation_steps for one in seen])
-    return OpaqueGuess.of(
+    return JobTypeGuess.of(
         alone_s(steps, sync, ranks) / micro_batches,
         np.array([_batch(one) for one in seen], dtype=np.float64),
         np.array([slowest(placement.accelerators) for placement in placements]),
@@ -88,7 +88,7 @@ def _batch(seen: Observation) -> int:
 
 
 def guessed_cells(
-    guess: OpaqueGuess,
+    guess: JobTypeGuess,
     columns: ReplicaColumns,
     *,
     word: str,
@@ -139,7 +139,7 @@ def guessed_cells(
 
 
 def observed_rows(
-    guess: OpaqueGuess,
+    guess: JobTypeGuess,
     placements: Sequence[ResolvedPlacement],
     seen: Sequence[Observation],
     *,

@@ -5,13 +5,13 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.placement.calibration.step_response import CORNER
-from perfmodel.placement.opaque.opaque_guess import OpaqueGuess
+from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 
 STEPS_S, BATCHES, SPEEDS = np.array([0.1, 0.2, 0.4]), np.array([16.0, 32.0, 64.0]), np.zeros(3)
 
 
-def guess() -> OpaqueGuess:
-    return OpaqueGuess.of(STEPS_S, BATCHES, SPEEDS)
+def guess() -> JobTypeGuess:
+    return JobTypeGuess.of(STEPS_S, BATCHES, SPEEDS)
 
 
 def test_medians_stand_for_the_job() -> None:
@@ -21,7 +21,7 @@ def test_medians_stand_for_the_job() -> None:
 
 def test_the_order_of_steps_does_not_matter() -> None:
     other = [2, 0, 1]
-    assert OpaqueGuess.of(STEPS_S[other], BATCHES[other], SPEEDS) == guess()
+    assert JobTypeGuess.of(STEPS_S[other], BATCHES[other], SPEEDS) == guess()
 
 
 def test_device_grows_with_samples_and_host_does_not() -> None:
@@ -45,7 +45,7 @@ def test_two_micro_batches_take_twice_as_long() -> None:
 
 
 def test_units_do_not_matter_to_the_shape() -> None:
-    longer = OpaqueGuess.of(100 * STEPS_S, BATCHES, SPEEDS)
+    longer = JobTypeGuess.of(100 * STEPS_S, BATCHES, SPEEDS)
     ratio = longer.compute_s(longer.device_s(BATCHES, SPEEDS)) / guess().compute_s(
         guess().device_s(BATCHES, SPEEDS)
     )
@@ -56,4 +56,4 @@ def test_units_do_not_matter_to_the_shape() -> None:
 
 def test_no_steps_are_no_guess() -> None:
     with pytest.raises(InvalidInputError, match="needs an observed step"):
-        OpaqueGuess.of(np.array([]), np.array([]), np.array([]))
+        JobTypeGuess.of(np.array([]), np.array([]), np.array([]))

@@ -1,4 +1,4 @@
-"""What is answered for opaque jobs: by steps that observations correct, else by completion."""
+"""What is answered for job types: by steps that observations correct, else by completion."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.opaque.completion import OpaquePrior, complete
-from perfmodel.training.placement_rows.opaque_rows import MeasuredCells
+from perfmodel.placement.job_types.completion import JobTypePrior, complete
+from perfmodel.training.placement_rows.job_type_records import MeasuredCells
 
 if TYPE_CHECKING:
     from perfmodel.estimator import Estimator
@@ -33,7 +33,7 @@ class Answers(NamedTuple):
 class Priors(NamedTuple):
     """What is believed beforehand: of whole cells, and of residuals of steps."""
 
-    cells: OpaquePrior
+    cells: JobTypePrior
     steps: ResidualPrior | None = None
 
 
@@ -63,7 +63,7 @@ def _by_steps(
     answered: Answers,
 ) -> None:
     """Overwrite the answers of one job type that its own observed steps give."""
-    from perfmodel.estimator.evidence.job_type_rows import is_weighed
+    from perfmodel.estimator.evidence.guessed_rows import is_weighed
     from perfmodel.estimator.evidence.other_jobs import OtherJobs
     from perfmodel.estimator.job_types.job_type import ObservedJobType
     from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -74,10 +74,10 @@ def _by_steps(
     job = asked.observations[rows[0]].job
     own = seen[known.cells.job_type == name].tolist()
     others: Sequence[Observation] = seen[known.cells.job_type != name].tolist()
-    opaque = ObservedJobType.of(estimator.core, job, own, OtherJobs(estimator.core, others))
-    if opaque.own is None:
+    of_type = ObservedJobType.of(estimator.core, job, own, OtherJobs(estimator.core, others))
+    if of_type.own is None:
         return
-    opaque = replace(opaque, prior=priors.steps, cells_prior=priors.cells)
+    of_type = replace(of_type, prior=priors.steps, cells_prior=priors.cells)
     by_machine = defaultdict(list)
     for row in rows.tolist():
         placement = estimator.core.resolve(asked.observations[row].placement)
@@ -87,7 +87,7 @@ def _by_steps(
             )
     for pairs in by_machine.values():
         at = [row for row, _ in pairs]
-        found = opaque.steps(
+        found = of_type.steps(
             ReplicaColumns.of([placement for _, placement in pairs]),
             batch_size=asked.cells.batch_size[at],
             accumulation_steps=1,

@@ -1,4 +1,4 @@
-r"""What stands beside the completion of opaque jobs: matrix completion of rates.
+r"""What stands beside the completion of job types: matrix completion of rates.
 
 *Completion* follows the description of Gavel's estimator: rates of a job over a reference rate are
 a matrix of jobs by places with most entries missing. It is completed by factors of rank 10,

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.placement.calibration.step_response import CORNER
-from perfmodel.placement.data_parallel.opaque_profile import opaque_profile
+from perfmodel.placement.data_parallel.job_type_profile import job_type_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 
 FloatArray = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ _PARAMETERS, _ROUND_STEP_S = 2.5e7, 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OpaqueGuess:
+class JobTypeGuess:
     """Steps of a job before its observations are weighed.
 
     Parameters
@@ -51,7 +51,7 @@ class OpaqueGuess:
         Median of the observed micro-batches, >= 1.
     log_speed : float
         Median of the logarithmic speeds of the accelerators, as
-        :attr:`.opaque_cells.OpaqueCells.log_speed`.
+        :attr:`.job_type_cells.JobTypeCells.log_speed`.
     """
 
     step_s: float
@@ -76,7 +76,7 @@ class OpaqueGuess:
         Examples
         --------
         >>> one = np.array([0.2])
-        >>> OpaqueGuess.of(one, np.array([32.0]), np.array([0.0])).step_s
+        >>> JobTypeGuess.of(one, np.array([32.0]), np.array([0.0])).step_s
         0.2
         """
         if not len(alone_s):
@@ -112,7 +112,7 @@ class OpaqueGuess:
         The share of the device is 2/5 and that of the host 9/10 of a step of 1 s; with a soft
         corner that makes 0.95 s.
 
-        >>> guess = OpaqueGuess(step_s=1.0, batch_size=8.0, log_speed=0.0)
+        >>> guess = JobTypeGuess(step_s=1.0, batch_size=8.0, log_speed=0.0)
         >>> round(float(guess.compute_s(guess.device_s(8, 0.0))), 2)
         0.95
         """
@@ -129,4 +129,4 @@ class OpaqueGuess:
         """
         round_s = self.step_s * np.exp(_SPEED_POWER * self.log_speed)
         parameters = _PARAMETERS * float(np.sqrt(round_s / _ROUND_STEP_S))
-        return opaque_profile(samples=samples, parameter_count=parameters)
+        return job_type_profile(samples=samples, parameter_count=parameters)

@@ -1,4 +1,4 @@
-"""Public tables of step times as cells of opaque jobs."""
+"""Public tables of step times as cells of job types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.types import Mode
 
 
@@ -30,7 +30,7 @@ class MeasuredCells:
         The same as a user would send them; None where nobody asks.
     """
 
-    cells: OpaqueCells
+    cells: JobTypeCells
     log_s: FloatArray
     observations: npt.NDArray[np.object_] | None = None
 
@@ -51,7 +51,7 @@ def measured_cells(records: Sequence[PublishedPlacement]) -> MeasuredCells:
     seen[:] = [_observation(record) for record in records]
     return MeasuredCells(
         observations=seen,
-        cells=opaque_cells(
+        cells=job_type_cells(
             [(record.job_type, record.batch_size) for record in records],
             [record.placement for record in records],
             catalog=Catalog.default(),
@@ -96,10 +96,10 @@ def joined(a: MeasuredCells, b: MeasuredCells) -> MeasuredCells:
     """Return the cells of two parts of one table."""
     columns = {
         one.name: np.concatenate([getattr(a.cells, one.name), getattr(b.cells, one.name)])
-        for one in fields(OpaqueCells)
+        for one in fields(JobTypeCells)
     }
     seen = None
     if a.observations is not None and b.observations is not None:
         seen = np.concatenate([a.observations, b.observations])
     log_s = np.concatenate([a.log_s, b.log_s])
-    return MeasuredCells(cells=OpaqueCells(**columns), log_s=log_s, observations=seen)
+    return MeasuredCells(cells=JobTypeCells(**columns), log_s=log_s, observations=seen)

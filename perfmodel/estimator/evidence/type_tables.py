@@ -11,8 +11,8 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import alone_s
-from perfmodel.placement.opaque.completion import OpaquePrior, OpaqueTable
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells, opaque_cells
+from perfmodel.placement.job_types.completion import JobTypePrior, JobTypeTable
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +21,14 @@ class TypeTables:
 
     Parameters
     ----------
-    steps : OpaqueTable
+    steps : JobTypeTable
         Whole steps.
-    levels : OpaqueTable
+    levels : JobTypeTable
         What one accelerator takes: of steps whose synchronisation was logged what is left.
     """
 
-    steps: OpaqueTable
-    levels: OpaqueTable
+    steps: JobTypeTable
+    levels: JobTypeTable
 
     @classmethod
     def of(
@@ -36,7 +36,7 @@ class TypeTables:
         job: Job | None,
         seen: Sequence[Observation],
         catalog: Catalog,
-        prior: OpaquePrior | None = None,
+        prior: JobTypePrior | None = None,
     ) -> TypeTables:
         """Lay out observed cells.
 
@@ -44,7 +44,7 @@ class TypeTables:
         ----------
         job : Job or None
             What those are of that name no job.
-        prior : OpaquePrior or None
+        prior : JobTypePrior or None
             None: the shipped one.
         """
         cells, times = observed_cells(job, seen, catalog)
@@ -54,14 +54,14 @@ class TypeTables:
         alone = alone_s(step, sync, cells.count) / micro_batches
         logged = ~np.isnan(sync)
         return cls(
-            steps=OpaqueTable(cells, times, prior),
-            levels=OpaqueTable(cells.on_one_accelerator(logged), alone, prior),
+            steps=JobTypeTable(cells, times, prior),
+            levels=JobTypeTable(cells.on_one_accelerator(logged), alone, prior),
         )
 
 
 def observed_cells(
     job: Job | None, seen: Sequence[Observation], catalog: Catalog
-) -> tuple[OpaqueCells, list[float]]:
+) -> tuple[JobTypeCells, list[float]]:
     """Return observed cells, and the time of one micro-batch of each, s.
 
     Parameters
@@ -70,7 +70,7 @@ def observed_cells(
         What those are of that name no job.
     """
     jobs = [_job_of(one, job) for one in seen]
-    cells = opaque_cells(
+    cells = job_type_cells(
         [(of.job_type or of.label, one.batch_size) for of, one in zip(jobs, seen, strict=True)],
         [one.placement for one in seen],
         catalog=catalog,

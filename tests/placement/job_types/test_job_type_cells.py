@@ -3,7 +3,7 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
-from perfmodel.placement.opaque.opaque_cells import opaque_cells
+from perfmodel.placement.job_types.job_type_cells import job_type_cells
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Neighbour, Node, Placement
 from perfmodel.types import Mode
@@ -18,7 +18,7 @@ def on(*nodes: Node, network: str | None = None, beside: tuple[str, ...] = ()) -
 
 
 def test_columns_say_what_a_placement_is() -> None:
-    cells = opaque_cells(
+    cells = job_type_cells(
         [("LM (batch size 5)", 1), ("A3C", 4)],
         [
             on(Node(accelerator="K80", count=2, repeat=2), network="ib-200g"),
@@ -44,25 +44,25 @@ def test_mixed_accelerators_are_as_fast_as_the_slowest() -> None:
         on(Node(accelerator="K80")),
         on(Node(accelerator="K80"), Node(accelerator="V100-SXM2-16GB")),
     ]
-    cells = opaque_cells(jobs, places, catalog=catalog)
+    cells = job_type_cells(jobs, places, catalog=catalog)
     assert cells.log_speed[0] == cells.log_speed[1]
     assert cells.accelerator[1] == "K80+V100-SXM2-16GB"
 
 
 def test_inference_is_another_job_type() -> None:
     place = [on(Node(accelerator="K80"))]
-    cells = opaque_cells([("x", 1)], place, catalog=Catalog.default(), mode=Mode.INFERENCE)
+    cells = job_type_cells([("x", 1)], place, catalog=Catalog.default(), mode=Mode.INFERENCE)
     assert cells.job_type[0] == "x [inference]"
 
 
 @pytest.mark.parametrize(("job", "pointer"), [(("", 1), "job_type"), (("x", 0), "batch_size")])
 def test_nonsense_is_refused_with_the_place(job: tuple[str, int], pointer: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        opaque_cells([job], [on(Node(accelerator="K80"))], catalog=Catalog.default())
+        job_type_cells([job], [on(Node(accelerator="K80"))], catalog=Catalog.default())
     assert refused.value.pointer.endswith(pointer)
 
 
 def test_two_jobs_beside_are_refused() -> None:
     place = on(Node(accelerator="K80"), beside=("a", "b"))
     with pytest.raises(InvalidInputError, match="one other job"):
-        opaque_cells([("x", 1)], [place], catalog=Catalog.default())
+        job_type_cells([("x", 1)], [place], catalog=Catalog.default())

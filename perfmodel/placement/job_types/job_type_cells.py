@@ -33,8 +33,8 @@ _LABEL = re.compile(r"(?P<name>.+?) \(batch size (?P<batch>\d+)\)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OpaqueCells:
-    """Cells of opaque jobs; arrays of one length.
+class JobTypeCells:
+    """Cells of job types; arrays of one length.
 
     Parameters
     ----------
@@ -80,11 +80,11 @@ class OpaqueCells:
         """1 for cells beside another job, else 0."""
         return np.asarray(self.partner_type != "", dtype=np.float64)
 
-    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> OpaqueCells:
+    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> JobTypeCells:
         """Return some of the cells, by a mask or by positions."""
-        return OpaqueCells(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+        return JobTypeCells(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
-    def on_one_accelerator(self, which: npt.NDArray[np.bool_] | None = None) -> OpaqueCells:
+    def on_one_accelerator(self, which: npt.NDArray[np.bool_] | None = None) -> JobTypeCells:
         """Return the same jobs on one accelerator of the same kind; of some cells alone."""
         chosen = np.ones(len(self), dtype=np.bool_) if which is None else which
         return replace(
@@ -123,13 +123,13 @@ def split_label(label: str, batch_size: int = 1) -> tuple[str, int]:
     return (match["name"], int(match["batch"])) if match else (label, batch_size)
 
 
-def opaque_cells(
+def job_type_cells(
     jobs: Sequence[tuple[str, int]],
     placements: Sequence[Placement],
     *,
     catalog: Catalog,
     mode: Mode | Sequence[Mode] = Mode.TRAINING,
-) -> OpaqueCells:
+) -> JobTypeCells:
     """Describe cells by their jobs and placements.
 
     Parameters
@@ -158,7 +158,7 @@ def opaque_cells(
     named = {(job, of): named_job(*job, of) for job, of in dict.fromkeys(in_modes)}
     types = [named[one] for one in in_modes]
     places = [described[placement] for placement in placements]
-    return OpaqueCells(
+    return JobTypeCells(
         job_type=_words([name for name, _ in types]),
         batch_size=_numbers([batch_size for _, batch_size in types]),
         accelerator=_words([place.accelerator for place in places]),
@@ -206,7 +206,7 @@ def named_job(label: str, batch_size: int, mode: Mode) -> tuple[str, float]:
     name, batch_size = split_label(label, batch_size)
     if not name.strip() or batch_size < 1:
         raise InvalidInputError(
-            f"An opaque job needs a name and a batch size of at least 1; got {label!r} and "
+            f"A job type needs a name and a batch size of at least 1; got {label!r} and "
             f"{batch_size}.",
             pointer="/job/job_type" if not name.strip() else "/job/batch_size",
         )
@@ -256,8 +256,8 @@ def _wire(placement: Placement) -> tuple[str, float]:
 
 
 def log_speed(spec: AcceleratorSpec) -> float:
-    """Return how fast an accelerator is, as :attr:`OpaqueCells.log_speed`."""
-    # Nobody says in which precision an opaque job computes; the plain rate orders devices best.
+    """Return how fast an accelerator is, as :attr:`JobTypeCells.log_speed`."""
+    # Nobody says in which precision a job type computes; the plain rate orders devices best.
     rate = spec.peak_flops.get("fp32") or max(spec.peak_flops.values())
     compute, traffic = rate / _FLOPS_PER_S, spec.bandwidth_bytes_per_s / _BYTES_PER_S
     return float(0.5 * (np.log(compute) + np.log(traffic)))
@@ -266,7 +266,7 @@ def log_speed(spec: AcceleratorSpec) -> float:
 def _partner(placement: Placement) -> tuple[str, int]:
     if len(placement.shared_with) > 1:
         raise InvalidInputError(
-            "An opaque job is answered beside one other job at most; got "
+            "A job type is answered beside one other job at most; got "
             f"{len(placement.shared_with)}.",
             pointer="/placement/shared_with",
         )

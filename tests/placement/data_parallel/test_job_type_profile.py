@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.placement.data_parallel.opaque_profile import opaque_profile
+from perfmodel.placement.data_parallel.job_type_profile import job_type_profile
 
 
 def test_volumes_follow_the_number_of_parameters() -> None:
-    profile = opaque_profile(
+    profile = job_type_profile(
         samples=8, parameter_count=5e6, gradient_item_bytes=2.0, optimizer_states=2.0
     )
     # 5e6 parameters of 4 bytes, gradients of 2, two fp32 states of each.
@@ -18,11 +18,11 @@ def test_volumes_follow_the_number_of_parameters() -> None:
 
 
 def test_gradients_become_ready_during_the_backward_pass() -> None:
-    profile = opaque_profile(samples=8, parameter_count=5e6)
+    profile = job_type_profile(samples=8, parameter_count=5e6)
     assert profile.forward_share < profile.gradient_ready[0]
     assert profile.gradient_ready[-1] == pytest.approx(1 - profile.optimizer_share)
 
 
 def test_no_parameters_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="needs parameters"):
-        opaque_profile(samples=8, parameter_count=0.0)
+        job_type_profile(samples=8, parameter_count=0.0)

@@ -16,7 +16,7 @@ _PIECES = 100
 _FIRST_READY = 0.02
 
 
-def opaque_profile(
+def job_type_profile(
     *,
     samples: int,
     parameter_count: float,
@@ -46,7 +46,7 @@ def opaque_profile(
 
     Examples
     --------
-    >>> opaque_profile(samples=8, parameter_count=1e6).gradient_bytes
+    >>> job_type_profile(samples=8, parameter_count=1e6).gradient_bytes
     4000000.0
     """
     if not parameter_count > 0:

@@ -1,4 +1,4 @@
-"""Judge opaque jobs: Gavel's table with most cells hidden, and Sia's steps as mere names.
+"""Judge job types: Gavel's table with most cells hidden, and Sia's steps as mere names.
 
 Nested: where cells of Gavel are hidden at random, mean and variances come from Sia's table alone;
 where a job type is new, they come from tables without any cell of its name. The prior of residuals
@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from placement_accuracy import opaque_baselines as baselines
+from placement_accuracy import job_type_baselines as baselines
+from placement_accuracy.job_type_answers import Priors, answers
 from placement_accuracy.line import Line
-from placement_accuracy.opaque_answers import Priors, answers
 from placement_accuracy.sia import nested_priors
 
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.placement.opaque.completion import OpaquePrior, complete
-from perfmodel.placement.opaque.opaque_cells import OpaqueCells
-from perfmodel.training.placement_fits.fit_opaque import calibrated, fit_prior, repeat_variance
-from perfmodel.training.placement_rows.opaque_rows import (
+from perfmodel.placement.job_types.completion import JobTypePrior, complete
+from perfmodel.placement.job_types.job_type_cells import JobTypeCells
+from perfmodel.training.placement_fits.fit_job_types import calibrated, fit_prior, repeat_variance
+from perfmodel.training.placement_rows.job_type_records import (
     MeasuredCells,
     gavel_cells,
     joined,
@@ -95,7 +95,7 @@ def _names(table: MeasuredCells, *, fast: bool) -> list[str]:
     return names[:2] if fast else names
 
 
-def _without(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: float) -> OpaquePrior:
+def _without(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: float) -> JobTypePrior:
     """Fit a prior on tables without a job type of Gavel, on either side of a pair."""
     rest = gavel.take((gavel.cells.job_type != name) & (gavel.cells.partner_type != name))
     shared = rest.cells.is_shared > 0
@@ -105,7 +105,7 @@ def _without(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: float) 
     return calibrated(fit_prior(tables, noise), tables, seeds=2)
 
 
-def _without_app(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: float) -> OpaquePrior:
+def _without_app(name: str, gavel: MeasuredCells, sia: MeasuredCells, noise: float) -> JobTypePrior:
     tables = [gavel, sia.take(sia.cells.job_type != name)]
     return calibrated(fit_prior(tables, noise), tables, seeds=2)
 
@@ -121,7 +121,7 @@ def hidden_lines(
     return [_hidden(gavel, prior, share, seeds) for share in shares]
 
 
-def _hidden(table: MeasuredCells, prior: OpaquePrior, share: float, seeds: Sequence[int]) -> Line:
+def _hidden(table: MeasuredCells, prior: JobTypePrior, share: float, seeds: Sequence[int]) -> Line:
     questions = [_at_random(table, share, seed) for seed in seeds]
     return _line(
         f"opaque-hidden-{share:.0%}".rstrip("%"),
@@ -446,7 +446,7 @@ def _by_matrix(method: Callable[[baselines.Matrix], FloatArray]) -> _Beside:
     return answer
 
 
-def _job_names(cells: OpaqueCells) -> list[str]:
+def _job_names(cells: JobTypeCells) -> list[str]:
     return [
         f"{name}, batch {batch:g}"
         for name, batch in zip(cells.job_type, cells.batch_size, strict=True)
