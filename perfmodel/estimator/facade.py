@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.estimator.job_types.steps import JobTypeSource
+from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.plans.search import search
-from perfmodel.estimator.single.model import StepModel
+from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.answer import answer_cell, answer_from_memory
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements

@@ -9,7 +9,7 @@ import orjson
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.core.resolve import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
 from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
 

@@ -13,7 +13,7 @@ import orjson
 
 from perfmodel.errors import PerfModelError, UnknownAcceleratorError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement

@@ -10,11 +10,11 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
-from perfmodel.estimator.core.resolve import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
-from perfmodel.estimator.single.model import StepModel, StepPrediction
 from perfmodel.estimator.single.predicted_steps import PredictedSteps
+from perfmodel.estimator.single.step_model import StepModel, StepPrediction
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
@@ -114,7 +114,7 @@ class Core:
         UnknownAcceleratorError
             A name that the catalogue does not hold.
         InvalidPlacementError
-            As :func:`perfmodel.estimator.core.resolve.resolve_placement`.
+            As :func:`perfmodel.estimator.core.resolved_placement.resolve_placement`.
         """
         known = self._placements.get(placement)
         if known is None:

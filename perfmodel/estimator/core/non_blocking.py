@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 

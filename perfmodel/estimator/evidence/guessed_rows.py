@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
 from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
 from perfmodel.graph.job import Job

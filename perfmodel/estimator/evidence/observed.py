@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
+from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, step_cells, weighed_cells
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
-from perfmodel.estimator.evidence.rows import OBSERVED_JOB, step_cells, weighed_cells
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, Predictions, StepSource
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.steps import CellStep, Steps, interval
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.graph.job_reference import job_family
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration, calibrate

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import (
     guess_of,
     is_weighed,
@@ -19,7 +19,7 @@ from perfmodel.estimator.evidence.guessed_rows import (
     observed_rows,
     type_word,
 )
-from perfmodel.estimator.evidence.rows import weighed_cells
+from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.features.roofline import node_roofline
 

@@ -11,11 +11,11 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.explain.explanation import Contribution, Explanation, Roofline
 from perfmodel.estimator.explain.nearest import near_observations, near_points
-from perfmodel.estimator.explain.operators import StepShares
+from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.explain.placement_stages import placed_chain
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell

@@ -25,8 +25,8 @@ from perfmodel.estimator.evidence.guessed_rows import (
     own_batch,
     type_word,
 )
+from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.other_jobs import OtherJobs, spread
-from perfmodel.estimator.evidence.rows import weighed_cells
 from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.job_types.levels import JobTypeLevels
 from perfmodel.estimator.placing.columns import ReplicaColumns

@@ -2,8 +2,8 @@ r"""How long a job type computes on one accelerator, as cells that resemble it s
 
 A job of which little was observed, or nothing on the kind of accelerator asked about, is guessed
 badly from its own steps: neither how its time grows with the batch nor how it changes with the
-badly from its own steps: neither how its time grows with the batch nor how it changes with the
-are weighed by what they know: with the variances :math:`v_s` of the steps' answer on one
+device is known. What other jobs do says more (:mod:`perfmodel.placement.job_types.completion`).
+Both are weighed by what they know: with the variances :math:`v_s` of the steps' answer on one
 accelerator and :math:`v_c` of the completed cell, computation takes :math:`e^{w (c - s)}` times as
 long,
 

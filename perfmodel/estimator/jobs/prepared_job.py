@@ -12,7 +12,7 @@ import orjson
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.language_models import has_plan_engine
+from perfmodel.estimator.jobs.plan_engine_jobs import has_plan_engine
 from perfmodel.features.node_work import node_work
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload

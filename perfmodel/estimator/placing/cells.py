@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.neighbours import neighbours
 from perfmodel.estimator.placing.slowdowns import NeighbourLoad
 from perfmodel.estimator.placing.steps import CellStep, Steps
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 
 #: What is predicted of a job on one accelerator, by the name of the accelerator.
 Predictions = Mapping[str, StepPrediction]

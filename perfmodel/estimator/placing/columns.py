@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.placement.fabric.groups import CommGroups, join_groups
 from perfmodel.placement.fabric.world_group import scaling_groups
 from perfmodel.placement.job_types.job_type_cells import log_speed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost
 

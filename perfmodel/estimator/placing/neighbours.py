@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.placing.slowdowns import NeighbourLoad, load_alone
 from perfmodel.placement.sharing.colocation import load_of_type
 from perfmodel.placement.topology.topology import Neighbour

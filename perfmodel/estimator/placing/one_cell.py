@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import scaling_basis
 from perfmodel.estimator.placing.replicas import OF_COMMUNICATION, OF_SCALING
 from perfmodel.estimator.placing.steps import CellStep
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
 from perfmodel.placement.step_parts import StepNumbers
 from perfmodel.types import LADDER, RUNG, Mode

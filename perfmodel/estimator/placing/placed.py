@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, Predictions
 from perfmodel.estimator.placing.columns import ReplicaColumns, scaling_basis
@@ -32,7 +32,7 @@ from perfmodel.estimator.placing.slowdowns import (
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
 from perfmodel.estimator.placing.steps import CellStep, Steps, interval, whole_half_width
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph

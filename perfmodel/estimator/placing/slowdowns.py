@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.memory.memory import memory_estimate

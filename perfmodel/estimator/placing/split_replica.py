@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.replicas import replica_parts
 from perfmodel.estimator.single.plan_engine import transformer_training

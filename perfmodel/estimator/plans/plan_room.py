@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.placement.memory.memory import MemoryColumns, columns_of_parts, expert_share
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError, PerfModelError
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.model import StepModel
+from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.store.artifacts import Artifact, names, read_artifact, versions
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.repeated_batches import captured_batches
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
@@ -54,7 +54,7 @@ def single_with_plan_engine(
     Parameters
     ----------
     prepared : PreparedJob
-        One of :func:`~perfmodel.estimator.jobs.language_models.has_plan_engine`.
+        One of :func:`~perfmodel.estimator.jobs.plan_engine_jobs.has_plan_engine`.
     prediction : StepPrediction
         Of the step on it.
     """

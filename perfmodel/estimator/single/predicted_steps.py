@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.single.model import StepModel, StepPrediction
 from perfmodel.estimator.single.plan_engine import single_with_plan_engine
+from perfmodel.estimator.single.step_model import StepModel, StepPrediction
 from perfmodel.estimator.single.unsupported import with_unsupported
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache

@@ -6,7 +6,7 @@ import math
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.single.emulation import emulation
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.graph.job import Job
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis, Compiler, Precision

@@ -13,7 +13,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Observed, ObservedJob
-from perfmodel.estimator.job_types.steps import JobTypeSource
+from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.columns import ReplicaColumns

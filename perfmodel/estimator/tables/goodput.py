@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
 from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.job_types.job_type import ObservedJobType

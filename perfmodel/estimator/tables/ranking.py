@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
-from perfmodel.estimator.job_types.steps import VERSION, JobTypeSource
+from perfmodel.estimator.job_types.job_type_source import VERSION, JobTypeSource
 from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_type
 from perfmodel.estimator.tables.table import Filling, fill
 from perfmodel.graph.job import Job

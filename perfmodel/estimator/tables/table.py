@@ -14,11 +14,11 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Observed, ObservedJob
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.estimator.job_types.steps import JobTypeSource
+from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, Predictions, StepSource
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
@@ -26,7 +26,7 @@ from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.neighbours import neighbours
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.steps import Steps
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation

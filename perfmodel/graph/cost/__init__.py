@@ -15,7 +15,7 @@ from perfmodel.graph.cost import (
     recurrent,
     reduction,
 )
-from perfmodel.graph.cost.table import CostTable, cost_of, cost_table
+from perfmodel.graph.cost.cost_table import CostTable, cost_of, cost_table
 
 #: Modules whose import fills the register, one per kind of operator.
 FORMULA_MODULES = (

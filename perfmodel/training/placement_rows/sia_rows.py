@@ -66,7 +66,7 @@ def sia_groups(data: Path, models: Path = Path("models")) -> dict[Group, Measure
 def _observed(
     group: Group, records: Sequence[PublishedPlacement], estimator: Estimator
 ) -> Measured:
-    from perfmodel.estimator.evidence.rows import weighed_cells
+    from perfmodel.estimator.evidence.observed_rows import weighed_cells
 
     rows = []
     for record in records:

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 
 from perfmodel.errors import TrainingError
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import Progress

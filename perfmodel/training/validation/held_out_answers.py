@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import MissingExtraError, StoreError
-from perfmodel.estimator.single.model import StepPrediction
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray
 from perfmodel.features.steps.step import StepSample
 from perfmodel.store.durable import whole_file

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_modelled, own_batch
 from perfmodel.estimator.evidence.type_tables import observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
-from perfmodel.estimator.job_types.limits import limited, not_modelled, seen_under
+from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.steps import CellStep, Steps
 from perfmodel.intervals import COVERAGE, DEVIATIONS

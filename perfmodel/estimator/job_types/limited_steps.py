@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.estimator.core.resolve import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import own_batch
 from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
 from perfmodel.estimator.placing.slowdowns import slowdown_on
