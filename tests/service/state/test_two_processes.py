@@ -63,5 +63,8 @@ def test_what_one_took_in_the_other_answers_when_it_was_killed(
         kept = [here.ask("/v1/matrix", matrix, **later)["id"] for _ in range(6)]
         one.kill()
         _taken_over(there, kept)
+        # SIGKILL: nothing is written on the way out, and nothing that was acknowledged is lost.
+        seen = there.ask("/v1/observations")["observations"]
+        assert len(seen) == next(numbers)
         results = [there.ask(f"/v1/operations/{name}/result") for name in kept]
         assert all(result == results[0] for result in results)
