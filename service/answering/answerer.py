@@ -33,7 +33,7 @@ from service.answering.questions import (
     read_explain,
     read_rank,
 )
-from service.state.in_memory import InMemory, Remembered
+from service.state.in_memory import AnyState, InMemoryState
 from service.state.job_references import resolve_job_reference
 
 #: Steps that are predicted together: more would keep others from the interpreter for too long.
@@ -52,7 +52,7 @@ class Answerer:
         Recognises jobs; answerers of other versions may share it.
     """
 
-    def __init__(self, estimator: Estimator, state: Remembered, jobs: JobCache) -> None:
+    def __init__(self, estimator: Estimator, state: AnyState, jobs: JobCache) -> None:
         self.estimator = estimator
         self.cache = QuestionCache(estimator, jobs)
         self.observed_jobs = ObservedJobs(estimator, state)
@@ -174,7 +174,7 @@ class Answerer:
         """Return an answerer over the same memory that never waits; what would is refused."""
         view = copy(self)
         view.estimator = self.estimator.non_blocking()
-        view._state = InMemory(self._state)
+        view._state = InMemoryState(self._state)
         return view
 
     def knows_observations_of(self, job: Job) -> bool:

@@ -16,7 +16,7 @@ from service.answering.answerer import Answerer
 from service.answering.matrix_rows import join_rows, ready_rows
 from service.answering.question_cache import JobCache
 from service.answering.questions import AskedMatrix
-from service.state.in_memory import InMemory, Remembered
+from service.state.in_memory import AnyState, InMemoryState
 
 T = TypeVar("T", bound=Estimate | Curve | Ranking | PlanRanking | Explanation | Table)
 
@@ -28,8 +28,8 @@ class Fallback:
     type, which is known by observed steps alone, is answered from those in memory.
     """
 
-    def __init__(self, estimator: Estimator, state: Remembered, jobs: JobCache) -> None:
-        in_memory = InMemory(state, of_types_alone=True)
+    def __init__(self, estimator: Estimator, state: AnyState, jobs: JobCache) -> None:
+        in_memory = InMemoryState(state, of_types_alone=True)
         self._answerer = Answerer(estimator.non_blocking(predicting=True), in_memory, jobs)
 
     def predict(self, question: Any, why: str) -> Estimate:

@@ -17,7 +17,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_reference import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from service.state.in_memory import Remembered
+from service.state.in_memory import AnyState
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class _Weighed(NamedTuple, Generic[T]):
 class ObservedJobs:
     """Calibrates jobs by stored observations, again only where some were added."""
 
-    def __init__(self, estimator: Estimator, state: Remembered) -> None:
+    def __init__(self, estimator: Estimator, state: AnyState) -> None:
         self._estimator = estimator
         self._state = state
         self._families: LruCache[str, str] = LruCache(20_000)

@@ -10,7 +10,7 @@ from service.state.job_references import JobFinder, JobReferences, ReferencesInM
 from service.state.state import State
 
 
-class InMemory:
+class InMemoryState:
     """The part of what is remembered that takes no time.
 
     Parameters
@@ -19,7 +19,7 @@ class InMemory:
         Tell no observations but those of jobs that are known by nothing else.
     """
 
-    def __init__(self, whole: Remembered, *, of_types_alone: bool = False) -> None:
+    def __init__(self, whole: AnyState, *, of_types_alone: bool = False) -> None:
         self._whole = whole
         self._of_types_alone = of_types_alone
         self.prices: PriceStore = whole.prices
@@ -53,4 +53,4 @@ class InMemory:
 
 #: What an answer may rest on: registered jobs, prices, observations. What is *known* is in memory,
 #: or None where it would have to be waited for; all else may wait.
-Remembered = State | InMemory
+AnyState = State | InMemoryState

@@ -18,7 +18,7 @@ from service.answering.answerer import Answerer
 from service.answering.fallback import Fallback
 from service.answering.question_cache import JobCache
 from service.http.errors import PinnedModelError, UnknownModelVersionError
-from service.state.in_memory import Remembered
+from service.state.in_memory import AnyState
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class ModelRegistry:
     def __init__(
         self,
         estimator: Estimator,
-        state: Remembered,
+        state: AnyState,
         folder: Path,
         *,
         most: int = 2,

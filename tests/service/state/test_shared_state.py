@@ -40,7 +40,7 @@ def _until(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + _PATIENCE_S
     while not condition():
         assert time.monotonic() < until
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def _state(client: TestClient) -> State:

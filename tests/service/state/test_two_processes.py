@@ -23,12 +23,13 @@ def _job(name: str) -> dict[str, Any]:
 
 def _taken_over(service: Service, names: list[str]) -> None:
     """Wait until operations are done."""
-    left, until = set(names), time.monotonic() + _PATIENCE_S
-    while left:
-        states = {name: service.ask(f"/v1/operations/{name}")["state"] for name in left}
-        left = {name for name, state in states.items() if state != "done"}
-        assert time.monotonic() < until, states
-        time.sleep(0.2)
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        done = service.ask("/v1/operations?state=done")["operations"]
+        if {one["id"] for one in done} >= set(names):
+            return
+        assert time.monotonic() < until, done
+        time.sleep(0.5)
 
 
 @pytest.mark.slow
@@ -53,13 +54,17 @@ def test_what_one_took_in_the_other_answers_when_it_was_killed(
             wanted = here.ask("/v1/predict", question)
             while there.ask("/v1/predict", question) != wanted:
                 assert time.monotonic() < stored + _PATIENCE_S
+                time.sleep(0.02)
             return time.monotonic() - stored
 
         assert bounded_s(reaches_the_other_after_s, within_s=2.0) < 2.0
-        matrix = {"jobs": [_job("click-rates-0")] * 60, "placements": ["T4", "A10"] * 5}
+        matrix = {"jobs": [_job("click-rates-0")] * 20, "placements": ["T4", "A10"] * 5}
         later = {"Prefer": "respond-async"}
         kept = [here.ask("/v1/matrix", matrix, **later)["id"] for _ in range(6)]
         one.kill()
         _taken_over(there, kept)
+        # SIGKILL: nothing is written on the way out, and nothing that was acknowledged is lost.
+        seen = there.ask("/v1/observations")["observations"]
+        assert len(seen) == next(numbers)
         results = [there.ask(f"/v1/operations/{name}/result") for name in kept]
         assert all(result == results[0] for result in results)

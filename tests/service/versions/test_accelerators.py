@@ -59,7 +59,7 @@ def _waited_s(condition: Callable[[], bool]) -> float:
     began = time.monotonic()
     while not condition():
         assert time.monotonic() < began + _PATIENCE_S
-        time.sleep(0.02)
+        time.sleep(0.1)
     return time.monotonic() - began
 
 
