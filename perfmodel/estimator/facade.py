@@ -20,8 +20,8 @@ from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
-from perfmodel.estimator.tables.answer import answer_cell, answer_from_memory
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
+from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements
 from perfmodel.estimator.tables.table import Table, fill
 from perfmodel.graph.job import Job

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.evidence.plausible import least_step_s
+from perfmodel.estimator.evidence.observed_rows import least_step_s
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation

@@ -21,9 +21,16 @@ from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, step_cells, weighed_cells
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, Predictions, StepSource
+from perfmodel.estimator.placing.cells import (
+    Cells,
+    CellStep,
+    Predictions,
+    Steps,
+    StepSource,
+    interval,
+)
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
-from perfmodel.estimator.placing.steps import CellStep, Steps, interval
+from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.graph.job_reference import job_family
 from perfmodel.intervals import DEVIATIONS
@@ -295,6 +302,20 @@ class Observed:
                     piece = _Piece(observed=on, row=row, columns=chosen, cells=cells_of_row)
                     shared[id(on.calibration)].append(piece)
         return list(shared.values())
+
+
+def with_observed(cells: Cells, observed: Sequence[ObservedJob | None]) -> tuple[StepSource, Cells]:
+    """Return what tells the steps of captured jobs, and their cells as steps alone tell them.
+
+    Parameters
+    ----------
+    observed : sequence of ObservedJob or None
+        What is known of each job of the cells.
+    """
+    if not any(observed):
+        return CAPTURED, cells
+    source = Observed(CAPTURED, observed)
+    return source, source.alone(cells)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

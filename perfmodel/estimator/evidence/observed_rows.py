@@ -7,15 +7,41 @@ from dataclasses import replace
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.plausible import least_step_s
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
+
+#: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
+BEYOND_THE_PEAK = 1.05
+#: Algorithms for convolutions multiply less than the formulas count, at best a quarter (Winograd).
+FEWER_MULTIPLICATIONS = 4.0
+
+
+def least_step_s(prepared: PreparedJob, placement: ResolvedPlacement) -> float:
+    """Return the time below which a step is taken for a mistake.
+
+    ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    fastest_s = min(
+        float(node_roofline(prepared.on(kind.accelerator)).compute_s.sum())
+        for kind in placement.kinds
+    )
+    fastest_s *= prepared.step.time_factor
+    plan = placement.fabric.plan
+    split = plan.tensor * plan.pipeline * plan.context
+    return fastest_s / (split * FEWER_MULTIPLICATIONS * BEYOND_THE_PEAK)
+
 
 #: What a host needs to issue one operator of an eager step, with Python around it, seconds.
 _HOST_S_PER_OPERATOR = 5e-5

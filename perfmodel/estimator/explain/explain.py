@@ -22,7 +22,7 @@ from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.emulation import emulation
-from perfmodel.estimator.tables.answer import answer_cell
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.roofline import device_share
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache

@@ -12,7 +12,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.explain.explanation import NearPoint
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.tables.answer import answer_cell
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.short_form import write_short_form

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import Observed, ObservedJob
+from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.placed import CAPTURED
@@ -45,8 +45,7 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
     """
     (prepared,), placement = cell.jobs, cell.placement
     assert placement is not None
-    source = CAPTURED if observed is None else Observed(CAPTURED, [observed])
-    cell = source.alone(cell)
+    source, cell = with_observed(cell, [observed])
     single = [cell.predictions[0][spec.name] for spec in placement.accelerators]
     placed = CAPTURED.steps(cell)
     alone = [one.time_s * slow.factor for one, slow in zip(single, placed.slowdowns, strict=True)]

@@ -4,16 +4,144 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.neighbours import neighbours
-from perfmodel.estimator.placing.slowdowns import NeighbourLoad
-from perfmodel.estimator.placing.steps import CellStep, Steps
+from perfmodel.estimator.placing.slowdowns import NeighbourLoad, Slowdown, neighbours
 from perfmodel.estimator.single.step_model import StepPrediction
+from perfmodel.placement.estimate import NeighbourEstimate
+from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.types import LADDER, RUNG, Basis
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Steps:
+    """Steps of some cells, and the throughput that they make: arrays of one shape.
+
+    Parameters
+    ----------
+    step_time_s : ndarray
+        What the parts add up to, to rounding.
+    low, high : ndarray
+        Ends of the interval of the throughput.
+    half_width : ndarray
+        Of that interval, in logarithms.
+    rung : ndarray of int
+        Position on the ladder of evidence.
+    warnings, nearest : sequence of tuple of str
+        For each cell what was said of it, and what it rests on; empty where nothing was.
+    neighbours : tuple of NeighbourEstimate
+        Of a single cell: what jobs on the same accelerators suffer.
+    neighbour_bytes : float
+        Of a single cell: memory that they hold of an accelerator, as far as it is known.
+    slowdowns : tuple of Slowdown
+        Of a single cell, of each kind of accelerator.
+    """
+
+    parts: StepParts
+    step_time_s: FloatArray
+    samples_per_second: FloatArray
+    low: FloatArray
+    high: FloatArray
+    half_width: FloatArray
+    rung: npt.NDArray[np.int8]
+    warnings: Sequence[tuple[str, ...]] = ()
+    nearest: Sequence[tuple[str, ...]] = ()
+    neighbours: tuple[NeighbourEstimate, ...] = ()
+    neighbour_bytes: float = 0.0
+    slowdowns: tuple[Slowdown, ...] = ()
+
+    @classmethod
+    def row(cls, cells: Sequence[CellStep]) -> Self:
+        """Return single cells as a row of many."""
+
+        def column(name: str) -> FloatArray:
+            return np.array([[getattr(one, name) for one in cells]], dtype=np.float64)
+
+        parts = np.array([one.parts for one in cells], dtype=np.float64).T[:, None]
+        return cls(
+            parts=StepParts(**dict(zip(StepNumbers._fields, parts, strict=True))),
+            step_time_s=column("step_time_s"),
+            samples_per_second=column("samples_per_second"),
+            low=column("low"),
+            high=column("high"),
+            half_width=np.log(column("high") / column("low")) / 2,
+            rung=np.array([[RUNG[one.basis] for one in cells]], dtype=np.int8),
+            warnings=[one.warnings for one in cells],
+            nearest=[one.nearest for one in cells],
+        )
+
+    def at(self, index: tuple[int, ...]) -> CellStep:
+        """Return one cell as plain numbers."""
+        said = index[-1]
+        return CellStep(
+            parts=self.parts.at(index),
+            step_time_s=float(self.step_time_s[index]),
+            samples_per_second=float(self.samples_per_second[index]),
+            low=float(self.low[index]),
+            high=float(self.high[index]),
+            basis=LADDER[int(self.rung[index])],
+            warnings=self.warnings[said] if self.warnings else (),
+            nearest=self.nearest[said] if self.nearest else (),
+            neighbours=self.neighbours,
+            neighbour_bytes=self.neighbour_bytes,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellStep:
+    """One cell of :class:`Steps`, as plain numbers."""
+
+    parts: StepNumbers
+    step_time_s: float
+    samples_per_second: float
+    low: float
+    high: float
+    basis: Basis
+    warnings: tuple[str, ...] = ()
+    nearest: tuple[str, ...] = ()
+    neighbours: tuple[NeighbourEstimate, ...] = ()
+    neighbour_bytes: float = 0.0
+
+
+def interval(
+    rate: npt.ArrayLike, at_low: npt.ArrayLike, at_high: npt.ArrayLike, half_width: npt.ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the interval of a throughput.
+
+    Parameters
+    ----------
+    rate : array_like
+        As predicted.
+    at_low, at_high : array_like
+        With the low and the high end of the time on one accelerator.
+    half_width : array_like
+        What the placement adds, in logarithms; independent of the time on one accelerator.
+
+    Returns
+    -------
+    low, high : ndarray
+    """
+    rate, wide = np.asarray(rate, dtype=np.float64), np.asarray(half_width, dtype=np.float64)
+    above, below = np.asarray(at_low) / rate, np.asarray(at_high) / rate
+    # A placement that adds nothing leaves the ends as they are, to the last digit.
+    low = np.where(wide > 0, rate * np.exp(-np.hypot(np.log(below), wide)), rate * below)
+    high = np.where(wide > 0, rate * np.exp(np.hypot(np.log(above), wide)), rate * above)
+    return np.minimum(low, rate), np.maximum(high, rate)
+
+
+def whole_half_width(at_low: Any, at_high: Any, half_width: Any) -> FloatArray:
+    """Return the half width in logarithms of an interval: of one accelerator and of placing."""
+    return np.asarray(np.hypot(np.log(np.asarray(at_low) / at_high) / 2, half_width))
+
 
 #: What is predicted of a job on one accelerator, by the name of the accelerator.
 Predictions = Mapping[str, StepPrediction]
@@ -67,10 +195,6 @@ def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlaceme
 
 class StepSource(Protocol):
     """Tells the steps of cells."""
-
-    def alone(self, cells: Cells) -> Cells:
-        """Return cells with the times on one accelerator as this source knows them."""
-        ...
 
     def steps(self, cells: Cells) -> Steps:
         """Return the steps of some cells, arrays of shape (jobs, placements)."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,21 @@ import numpy.typing as npt
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, Predictions
-from perfmodel.estimator.placing.columns import ReplicaColumns, scaling_basis
+from perfmodel.estimator.placing.cells import (
+    Cells,
+    CellStep,
+    Steps,
+    interval,
+    whole_half_width,
+)
+from perfmodel.estimator.placing.columns import scaling_basis
 from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
-from perfmodel.estimator.placing.one_cell import is_plain, plain_step
 from perfmodel.estimator.placing.replicas import (
     half_width,
+    is_plain,
+    plain_step,
     replica_parts,
+    replicated_steps,
     throughput,
     wait_for_each_other,
 )
@@ -31,9 +38,7 @@ from perfmodel.estimator.placing.slowdowns import (
     slowdown_on,
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
-from perfmodel.estimator.placing.steps import CellStep, Steps, interval, whole_half_width
 from perfmodel.estimator.single.step_model import StepPrediction
-from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.step_parts import StepParts
@@ -57,10 +62,6 @@ class CapturedSource:
     law is the same.
     """
 
-    def alone(self, cells: Cells) -> Cells:
-        """Return cells as they are."""
-        return cells
-
     def steps(self, cells: Cells) -> Steps:
         """Return the steps of some cells.
 
@@ -71,7 +72,7 @@ class CapturedSource:
             covers.
         """
         if cells.columns is not None:
-            return _replicated(cells.jobs, cells.predictions, cells.columns)
+            return replicated_steps(cells.jobs, cells.predictions, cells.columns)
         assert cells.placement is not None
         return _placed(cells, cells.jobs[0], cells.placement)
 
@@ -85,65 +86,6 @@ class CapturedSource:
 
 
 CAPTURED = CapturedSource()
-
-
-def _replicated(
-    jobs: Sequence[PreparedJob], predictions: Sequence[Predictions], columns: ReplicaColumns
-) -> Steps:
-    """Return the steps of equal replicas, jobs along rows and placements along columns."""
-    job, stage = jobs[0].job, columns.zero_stage
-    kinds = range(len(columns.accelerators[0]))
-    counts = [np.array([float(c[k]) for c in columns.counts]) for k in kinds]
-    samples = np.array([[float(one.samples)] for one in jobs])
-    stragglers = np.array([[one.straggler] for one in jobs])
-    # One job's gradients hold for all its columns as they are.
-    alone = len(jobs) == 1
-    buckets = jobs[0].step.buckets if alone else gradient_buckets([j.step.profile for j in jobs])
-    rates, parts = [], []
-    for level in ("time_s", "low_s", "high_s"):
-        times = [_facts(predictions, columns, k, attrgetter(level)) for k in kinds]
-        parts.append(
-            replica_parts(
-                times, columns.groups, buckets, mode=job.mode, zero_stage=stage,
-                accumulation_steps=job.accumulation_steps, straggler=stragglers,
-            )
-        )  # fmt: skip
-        rates.append(
-            throughput(
-                times, counts, parts[-1].step_time_s, mode=job.mode, samples=samples,
-                zero_stage=stage,
-            )
-        )  # fmt: skip
-    several = np.array([sum(c) > 1 for c in columns.counts])
-    wide = half_width(parts[0], several & wait_for_each_other(job.mode, stage))
-    low, high = interval(rates[0], rates[1], rates[2], wide)
-    rungs = [_facts(predictions, columns, k, lambda p: RUNG[p.basis], absent=-1) for k in kinds]
-    return Steps(
-        parts=parts[0],
-        step_time_s=parts[0].step_time_s,
-        samples_per_second=rates[0],
-        low=low,
-        high=high,
-        half_width=np.broadcast_to(whole_half_width(rates[1], rates[2], wide), rates[0].shape),
-        rung=np.maximum(np.max(rungs, axis=0), columns.scaling_rungs).astype(np.int8),
-    )
-
-
-def _facts(
-    predictions: Sequence[Predictions],
-    columns: ReplicaColumns,
-    kind: int,
-    of: Callable[[StepPrediction], Any],
-    absent: float = math.nan,
-) -> FloatArray:
-    """Return one fact of predictions on a kind of the placements, row by row."""
-    names = [kinds[kind].name for kinds in columns.accelerators]
-    found = []
-    for row in predictions:
-        known = {name: row.get(name) for name in dict.fromkeys(names)}
-        facts = {name: absent if one is None else of(one) for name, one in known.items()}
-        found.append([facts[name] for name in names])
-    return np.array(found, dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

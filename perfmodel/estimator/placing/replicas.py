@@ -1,18 +1,38 @@
-"""Replicas of a job in data parallel: from the time of one accelerator to the step of all."""
+"""Replicas of a job in data parallel: from the time of one accelerator to the step of all.
+
+The same law in columns, many jobs on many placements at once, and on plain numbers for the single
+cell that most questions ask; arrays of one cell would take twenty times as long as its numbers. A
+test holds both to the same answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import (
+    CellStep,
+    Predictions,
+    Steps,
+    interval,
+    whole_half_width,
+)
+from perfmodel.estimator.placing.columns import ReplicaColumns, scaling_basis
+from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.step_parts import StepParts
-from perfmodel.types import Mode
+from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.types import LADDER, RUNG, Mode
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -127,3 +147,141 @@ def half_width(parts: StepParts, several: npt.NDArray[np.bool_] | bool) -> Float
     share = added / parts.step_time_s
     wide = np.hypot(OF_SCALING, OF_COMMUNICATION * share)
     return np.asarray(np.where(several, wide, 0.0))
+
+
+def replicated_steps(
+    jobs: Sequence[PreparedJob], predictions: Sequence[Predictions], columns: ReplicaColumns
+) -> Steps:
+    """Return the steps of equal replicas, jobs along rows and placements along columns."""
+    job, stage = jobs[0].job, columns.zero_stage
+    kinds = range(len(columns.accelerators[0]))
+    counts = [np.array([float(c[k]) for c in columns.counts]) for k in kinds]
+    samples = np.array([[float(one.samples)] for one in jobs])
+    stragglers = np.array([[one.straggler] for one in jobs])
+    # One job's gradients hold for all its columns as they are.
+    alone = len(jobs) == 1
+    buckets = jobs[0].step.buckets if alone else gradient_buckets([j.step.profile for j in jobs])
+    rates, parts = [], []
+    for level in ("time_s", "low_s", "high_s"):
+        times = [_facts(predictions, columns, k, attrgetter(level)) for k in kinds]
+        parts.append(
+            replica_parts(
+                times, columns.groups, buckets, mode=job.mode, zero_stage=stage,
+                accumulation_steps=job.accumulation_steps, straggler=stragglers,
+            )
+        )  # fmt: skip
+        rates.append(
+            throughput(
+                times, counts, parts[-1].step_time_s, mode=job.mode, samples=samples,
+                zero_stage=stage,
+            )
+        )  # fmt: skip
+    several = np.array([sum(c) > 1 for c in columns.counts])
+    wide = half_width(parts[0], several & wait_for_each_other(job.mode, stage))
+    low, high = interval(rates[0], rates[1], rates[2], wide)
+    rungs = [_facts(predictions, columns, k, lambda p: RUNG[p.basis], absent=-1) for k in kinds]
+    return Steps(
+        parts=parts[0],
+        step_time_s=parts[0].step_time_s,
+        samples_per_second=rates[0],
+        low=low,
+        high=high,
+        half_width=np.broadcast_to(whole_half_width(rates[1], rates[2], wide), rates[0].shape),
+        rung=np.maximum(np.max(rungs, axis=0), columns.scaling_rungs).astype(np.int8),
+    )
+
+
+def _facts(
+    predictions: Sequence[Predictions],
+    columns: ReplicaColumns,
+    kind: int,
+    of: Callable[[StepPrediction], Any],
+    absent: float = math.nan,
+) -> FloatArray:
+    """Return one fact of predictions on a kind of the placements, row by row."""
+    names = [kinds[kind].name for kinds in columns.accelerators]
+    found = []
+    for row in predictions:
+        known = {name: row.get(name) for name in dict.fromkeys(names)}
+        facts = {name: absent if one is None else of(one) for name, one in known.items()}
+        found.append([facts[name] for name in names])
+    return np.array(found, dtype=np.float64)
+
+
+def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
+    """Tell whether :func:`plain_step` answers for a job on a placement."""
+    if placement.count == 1 or not placement.is_plain:
+        return placement.is_plain
+    # Parameters that are gathered in inference are asked about too rarely for a form of their own.
+    gathered = prepared.job.mode is Mode.INFERENCE and placement.fabric.plan.zero_stage == 3
+    return not (prepared.has_plan_engine or gathered)
+
+
+def plain_step(
+    prepared: PreparedJob, placement: ResolvedPlacement, predictions: Sequence[StepPrediction]
+) -> CellStep:
+    """Return the step of a job on a placement that :func:`is_plain`.
+
+    Parameters
+    ----------
+    predictions : sequence of StepPrediction
+        On one accelerator of each kind of the placement, in order.
+    """
+    times = [p.time_s for p in predictions]
+    lows, highs = [p.low_s for p in predictions], [p.high_s for p in predictions]
+    samples, wide = prepared.samples, 0.0
+    if prepared.job.mode is Mode.TRAINING:
+        step, at_low_s, at_high_s = _steps(prepared, placement, max(times), max(lows), max(highs))
+        all_samples, step_time_s = placement.count * samples, step.step_time_s
+        rate = all_samples / step_time_s
+        at_low, at_high = all_samples / at_low_s, all_samples / at_high_s
+        if placement.count > 1:
+            added = step.exposed_communication_s + step.overhead_s
+            wide = math.hypot(OF_SCALING, OF_COMMUNICATION * (added / step_time_s))
+    else:
+        # Replicas of inference do not wait for each other: the slowest is stated.
+        step = StepNumbers(max(times))
+        rate, at_low, at_high = (
+            sum(
+                [count * samples / time for count, time in zip(placement.counts, each, strict=True)]
+            )
+            for each in (times, lows, highs)
+        )
+    rung = max([RUNG[p.basis] for p in predictions])
+    if placement.count > 1:
+        rung = max(rung, RUNG[scaling_basis(placement)])
+    low, high = _interval(rate, at_low, at_high, wide)
+    return CellStep(
+        parts=step, step_time_s=step.step_time_s, samples_per_second=rate, low=low, high=high,
+        basis=LADDER[rung],
+    )  # fmt: skip
+
+
+def _steps(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    alone_s: float,
+    at_low_s: float,
+    at_high_s: float,
+) -> tuple[StepNumbers, float, float]:
+    """Return the step of replicas, and how long it takes at both ends of the time alone."""
+    if placement.count == 1:
+        return StepNumbers(alone_s), at_low_s, at_high_s
+    group = OneReplicaGroup(
+        prepared.step.bucket_numbers,
+        placement.world_costs,
+        prepared.straggler,
+        zero_stage=placement.fabric.plan.zero_stage,
+        accumulation_steps=prepared.job.accumulation_steps,
+    )
+    step = group.step(alone_s)
+    return step, group.step(at_low_s).step_time_s, group.step(at_high_s).step_time_s
+
+
+def _interval(rate: float, at_low: float, at_high: float, half_width: float) -> tuple[float, float]:
+    """Return the ends of an interval, as :func:`.steps.interval`."""
+    below, above = at_high / rate, at_low / rate
+    if half_width > 0:
+        below = math.exp(-math.hypot(math.log(below), half_width))
+        above = math.exp(math.hypot(math.log(above), half_width))
+    return min(rate * below, rate), max(rate * above, rate)

@@ -12,16 +12,13 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.evidence.observed import Observed, ObservedJob
+from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells
+from perfmodel.estimator.placing.cells import Cells, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory
-from perfmodel.estimator.placing.placed import CAPTURED
-from perfmodel.estimator.placing.steps import Steps
-from perfmodel.estimator.tables.answer import answer_cell
-from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import LADDER, Basis
@@ -149,10 +146,10 @@ def draw_curve(
         placements = [core.resolve(placement_of(spec, n, asked)) for n in (1, *asked.counts)]
         answers = [answer_cell(core, prepared, placement, observed) for placement in placements]
         return _of_estimates(spec, asked, answers)
-    source = Observed(CAPTURED, [observed]) if observed else CAPTURED
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
-    cells = source.alone(Cells(jobs=[prepared], predictions=[predictions], columns=columns))
+    cells = Cells(jobs=[prepared], predictions=[predictions], columns=columns)
+    source, cells = with_observed(cells, [observed])
     peak_bytes, fits = replica_memory(prepared, columns)
     prediction = cells.predictions[0][spec.name]
     placement = core.resolve(placement_of(spec, max(asked.counts), asked))

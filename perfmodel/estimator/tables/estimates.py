@@ -1,15 +1,66 @@
-"""The Estimate of one cell."""
+"""The answer for a single cell: what :mod:`.table` reads off its cells, without the table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.memory import tightest_memory
-from perfmodel.estimator.placing.steps import CellStep
 from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+
+
+def answer_cell(
+    core: Core,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+) -> Estimate:
+    """Answer one question about a captured job; without observations it is remembered."""
+    if observed is not None:
+        return answer_of(predicted_cell(core, prepared, placement), observed)
+    known = core.answers.get((prepared.key, placement))
+    if known is None:
+        known = answer_of(predicted_cell(core, prepared, placement))
+        core.answers.put((prepared.key, placement), known)
+    return known
+
+
+def answer_from_memory(
+    core: Core,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+) -> Estimate | None:
+    """Answer from what is in memory, or return None; never runs the model."""
+    if observed is None:
+        known = core.answers.get((prepared.key, placement))
+        if known is not None:
+            return known
+    elif not observed.is_ready_on(placement):
+        return None
+    if placement.placement.shared_with:
+        return None
+    found = [core.known_prediction(prepared, a) for a in placement.accelerators]
+    predictions = [prediction for prediction in found if prediction is not None]
+    if len(predictions) < len(found):
+        return None
+    answer = answer_of(Cells.one(prepared, placement, predictions), observed)
+    if observed is None:
+        core.answers.put((prepared.key, placement), answer)
+    return answer
+
+
+def answer_of(cell: Cells, observed: ObservedJob | None = None) -> Estimate:
+    """Answer a single cell of which everything is predicted."""
+    source, cell = with_observed(cell, [observed])
+    (prepared,), (known,), placement = cell.jobs, cell.predictions, cell.placement
+    assert placement is not None
+    return estimate_of(prepared, placement, list(known.values()), source.step(cell))
 
 
 def estimate_of(

@@ -15,17 +15,15 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import Observed, ObservedJob
+from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, Predictions, StepSource
+from perfmodel.estimator.placing.cells import Cells, Predictions, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
-from perfmodel.estimator.placing.neighbours import neighbours
-from perfmodel.estimator.placing.placed import CAPTURED
-from perfmodel.estimator.placing.steps import Steps
+from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.graph.job import Job
@@ -204,17 +202,13 @@ class Filling:
         replicas = ReplicaColumns.of(placements)
         predictions = [self._predictions[row] for row in rows]
         cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
-        self._put(rows, columns, cells, self._source(rows))
+        self._put(rows, columns, cells)
         for row, job in zip(rows, jobs, strict=True):
             peak_bytes, fits = replica_memory(job, replicas)
             self._numbers["peak_bytes"][row, columns], self._fits[row, columns] = peak_bytes, fits
 
-    def _source(self, rows: Sequence[int]) -> StepSource:
-        observed = [self.observed.get(row) for row in rows]
-        return Observed(CAPTURED, observed) if any(observed) else CAPTURED
-
-    def _put(self, rows: list[int], columns: list[int], cells: Cells, source: StepSource) -> None:
-        cells = source.alone(cells)
+    def _put(self, rows: list[int], columns: list[int], cells: Cells) -> None:
+        source, cells = with_observed(cells, [self.observed.get(row) for row in rows])
         steps = source.steps(cells)
         target = np.ix_(rows, columns)
         self._put_steps(target, steps)
@@ -302,7 +296,7 @@ class Filling:
         predictions: Sequence[StepPrediction],
     ) -> None:
         cell = Cells.one(job, placement, predictions, neighbours(self._core, placement))
-        self._put([at[0]], [at[1]], cell, self._source([at[0]]))
+        self._put([at[0]], [at[1]], cell)
         steps = self._blocks[-1][-1]
         self._said |= dict.fromkeys(text for texts in steps.warnings for text in texts)
         memory = tightest_memory(job, placement, steps.neighbour_bytes)

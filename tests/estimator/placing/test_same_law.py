@@ -3,11 +3,10 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.placing.cells import Cells, predicted_cell
+from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.one_cell import is_plain
 from perfmodel.estimator.placing.placed import CAPTURED
-from perfmodel.estimator.placing.steps import CellStep
+from perfmodel.estimator.placing.replicas import is_plain
 from perfmodel.estimator.tables.curve import CurveQuestion, placement_of
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
