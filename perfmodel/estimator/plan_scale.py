@@ -13,9 +13,9 @@ from perfmodel.estimator.adaptive import ReplicaSteps, at_some_batches
 from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.plan_steps.plan_cells import PlanChoice
+from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
-from perfmodel.placement.plans.plan_cells import PlanChoice
-from perfmodel.placement.plans.plan_step import PlanStep, plan_step
 
 if TYPE_CHECKING:
     from perfmodel.estimator.facade import Estimator

@@ -18,9 +18,9 @@ from perfmodel.estimator.resolve import ResolvedPlacement
 from perfmodel.estimator.step import PreparedJob
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.rank_groups import Dimension
+from perfmodel.placement.plan_steps.plan_constants import Stack
+from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
-from perfmodel.placement.plans.plan_constants import Stack
-from perfmodel.placement.plans.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit, Node, Placement, Plan
 from perfmodel.placement.transformers.transformer_graph import graph_shape

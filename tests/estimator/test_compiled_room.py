@@ -14,7 +14,7 @@ from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.graphs import GraphLibrary
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.plans.plan_cells import Checkpointing
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Basis, Mode, Precision

@@ -11,8 +11,8 @@ from typing import Any
 from perfmodel.errors import StoreError, TrainingError
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.importers.registry import import_format
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_fit import OPEN, START, fit_constants
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_fit import OPEN, START, fit_constants
 from perfmodel.training.placement.plan_rows import PlanRows, plan_rows
 
 #: Import formats with steps of each stack.

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import MissingExtraError
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_step import plan_step
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.arena.placement.plans_answered import answered_line
 from perfmodel.training.placement.fit_plans import FORMATS, constants_of, published, shared_start

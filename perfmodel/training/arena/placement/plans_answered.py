@@ -18,8 +18,8 @@ import numpy.typing as npt
 from perfmodel.errors import PerfModelError
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.placement.fitted import fitted, standing_in
-from perfmodel.placement.plans.plan_constants import PlanConstants
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants
+from perfmodel.placement.plan_steps.plan_step import plan_step
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.placement.fit_plans import constants_of
 from perfmodel.training.placement.plan_rows import PlanRows

@@ -23,7 +23,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.graph.job import Job
 from perfmodel.importers.base import PublishedPlacement
 from perfmodel.placement.fitted import fitted, standing_in
-from perfmodel.placement.plans.plan_constants import Stack
+from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.placement.fit_plans import constants_of, published

@@ -10,8 +10,8 @@ import pytest
 from made_up_plan_records import on_the_equations, plan_record, rows_of
 
 from perfmodel.importers.base import PublishedPlacement
-from perfmodel.placement.plans.plan_constants import PlanConstants
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants
+from perfmodel.placement.plan_steps.plan_step import plan_step
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.training.arena.placement.line import Line
 from perfmodel.training.arena.placement.plans_answered import answered_line

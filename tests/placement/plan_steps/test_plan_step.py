@@ -9,11 +9,11 @@ from made_up_plans import cells, choice, shape
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.fabric.groups import FloatArray
-from perfmodel.placement.plans.layer_time import device_times, layer_times
-from perfmodel.placement.plans.plan_cells import Checkpointing, PlanCells
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_exchanges import exchanges
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.layer_time import device_times, layer_times
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing, PlanCells
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_exchanges import exchanges
+from perfmodel.placement.plan_steps.plan_step import plan_step
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
