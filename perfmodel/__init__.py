@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perfmodel.graph.job import Job
     from perfmodel.graph.workload import Workload
     from perfmodel.placement.estimate import Estimate
-    from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
+    from perfmodel.placement.topology.topology import Neighbour, Network, Node, Placement, Plan
     from perfmodel.requests import parse_request
 
 _HOME = {
@@ -30,6 +30,7 @@ _HOME = {
     "Estimator": "perfmodel.estimator",
     "Graph": "perfmodel.graph.ir",
     "Job": "perfmodel.graph.job",
+    "Neighbour": "perfmodel.placement.topology.topology",
     "Network": "perfmodel.placement.topology.topology",
     "Node": "perfmodel.placement.topology.topology",
     "PerfModelError": "perfmodel.errors",
@@ -44,6 +45,7 @@ __all__ = [
     "Estimator",
     "Graph",
     "Job",
+    "Neighbour",
     "Network",
     "Node",
     "PerfModelError",

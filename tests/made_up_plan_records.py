@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Origin, PublishedPlacement
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_step import plan_step
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.training.placement_rows.plan_rows import PlanRows, plan_rows
 from perfmodel.types import Mode, Precision

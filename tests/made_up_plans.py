@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.plans.plan_cells import (
+from perfmodel.placement.plan_steps.plan_cells import (
     DeviceColumns,
     NumberBytes,
     PlanCells,

@@ -20,8 +20,8 @@ from perfmodel.errors import PerfModelError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fitted import fitted, standing_in
-from perfmodel.placement.plans.plan_constants import PlanConstants
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants
+from perfmodel.placement.plan_steps.plan_step import plan_step
 from perfmodel.training.placement_fits.fit_plans import constants_of
 from perfmodel.training.placement_rows.plan_rows import PlanRows
 

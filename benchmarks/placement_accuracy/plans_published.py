@@ -24,7 +24,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fitted import fitted, standing_in
-from perfmodel.placement.plans.plan_constants import Stack
+from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.training.placement_fits.fit_plans import constants_of, published
 from perfmodel.training.placement_rows.plan_rows import plan_rows

@@ -12,8 +12,8 @@ from placement_accuracy.line import Line
 from placement_accuracy.plans_answered import answered_line
 
 from perfmodel.importers.published import PublishedPlacement
-from perfmodel.placement.plans.plan_constants import PlanConstants
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants
+from perfmodel.placement.plan_steps.plan_step import plan_step
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.training.placement_fits.fit_plans import constants_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.fitted import fitted, standing_in
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
 
 
 def test_others_stand_in_until_the_end() -> None:

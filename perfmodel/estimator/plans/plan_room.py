@@ -15,16 +15,16 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.placement.memory.memory import MemoryColumns, columns_of_parts, expert_share
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile
-from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
-from perfmodel.placement.plans.plan_answer import TransformerTraining
-from perfmodel.placement.plans.plan_cells import (
+from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
     NumberBytes,
     PlanChoice,
     PlanColumns,
     ShapeColumns,
 )
-from perfmodel.placement.plans.plan_memory import plan_memory
+from perfmodel.placement.plan_steps.plan_memory import plan_memory
+from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
+from perfmodel.placement.plans.plan_answer import TransformerTraining
 from perfmodel.placement.plans.plan_search import PlanRoom
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Precision

@@ -13,9 +13,9 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
 from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.plan_steps.plan_cells import PlanChoice
+from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
-from perfmodel.placement.plans.plan_cells import PlanChoice
-from perfmodel.placement.plans.plan_step import PlanStep, plan_step
 
 FloatArray = npt.NDArray[np.float64]
 

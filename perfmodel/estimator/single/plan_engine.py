@@ -13,8 +13,8 @@ from perfmodel.estimator.jobs.repeated_batches import captured_batches
 from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
-from perfmodel.placement.plans.plan_constants import Stack
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.placement.transformers.transformer_graph import graph_shape
 from perfmodel.predictors.prediction import Prediction

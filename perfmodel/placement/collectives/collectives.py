@@ -62,7 +62,7 @@ def collective_time_s(
     --------
     Eight accelerators, 450 GB/s each: 1 GB cannot be gathered faster than 7/8 GB / 450 GB/s.
 
-    >>> from perfmodel.placement.fabric.groups import LinkClass
+    >>> from perfmodel.placement.topology.links import LinkClass
     >>> eight = CommGroups.one_host([8], LinkClass.NVSWITCH, 450e9, 7e-7)
     >>> bool(collective_time_s(Collective.ALL_GATHER, 1e9, eight)[0] > 7 / 8 / 450)
     True

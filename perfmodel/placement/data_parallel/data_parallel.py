@@ -92,7 +92,7 @@ def data_parallel_parts(
 
     Examples
     --------
-    >>> from perfmodel.placement.fabric.groups import LinkClass
+    >>> from perfmodel.placement.topology.links import LinkClass
     >>> job = StepProfile(
     ...     samples=32, parameter_count=25e6, parameter_bytes=1e8, gradient_bytes=1e8,
     ...     optimizer_state_bytes=1e8, input_bytes=2e7, forward_share=0.33, backward_share=0.62,

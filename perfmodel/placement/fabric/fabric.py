@@ -30,7 +30,7 @@ from perfmodel.placement.fabric.rank_groups import (
     strided_groups,
 )
 from perfmodel.placement.fabric.world_group import WorldGroup, world_group
-from perfmodel.placement.topology.checks import check_placement, resolved_plan
+from perfmodel.placement.topology.placement_checks import check_placement, resolved_plan
 from perfmodel.placement.topology.topology import Network, Placement, Plan
 
 #: Stride, size and whether the steady form is meant.

@@ -11,17 +11,13 @@ from perfmodel.types import Role
 
 # Measured on one core of an AMD EPYC server with Pillow 13 and PyTorch 2.13, medians of 15 runs:
 # JPEG of 500 x 375 pixels (90 kB), decode 1.2 ms, decode with crop to 224 x 224, flip and
-# normalisation 2.4 ms; log-mel spectrogram of 8 s of sound at 16 kHz 2.4 ms; 1,025 tokens from a
-# memory map 4.5 us; collating a float image of 224 x 224 0.05 ms. Libraries without SIMD and
-# heavier augmentation take two to four times as long.
+# normalisation 2.4 ms; 1,025 tokens from a memory map 4.5 us; collating a float image of 224 x 224
+# 0.05 ms. Libraries without SIMD and heavier augmentation take two to four times as long.
 _JPEG_DECODE_S = 1.2e-3
 _CROP_S_PER_PIXEL = 1.2e-3 / 224**2
 #: Mean stored photo of ImageNet: 138 GB in 1.28 million files.
 _JPEG_BYTES = 108e3
 _COLLATE_S_PER_BYTE = 5e-5 / (3 * 224 * 224 * 4)
-_AUDIO_S_PER_S = 2.4e-3 / 8
-#: Lossless compression of speech about halves its two bytes a sample.
-_AUDIO_BYTES_PER_S = 16_000.0
 _TOKENS_FIXED_S, _TOKEN_S = 2e-6, 2.5e-9
 _TOKEN_BYTES = 2.0
 _RECORD_S = 5e-6
@@ -35,7 +31,6 @@ class InputKind(StrEnum):
     IMAGE_JPEG = "image_jpeg"
     IMAGE_RAW = "image_raw"
     TOKENS = "tokens"
-    AUDIO = "audio"
     TABULAR = "tabular"
     SYNTHETIC = "synthetic"
 
@@ -71,7 +66,6 @@ def sample_cost(
     *,
     side_pixels: int = 224,
     sequence_length: int = 1,
-    seconds: float = 1.0,
     tensor_bytes: float = 0.0,
 ) -> SampleCost:
     """Return what a sample of a kind typically costs the host.
@@ -82,8 +76,6 @@ def sample_cost(
         Height and width that images are cropped to.
     sequence_length : int
         Tokens of a text sample.
-    seconds : float
-        Length of a sound.
     tensor_bytes : float
         A raw or tabular sample as it enters the model.
 
@@ -99,8 +91,6 @@ def sample_cost(
     if kind is InputKind.TOKENS:
         cpu_s = _TOKENS_FIXED_S + _TOKEN_S * sequence_length
         return SampleCost(stored_bytes=_TOKEN_BYTES * sequence_length, cpu_s=cpu_s)
-    if kind is InputKind.AUDIO:
-        return SampleCost(stored_bytes=_AUDIO_BYTES_PER_S * seconds, cpu_s=_AUDIO_S_PER_S * seconds)
     if kind is InputKind.SYNTHETIC:
         return SampleCost(stored_bytes=0.0, cpu_s=0.0)
     cpu_s = _RECORD_S + _COLLATE_S_PER_BYTE * tensor_bytes

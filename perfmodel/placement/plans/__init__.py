@@ -1,1 +1,1 @@
-"""Parallel plans of transformers, and stages of any graph."""
+"""Plans of transformers: what a job does under them, and which one is best."""

@@ -19,15 +19,15 @@ import math
 
 import numpy as np
 
-from perfmodel.placement.plans.plan_answer import TransformerTraining
-from perfmodel.placement.plans.plan_cells import (
+from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
     NumberBytes,
     PlanChoice,
     PlanColumns,
     ShapeColumns,
 )
-from perfmodel.placement.plans.plan_memory import plan_memory
+from perfmodel.placement.plan_steps.plan_memory import plan_memory
+from perfmodel.placement.plans.plan_answer import TransformerTraining
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 _HALF_BYTES = 2.0

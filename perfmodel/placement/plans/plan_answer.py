@@ -12,7 +12,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.plans.plan_cells import (
+from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
     DeviceColumns,
     NumberBytes,
@@ -22,8 +22,8 @@ from perfmodel.placement.plans.plan_cells import (
     PlanGroups,
     ShapeColumns,
 )
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_step import PlanStep, plan_step
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape

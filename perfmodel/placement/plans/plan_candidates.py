@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfmodel.placement.fabric.fabric import Fabric
-from perfmodel.placement.plans.plan_cells import Checkpointing, PlanChoice
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing, PlanChoice
 from perfmodel.placement.topology.topology import Plan, Schedule
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 

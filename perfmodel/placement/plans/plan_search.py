@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.plan_steps.plan_cells import PlanCells, PlanChoice
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants
+from perfmodel.placement.plan_steps.plan_memory import plan_memory
+from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_answer import TransformerTraining, scaled
 from perfmodel.placement.plans.plan_candidates import plan_candidates, with_checkpointing
-from perfmodel.placement.plans.plan_cells import PlanCells, PlanChoice
-from perfmodel.placement.plans.plan_constants import PlanConstants
-from perfmodel.placement.plans.plan_memory import plan_memory
-from perfmodel.placement.plans.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_words import why_best, why_slower, why_too_large
 
 FloatArray = npt.NDArray[np.float64]

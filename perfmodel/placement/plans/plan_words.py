@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfmodel.placement.plans.plan_cells import Checkpointing, PlanChoice
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing, PlanChoice
 from perfmodel.placement.topology.topology import Schedule
 
 _DEGREES = ("data", "tensor", "pipeline", "context", "expert")

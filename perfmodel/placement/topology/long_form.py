@@ -10,10 +10,10 @@ from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job_form import parse_job
-from perfmodel.placement.topology.checks import MAX_ACCELERATORS, check_placement
-from perfmodel.placement.topology.fields import Fields
 from perfmodel.placement.topology.links import check_link_name
 from perfmodel.placement.topology.networks import MAX_RAILS, named_network
+from perfmodel.placement.topology.placement_checks import MAX_ACCELERATORS, check_placement
+from perfmodel.placement.topology.strict_fields import Fields
 from perfmodel.placement.topology.topology import (
     REPLICAS,
     BatchSplit,

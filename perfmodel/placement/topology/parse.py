@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.checks import MAX_ACCELERATORS
 from perfmodel.placement.topology.long_form import placement_to_dict, read_long_form
 from perfmodel.placement.topology.networks import NETWORKS
+from perfmodel.placement.topology.placement_checks import MAX_ACCELERATORS
 from perfmodel.placement.topology.short_form import HOW, read_short_form, write_short_form
 from perfmodel.placement.topology.topology import REPLICAS, Node, Placement
 

@@ -10,8 +10,8 @@ from typing import Any
 from perfmodel.errors import StoreError, TrainingError
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_fit import OPEN, START, fit_constants
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_fit import OPEN, START, fit_constants
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.plan_rows import PlanRows, plan_rows
 

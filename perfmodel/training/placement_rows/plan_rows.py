@@ -14,8 +14,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fabric.fabric import Fabric
-from perfmodel.placement.plans.plan_answer import job_choice
-from perfmodel.placement.plans.plan_cells import (
+from perfmodel.placement.plan_steps.plan_cells import (
     DeviceColumns,
     NumberBytes,
     PlanCells,
@@ -24,8 +23,9 @@ from perfmodel.placement.plans.plan_cells import (
     PlanGroups,
     ShapeColumns,
 )
-from perfmodel.placement.plans.plan_constants import Stack
-from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.plan_steps.plan_constants import Stack
+from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.plans.plan_answer import job_choice
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape

@@ -14,7 +14,7 @@ from perfmodel.estimator.placing.memory import _compiled_memory as compiled_memo
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.plans.plan_cells import Checkpointing
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Basis, Mode, Precision

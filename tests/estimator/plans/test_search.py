@@ -15,7 +15,7 @@ from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.plans.plan_cells import Checkpointing
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement

@@ -237,14 +237,14 @@ def test_hosts_never_send_more_than_they_have(found: Fabric, dimension: Dimensio
 
 @pytest.mark.parametrize("accelerator", ["A100", "V100", "MI300X", "T4", "H200-NVL", "TPU-v4"])
 @pytest.mark.parametrize("network", [None, "ib-100g", "8xib-200g/2"])
-@pytest.mark.parametrize("per_host", [1, 4, 8])
-def test_a_curve_is_what_its_placements_are(
-    accelerator: str, network: str | None, per_host: int
-) -> None:
-    chosen = named_network(network.partition("/")[0]) if network else None
-    if chosen and network and "/" in network:
-        chosen = parse_placement(f"A100@{network}").network
-    counts = np.arange(1, 41)
+def test_a_curve_is_what_its_placements_are(accelerator: str, network: str | None) -> None:
+    chosen = parse_placement(f"A100@{network}").network if network else None
+    for per_host in (1, 4, 8):
+        _is_what_its_placements_are(accelerator, chosen, per_host)
+
+
+def _is_what_its_placements_are(accelerator: str, chosen: Network | None, per_host: int) -> None:
+    counts = np.array([1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 33, 40])
     curve = scaling_groups(CATALOG.get(accelerator), counts, per_host, chosen)
     each = data_groups(
         [Fabric.of(_filled(accelerator, int(n), per_host, chosen), CATALOG) for n in counts]
@@ -260,17 +260,17 @@ def _filled(accelerator: str, count: int, per_host: int, network: Network | None
     return Placement(nodes=tuple(nodes), network=network)
 
 
-@pytest.mark.parametrize("accelerator", CATALOG.names())
-def test_links_never_reward_growing(accelerator: str) -> None:
+def test_links_never_reward_growing() -> None:
     # Rates of a ring over n ranks: the slowest level carries 2 (n - 1) / n of the bytes.
     n = np.arange(2, 257)
-    groups = scaling_groups(CATALOG.get(accelerator), n, 8)
-    slowest = np.minimum(
-        np.where(groups.largest_share > 1, groups.intra_bytes_per_s, np.inf),
-        groups.inter_bytes_per_s,
-    )
-    seconds_per_byte = 2 * (n - 1) / n / slowest
-    assert (np.diff(seconds_per_byte) >= -1e-12 * seconds_per_byte[1:]).all()
+    for accelerator in CATALOG.names():
+        groups = scaling_groups(CATALOG.get(accelerator), n, 8)
+        slowest = np.minimum(
+            np.where(groups.largest_share > 1, groups.intra_bytes_per_s, np.inf),
+            groups.inter_bytes_per_s,
+        )
+        seconds_per_byte = 2 * (n - 1) / n / slowest
+        assert (np.diff(seconds_per_byte) >= -1e-12 * seconds_per_byte[1:]).all(), accelerator
 
 
 def test_counts_below_one_are_refused() -> None:

@@ -11,12 +11,12 @@ from made_up_plans import cells, choice, shape
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.plan_steps.layer_time import device_times, head_times
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing, DeviceColumns
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_exchanges import exchanges
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
-from perfmodel.placement.plans.layer_time import device_times, head_times
 from perfmodel.placement.plans.plan_answer import TransformerTraining, plan_answer
-from perfmodel.placement.plans.plan_cells import Checkpointing, DeviceColumns
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_exchanges import exchanges
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 

@@ -9,6 +9,7 @@ import pytest
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job import Job
 from perfmodel.placement.fabric.fabric import Fabric
+from perfmodel.placement.plan_steps.plan_cells import PlanColumns
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
 from perfmodel.placement.plans.plan_candidates import plan_candidates
 from perfmodel.placement.plans.plan_search import USABLE_SHARE, search_plans, single_scale
@@ -50,7 +51,8 @@ def test_pipelines_of_many_stages_are_not_interleaved() -> None:
 def test_candidates_use_every_accelerator_and_the_whole_batch() -> None:
     fabric = _fabric("2x(8xA100-SXM4-80GB)@ib-200g")
     found = plan_candidates(_training("7b").shape, fabric, 64)
-    assert all(one.accelerators == 16 and one.global_batch == 64 for one in found)
+    columns = PlanColumns.of(found)
+    assert np.all(columns.accelerators == 16) and np.all(columns.samples == 64)
     assert all(one.plan.tensor <= 8 for one in found)
     assert len({(c.plan, c.micro_batch, c.micro_batches) for c in found}) == len(found)
     assert {one.plan.pipeline for one in found} == {1, 2, 4, 8, 16}

@@ -115,10 +115,10 @@ def test_a_link_that_an_accelerator_has_not_is_refused(accelerator: str, written
         link_of(spec, offered)
 
 
-@pytest.mark.parametrize("name", link_names())
-def test_every_name_is_known_in_any_case(name: str) -> None:
-    assert check_link_name(f" {name.upper()} ") == name
-    assert (name in LINKS) + (name in FAMILIES) + (name in GENERATIONS) == 1
+def test_every_name_is_known_in_any_case() -> None:
+    for name in link_names():
+        assert check_link_name(f" {name.upper()} ") == name
+        assert (name in LINKS) + (name in FAMILIES) + (name in GENERATIONS) == 1
 
 
 def test_an_unknown_name_comes_with_the_nearest_ones() -> None:

@@ -10,7 +10,7 @@ from made_up_plan_records import plan_record, rows_of
 from perfmodel.errors import TrainingError
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Origin, PublishedPlacement
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.training.placement_fits.fit_plans import fit, shared_start
 from perfmodel.training.placement_rows.plan_rows import plan_rows
@@ -82,7 +82,7 @@ def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not DATA, reason="PERFMODEL_DATA names no public measurements")
 def test_shipped_constants_are_near_what_the_tables_give() -> None:
-    from perfmodel.placement.plans.plan_step import plan_step
+    from perfmodel.placement.plan_steps.plan_step import plan_step
     from perfmodel.training.placement_fits.fit_plans import steps_of
 
     for stack in Stack:

@@ -35,17 +35,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.plans.layer_time import (
+from perfmodel.placement.plan_steps.layer_time import (
     PassTimes,
     embedding_times,
     head_times,
     layer_times,
 )
-from perfmodel.placement.plans.pipeline import pipeline_time_s
-from perfmodel.placement.plans.plan_cells import SCHEDULES, PlanCells
-from perfmodel.placement.plans.plan_constants import PlanConstants
-from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
-from perfmodel.placement.plans.plan_memory import rank_parameters
+from perfmodel.placement.plan_steps.pipeline import pipeline_time_s
+from perfmodel.placement.plan_steps.plan_cells import SCHEDULES, PlanCells
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants
+from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.plan_steps.plan_memory import rank_parameters
 from perfmodel.placement.step_parts import StepParts
 
 FloatArray = npt.NDArray[np.float64]

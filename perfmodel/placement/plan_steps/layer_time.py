@@ -36,9 +36,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.plans.plan_cells import Checkpointing, PlanCells
-from perfmodel.placement.plans.plan_constants import PlanConstants
-from perfmodel.placement.plans.plan_exchanges import Exchanges
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing, PlanCells
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants
+from perfmodel.placement.plan_steps.plan_exchanges import Exchanges
 
 FloatArray = npt.NDArray[np.float64]
 

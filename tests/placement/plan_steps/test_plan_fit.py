@@ -7,10 +7,10 @@ import pytest
 from made_up_plans import cells, choice, shape
 
 from perfmodel.placement.fabric.groups import FloatArray
-from perfmodel.placement.plans.plan_cells import PlanCells
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_fit import fit_constants
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_cells import PlanCells
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_fit import fit_constants
+from perfmodel.placement.plan_steps.plan_step import plan_step
 
 TRUE = PlanConstants(
     weight_efficiency=0.6, layer_launch_s=2e-3, update_bytes=20.0, gradient_overlap=0.0

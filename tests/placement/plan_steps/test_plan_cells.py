@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.placement.plans.plan_cells import DeviceColumns
+from perfmodel.placement.plan_steps.plan_cells import DeviceColumns
 from perfmodel.types import Precision
 
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
 from perfmodel.placement.fabric.groups import Columns, CommGroups
-from perfmodel.placement.plans.plan_cells import PlanCells
-from perfmodel.placement.plans.plan_memory import (
+from perfmodel.placement.plan_steps.plan_cells import PlanCells
+from perfmodel.placement.plan_steps.plan_memory import (
     end_parameters,
     layer_parameters,
     rank_parameters,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from made_up_plans import cells, choice, shape
 
-from perfmodel.placement.plans.plan_cells import Checkpointing
-from perfmodel.placement.plans.plan_memory import PlanMemory, plan_memory
+from perfmodel.placement.plan_steps.plan_cells import Checkpointing
+from perfmodel.placement.plan_steps.plan_memory import PlanMemory, plan_memory
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Precision
 

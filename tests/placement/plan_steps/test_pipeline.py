@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.placement.plans.pipeline import WHOLE, _Interleaved, pipeline_time_s
+from perfmodel.placement.plan_steps.pipeline import WHOLE, _Interleaved, pipeline_time_s
 from perfmodel.placement.topology.topology import Schedule
 
 Order = list[tuple[str, int]]

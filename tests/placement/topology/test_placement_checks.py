@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.topology.checks import check_placement, resolved_plan
+from perfmodel.placement.topology.placement_checks import check_placement, resolved_plan
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
 
 EIGHT = Placement(nodes=(Node(accelerator="A100", count=8),))

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.plans.plan_cells import (
+from perfmodel.placement.plan_steps.plan_cells import (
     SCHEDULES,
     Checkpointing,
     NumberBytes,
@@ -88,7 +88,7 @@ def plan_memory(
     --------
     A layer of 12 h^2 + 13 h parameters takes 18 bytes for each under AMP with Adam:
 
-    >>> from perfmodel.placement.plans.plan_cells import PlanChoice
+    >>> from perfmodel.placement.plan_steps.plan_cells import PlanChoice
     >>> from perfmodel.placement.topology.topology import Plan
     >>> from perfmodel.placement.transformers.transformer_shape import TransformerShape
     >>> from perfmodel.types import Precision

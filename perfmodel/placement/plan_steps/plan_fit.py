@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.plans.plan_cells import PlanCells
-from perfmodel.placement.plans.plan_constants import PlanConstants, Stack
-from perfmodel.placement.plans.plan_exchanges import Exchanges, exchanges
-from perfmodel.placement.plans.plan_step import plan_step
+from perfmodel.placement.plan_steps.plan_cells import PlanCells
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
+from perfmodel.placement.plan_steps.plan_step import plan_step
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.plans.stage_cut import cut_graph, cut_step_s
+from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Mode

@@ -71,17 +71,6 @@ class PlanChoice:
                 f"and {self.micro_batches}."
             )
 
-    @property
-    def accelerators(self) -> int:
-        """Accelerators of the plan."""
-        plan = self.plan
-        return (plan.data or 1) * plan.tensor * plan.pipeline * plan.context
-
-    @property
-    def global_batch(self) -> int:
-        """Samples of a step, over all replicas."""
-        return (self.plan.data or 1) * self.micro_batch * self.micro_batches
-
 
 def _columns(kind: type, values: Sequence[Any]) -> dict[str, FloatArray]:
     return {
