@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.arrays import FloatArray, IntArray, take_rows
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
 from perfmodel.features.steps.step import Step, StepSample
@@ -42,7 +42,7 @@ class MeasuredCalls:
 
     def take(self, rows: IntArray | np.ndarray) -> MeasuredCalls:
         """Return some of them."""
-        return MeasuredCalls(calls=self.calls.take(rows), time_s=self.time_s[rows])
+        return take_rows(self, rows)
 
 
 def measured_calls(kernels: Sequence[PublishedKernel]) -> MeasuredCalls:
