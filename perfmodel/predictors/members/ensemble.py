@@ -27,6 +27,15 @@ from perfmodel.predictors.registry import new_predictor, predictor_class
 
 DEFAULT_MEMBERS = ("operators", "gbdt", "gnn")
 
+#: Steps between 0 and 1 that a weight may take.
+_GRID = 20
+#: A member whose error is this many times that of the best gets no weight.
+WORST_RATIO = 4.0
+#: How strongly weights are drawn to equality, in units of the error.
+_EVENNESS = 0.01
+#: A member further than this factor from the median of all is left out of an answer.
+OUTLIER_FACTOR = 8.0
+
 
 @final
 class EnsemblePredictor(Predictor):
@@ -138,16 +147,6 @@ def read_weights(stored: Any, path: Path) -> dict[str, float]:
     if not any(weights.values()):
         raise DamagedArtifactError(f"{path} gives every member the weight 0.")
     return weights
-
-
-#: Steps between 0 and 1 that a weight may take.
-_GRID = 20
-#: A member whose error is this many times that of the best gets no weight.
-WORST_RATIO = 4.0
-#: How strongly weights are drawn to equality, in units of the error.
-_EVENNESS = 0.01
-#: A member further than this factor from the median of all is left out of an answer.
-OUTLIER_FACTOR = 8.0
 
 
 def fit_weights(answers_s: FloatArray, times_s: FloatArray, weights: FloatArray) -> FloatArray:
