@@ -37,7 +37,7 @@ from perfmodel.types import Compiler, MemoryFormat, Mode
 
 _TICK_S = 1e-9
 
-#: What the stages of an answer are called, by the fields of :class:`LogStages`.
+#: What the stages of an answer are called, by the fields of :class:`.joint_members.LogStages`.
 _NAMES = {
     "network": "launches",
     "trees": "whole-graph trees",
