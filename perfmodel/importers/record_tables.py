@@ -32,48 +32,25 @@ _ORIGIN = {"source": "string", "licence": "string", "file": "string", "line": "i
 #: Columns of each kind, with their Arrow types.
 SCHEMAS: Mapping[Kind, Mapping[str, str]] = {
     "steps": {
-        "job": "string",
-        "accelerator": "string",
-        "samples_per_second": "double",
-        "step_time_s": "double",
-        "memory_bytes": "double",
-        "repeats": "int64",
-        "spread": "double",
+        "job": "string", "accelerator": "string", "samples_per_second": "double",
+        "step_time_s": "double", "memory_bytes": "double", "repeats": "int64", "spread": "double",
         **_ORIGIN,
     },
     "kernels": {
-        "op": "string",
-        "accelerator": "string",
-        "dtype": "string",
-        "shape": "string",
-        "time_s": "double",
-        "kernel": "string",
-        **_ORIGIN,
+        "op": "string", "accelerator": "string", "dtype": "string", "shape": "string",
+        "time_s": "double", "kernel": "string", **_ORIGIN,
     },
     "collectives": {
-        "collective": "string",
-        "accelerator": "string",
-        "ranks": "int64",
-        "hosts": "int64",
-        "size_bytes": "double",
-        "time_s": "double",
-        "topology": "string",
-        "backend": "string",
-        "dtype": "string",
-        **_ORIGIN,
+        "collective": "string", "accelerator": "string", "ranks": "int64", "hosts": "int64",
+        "size_bytes": "double", "time_s": "double", "topology": "string", "backend": "string",
+        "dtype": "string", **_ORIGIN,
     },
     "placements": {
-        "job": "string",
-        "job_type": "string",
-        "batch_size": "int64",
-        "placement": "string",
-        "step_time_s": "double",
-        "sync_time_s": "double",
-        "memory_bytes": "double",
-        "settings": "string",
-        **_ORIGIN,
+        "job": "string", "job_type": "string", "batch_size": "int64", "placement": "string",
+        "step_time_s": "double", "sync_time_s": "double", "memory_bytes": "double",
+        "settings": "string", **_ORIGIN,
     },
-}
+}  # fmt: skip
 
 
 def records_of(imported: Imported, kind: Kind) -> tuple[Record, ...]:

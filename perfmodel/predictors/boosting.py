@@ -30,6 +30,12 @@ _GOLDEN_TOLERANCE = 1e-5
 #: Below so many rows threads wait for each other longer than they work.
 _ROWS_WORTH_THREADS = 8192
 
+_TRAINING_ONLY = ("loss_changes", "sum_hessian", "base_weights")
+_LEAF_DIGITS = 3
+#: No booster is larger when unpacked; a file that says otherwise is damaged.
+_LARGEST_BYTES = 1 << 27
+_MEMORY_BYTES = 1 << 28
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoosterSettings:
@@ -203,13 +209,6 @@ def _xgboost() -> Any:
     except ImportError as error:
         raise MissingExtraError("Answering from boosted trees", extra="serve") from error
     return xgboost
-
-
-_TRAINING_ONLY = ("loss_changes", "sum_hessian", "base_weights")
-_LEAF_DIGITS = 3
-#: No booster is larger when unpacked; a file that says otherwise is damaged.
-_LARGEST_BYTES = 1 << 27
-_MEMORY_BYTES = 1 << 28
 
 
 def slim(booster: Booster) -> Booster:

@@ -1,4 +1,4 @@
-"""Learning from measurements: samples, splits, training, evaluation, report.
+"""Learning from measurements: samples, held-out folds, training, evaluation, report.
 
 The four verbs, in the order in which they are called::
 
@@ -12,8 +12,8 @@ The four verbs, in the order in which they are called::
     result = evaluate(found.samples, split="leave-family-out", seed=0)
     write_report(result, Path("docs/accuracy.md"), command="perfmodel evaluate --report ...")
 
-``train`` returns the folder ``models/<name>/<version>``; ``evaluate`` returns an
-``Evaluation`` with ``summary()`` (JSON-able) and per-predictor,
-per-family and per-mode scores. Both take ``members=("operators", "gbdt", "gnn")`` and
-``progress``, a callable that receives one line of text per finished fit.
+``train`` returns the folder ``models/<name>/<version>``; ``evaluate`` returns an ``Evaluation``
+with ``summary()`` (JSON-able) and per-predictor, per-family and per-mode scores. Both take
+``members=("operators", "gbdt", "gnn")`` and ``progress``, a callable that receives one line of text
+per finished fit.
 """

@@ -6,7 +6,6 @@ import datetime
 import importlib.metadata
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
-from perfmodel.predictors.folds import CrossFit, Progress, family_fold, family_folds
+from perfmodel.predictors.folds import Progress, family_fold
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import save_joint
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
-from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, EnsemblePredictor, mix
 from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.predictor_checks import check_samples, write_json
-from perfmodel.predictors.registry import new_predictor
 from perfmodel.predictors.serving.distance import TrainingDistance
 from perfmodel.predictors.serving.intervals import HeldOut
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
@@ -84,52 +82,27 @@ def train(
     check_samples(samples, least=4)
     # First: its members are fitted in forked processes, which must not inherit busy threads.
     joint = _joint(corpus, operators, seed, joint_settings or {}, progress) if corpus else None
-    trained = _train_members(samples, members, seed, folds, progress)
+    ensemble = EnsemblePredictor(members, folds, seed, progress).fit(samples)
     held_out = _held_out(
-        samples, trained.answers, coverage, unseen_device_residuals(samples, folds)
+        samples, ensemble.answers_, coverage, unseen_device_residuals(samples, folds)
     )
     fallback = EfficiencyPredictor().fit(samples)
-    files, facts = _files(samples, trained.fitted, trained.weights, held_out, fallback, joint)
-    manifest = _manifest(samples, name, seed, facts, trained.weights, trained.scores)
+    fitted, weights = ensemble.predictors_ or {}, ensemble.weights_
+    files, facts = _files(samples, fitted, weights, held_out, fallback, joint)
+    manifest = _manifest(samples, name, seed, facts, weights, _scores(samples, ensemble))
     if joint is not None:
         manifest["joint"] = joint_facts(joint, corpus, operators)
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(out / name, manifest), files, manifest)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Trained:
-    """Members fitted on everything, and what they answered for families they had not seen."""
-
-    fitted: Mapping[str, Predictor]
-    answers: Mapping[str, FloatArray]
-    weights: Mapping[str, float]
-    scores: Mapping[str, Any]
-
-
-def _train_members(
-    samples: Sequence[Sample],
-    members: Sequence[str],
-    seed: int,
-    folds: int,
-    progress: Progress | None,
-) -> _Trained:
-    cross = CrossFit(
-        samples, family_folds(samples, folds), lambda m: new_predictor(m, seed=seed), progress
-    )
-    answers = {member: cross.out_of_fold(member) for member in members}
-    stacked = np.stack(list(answers.values()), axis=1)
-    times = np.array([sample.step_time_s for sample in samples])
-    weights = fit_weights(stacked, times, np.array([sample.weight for sample in samples]))
-    fitted: dict[str, Predictor] = {}
-    for member in members:
-        fitted[member] = new_predictor(member, seed=seed).fit(samples)
-        if progress is not None:
-            progress(f"fitted {member} on all {len(samples)} samples")
-    scores = {m: score(samples, a).to_dict() for m, a in answers.items()}
-    scores["ensemble"] = score(samples, mix(stacked, weights)).to_dict()
-    by_member = dict(zip(members, weights.tolist(), strict=True))
-    return _Trained(fitted=fitted, answers=answers, weights=by_member, scores=scores)
+def _scores(samples: Sequence[Sample], ensemble: EnsemblePredictor) -> dict[str, Any]:
+    """Score what members, and their mix, said of families that they had not seen."""
+    scores = {m: score(samples, answers).to_dict() for m, answers in ensemble.answers_.items()}
+    stacked = np.stack(list(ensemble.answers_.values()), axis=1)
+    mixed = mix(stacked, np.array(list(ensemble.weights_.values())))
+    scores["ensemble"] = score(samples, mixed).to_dict()
+    return scores
 
 
 def _held_out(

@@ -5,9 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError
-from perfmodel.importers.jobs.lambda_labs import DEVICES, read_lambda
+from perfmodel.importers.jobs.lambda_labs import read_lambda
 from perfmodel.importers.published import Imported
 from perfmodel.types import Mode, Precision
 
@@ -153,12 +152,6 @@ def test_rows_that_say_nothing_are_rejected(
     found = read(tmp_path, change, {})
     assert [(r.line, r.reason) for r in found.rejected] == [(1, reason)]
     assert len(found.steps) == 1
-
-
-def test_every_device_is_in_the_catalogue() -> None:
-    catalog = Catalog.default()
-    for name in DEVICES.values():
-        assert catalog.get(name).name == name
 
 
 def test_a_table_without_its_columns_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What single kernel calls are described by."""

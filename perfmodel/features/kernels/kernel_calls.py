@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.arrays import FloatArray, IntArray, StrArray
+from perfmodel.features.arrays import FloatArray, IntArray, StrArray, take_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +53,7 @@ class KernelCalls:
 
     def take(self, rows: IntArray | npt.NDArray[np.bool_]) -> KernelCalls:
         """Return some of the calls, by position or by mask."""
-        return KernelCalls(
-            op=self.op[rows],
-            dtype=self.dtype[rows],
-            kernel=self.kernel[rows],
-            device=self.device[rows],
-            devices=self.devices,
-            shape=MappingProxyType({name: column[rows] for name, column in self.shape.items()}),
-        )
+        return take_rows(self, rows)
 
     def fact(self, read: Sequence[float]) -> FloatArray:
         """Return one number per device, spread over the calls."""

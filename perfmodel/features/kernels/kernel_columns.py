@@ -8,12 +8,12 @@ cycle and by its year, which neighbours share, not by absolute rates, which name
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import FloatArray, IntArray, StrArray
+from perfmodel.features.arrays import FloatArray, IntArray, StrArray, take_rows
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_work import (
     KernelWork,
@@ -93,9 +93,7 @@ class KernelRoofline:
 
     def take(self, rows: IntArray) -> KernelRoofline:
         """Return the bounds of some of the calls."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "work"}
-        work = {f.name: getattr(self.work, f.name)[rows] for f in fields(self.work)}
-        return KernelRoofline(work=KernelWork(**work), **{n: v[rows] for n, v in own.items()})
+        return take_rows(self, rows)
 
 
 def kernel_roofline(calls: KernelCalls) -> KernelRoofline:

@@ -1,0 +1,1 @@
+"""What a step of any device is described by: sketches of graphs, tables of steps."""

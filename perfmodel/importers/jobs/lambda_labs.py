@@ -20,10 +20,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.ngc import ngc_software, plain_version
 from perfmodel.importers.public_tables import Row, count, find_table, positive, read_rows, text
@@ -114,45 +116,8 @@ TASKS: Mapping[str, Task] = MappingProxyType(
     }
 )
 
-#: Catalogue names of the devices that the table names.
-DEVICES: Mapping[str, str] = MappingProxyType(
-    {
-        "A10": "A10",
-        "A40": "A40",
-        "A100 40GB PCIe": "A100-PCIe-40GB",
-        "A100 80GB PCIe": "A100-PCIe-80GB",
-        "A100 40GB SXM4": "A100-SXM4-40GB",
-        "A100 80GB SXM4": "A100-SXM4-80GB",
-        "B200 SXM": "B200-SXM",
-        "GH200 96GB": "GH200-96GB",
-        "GTX 1080 Ti": "GTX-1080Ti",
-        "H100 80GB PCIe": "H100-PCIe-80GB",
-        "H100 80GB SXM5": "H100-SXM5-80GB",
-        "H200 NVL": "H200-NVL",
-        "H200 SXM": "H200-SXM",
-        "Quadro RTX 5000": "Quadro-RTX-5000",
-        "Quadro RTX 6000": "Quadro-RTX-6000",
-        "Quadro RTX 8000": "Quadro-RTX-8000",
-        "RTX 2070 Max-Q": "RTX-2070-Max-Q",
-        "RTX 2080 Max-Q": "RTX-2080-Max-Q",
-        "RTX 2080 Super Max-Q": "RTX-2080-Super-Max-Q",
-        "RTX 2080 Ti": "RTX-2080Ti",
-        "RTX 3070": "RTX-3070",
-        "RTX 3080": "RTX-3080",
-        "RTX 3080 Laptop 16GB (Max-Q)": "RTX-3080-Max-Q",
-        "RTX 3090": "RTX-3090",
-        "RTX 4090": "RTX-4090",
-        "RTX 6000 Ada": "RTX-6000-Ada",
-        "RTX A4000": "RTX-A4000",
-        "RTX A4500": "RTX-A4500",
-        "RTX A5000": "RTX-A5000",
-        "RTX A5500": "RTX-A5500",
-        "RTX A6000": "RTX-A6000",
-        "Titan RTX": "TITAN-RTX",
-        "V100 16GB SXM2": "V100-SXM2-16GB",
-        "V100 32GB SXM2": "V100-SXM2-32GB",
-    }
-)
+#: Catalogue names of devices that the table spells in its own way.
+_DEVICES = {"RTX 3080 Laptop 16GB (Max-Q)": "RTX-3080-Max-Q"}
 
 _PRECISION = {"fp32": Precision.FP32, "amp": Precision.AMP_FP16, "fp16": Precision.FP16}
 
@@ -252,7 +217,7 @@ def _point(row: Row) -> _Point:
     # One accelerator does not outrun its loader; several may, so that there it tells runs apart.
     loader = _LOADERS.get(str(row.get("data_backend")), "") if gpus > 1 else ""
     return _Point(
-        accelerator=DEVICES[text(row, "device")],
+        accelerator=_device(text(row, "device")),
         gpus=gpus,
         interconnect=text(row, "interconnect"),
         task=text(row, "task"),
@@ -268,8 +233,7 @@ def _check(row: Row) -> None:
     """Raise ValueError with the reason why a row says nothing that we understand."""
     if (status := text(row, "status")) not in ("ok", "oom"):
         raise ValueError(f"the run is marked {status}")
-    if (device := text(row, "device")) not in DEVICES:
-        raise ValueError(f"unknown device {device!r}")
+    _device(text(row, "device"))
     if (task := text(row, "task")) not in TASKS:
         raise ValueError(f"unknown task {task!r}")
     if (unit := text(row, "unit")) != TASKS[task].unit:
@@ -280,6 +244,14 @@ def _check(row: Row) -> None:
     # A long run shrugs off an allocation that is tried again; one of a step or two is nothing else.
     if "oom_text_in_log" in flags and "few_steps" in flags:
         raise ValueError("memory ran out during one of the few steps that were timed")
+
+
+@cache
+def _device(written: str) -> str:
+    try:
+        return _DEVICES.get(written) or Catalog.default().canonical_name(written)
+    except UnknownAcceleratorError as error:
+        raise ValueError(f"unknown device {written!r}") from error
 
 
 def _run(line: int, row: Row) -> _Run:

@@ -83,6 +83,10 @@ _DTYPES = {
 }
 _ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
 
+_Table = tuple[str, tuple[str, ...], str, Callable[[Row], Mapping[str, float]]]
+#: Repeats of one call lie closer together than this; a window makes a larger difference.
+SAME_CALL = 0.85
+
 
 def read_aiconfigurator(path: Path) -> Imported:
     """Read the kernel tables, and the collectives of the same source, or one of these files."""
@@ -172,7 +176,6 @@ def _skew(row: Row) -> float:
     return float(exponent)
 
 
-_Table = tuple[str, tuple[str, ...], str, Callable[[Row], Mapping[str, float]]]
 #: File to operator, further columns, the column of the arithmetic, and the reader of the shape.
 _TABLES: Mapping[str, _Table] = MappingProxyType(
     {
@@ -182,10 +185,6 @@ _TABLES: Mapping[str, _Table] = MappingProxyType(
         MOE_FILE: ("moe", _MOE, "moe_dtype", _moe),
     }
 )
-
-
-#: Repeats of one call lie closer together than this; a window makes a larger difference.
-SAME_CALL = 0.85
 
 
 def full_attention(

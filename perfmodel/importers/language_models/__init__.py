@@ -1,0 +1,1 @@
+"""Tables of language models under parallel plans."""

@@ -37,7 +37,7 @@ from perfmodel.types import Compiler, MemoryFormat, Mode
 
 _TICK_S = 1e-9
 
-#: What the stages of an answer are called, by the fields of :class:`LogStages`.
+#: What the stages of an answer are called, by the fields of :class:`.joint_members.LogStages`.
 _NAMES = {
     "network": "launches",
     "trees": "whole-graph trees",
@@ -45,6 +45,16 @@ _NAMES = {
     "device": "records of this accelerator",
     "least": "least time of the arithmetic",
 }
+
+T = TypeVar("T")
+#: Sources of points: cells of the same architecture, and graphs of a like shape.
+CELL, GRAPH = "training cell", "training graph"
+#: PyTorch releases that stand for the eras that cells tell apart.
+_RELEASES = ("1.13.0", "2.4.0", "2.9.0")
+#: Positions in a cell.
+_DEVICE, _MODE, _COMPILER, _LAYOUT, _ERA, _PRECISION, _BATCH = range(7)
+#: The graph of a cell is that of a step where these agree.
+_OF_A_GRAPH = [_MODE, _PRECISION, _BATCH]
 
 
 def explain_jointly(
@@ -96,19 +106,6 @@ def _nodes(
         work_s=each(work_s / count),
         launch_s=each(launch_s / count),
     )
-
-
-T = TypeVar("T")
-
-#: Sources of points: cells of the same architecture, and graphs of a like shape.
-CELL, GRAPH = "training cell", "training graph"
-
-#: PyTorch releases that stand for the eras that cells tell apart.
-_RELEASES = ("1.13.0", "2.4.0", "2.9.0")
-#: Positions in a cell.
-_DEVICE, _MODE, _COMPILER, _LAYOUT, _ERA, _PRECISION, _BATCH = range(7)
-#: The graph of a cell is that of a step where these agree.
-_OF_A_GRAPH = [_MODE, _PRECISION, _BATCH]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,7 @@ class MemberAnswers:
 class Asked:
     """Steps, and all that is said of them whatever was observed on their devices.
 
-    See :meth:`JointPredictor.ask`.
+    See :meth:`.joint.JointPredictor.ask`.
     """
 
     steps: Sequence[Step]

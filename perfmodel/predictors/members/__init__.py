@@ -1,0 +1,1 @@
+"""Predictors for devices that were profiled, and their mix."""

@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.folds import CrossFit, family_folds
+from perfmodel.predictors.folds import CrossFit, Progress, family_folds
 from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.predictor_checks import (
     check_samples,
@@ -26,6 +26,15 @@ from perfmodel.predictors.predictor_checks import (
 from perfmodel.predictors.registry import new_predictor, predictor_class
 
 DEFAULT_MEMBERS = ("operators", "gbdt", "gnn")
+
+#: Steps between 0 and 1 that a weight may take.
+_GRID = 20
+#: A member whose error is this many times that of the best gets no weight.
+WORST_RATIO = 4.0
+#: How strongly weights are drawn to equality, in units of the error.
+_EVENNESS = 0.01
+#: A member further than this factor from the median of all is left out of an answer.
+OUTLIER_FACTOR = 8.0
 
 
 @final
@@ -46,30 +55,43 @@ class EnsemblePredictor(Predictor):
     name: ClassVar[str] = "ensemble"
 
     def __init__(
-        self, members: Sequence[str] = DEFAULT_MEMBERS, folds: int = 5, seed: int = 0
+        self,
+        members: Sequence[str] = DEFAULT_MEMBERS,
+        folds: int = 5,
+        seed: int = 0,
+        progress: Progress | None = None,
     ) -> None:
         self.members = tuple(members)
         self.folds = folds
         self.seed = seed
+        self.progress = progress
         self.predictors_: dict[str, Predictor] | None = None
         self.weights_: dict[str, float] = {}
 
     def fit(self, samples: Sequence[Sample]) -> Self:
-        """Learn the weights on held-out families, then every member on all samples."""
+        """Learn the weights on held-out families, then every member on all samples.
+
+        ``answers_`` holds what each member said of families that it had not seen.
+        """
         check_samples(samples, least=4)
         cross = CrossFit(
-            samples, family_folds(samples, self.folds), lambda m: new_predictor(m, seed=self.seed)
+            samples,
+            family_folds(samples, self.folds),
+            lambda m: new_predictor(m, seed=self.seed),
+            self.progress,
         )
-        answers = np.stack([cross.out_of_fold(m) for m in self.members], axis=1)
+        self.answers_ = {member: cross.out_of_fold(member) for member in self.members}
         weights = fit_weights(
-            answers,
+            np.stack(list(self.answers_.values()), axis=1),
             np.array([sample.step_time_s for sample in samples]),
             np.array([sample.weight for sample in samples]),
         )
         self.weights_ = dict(zip(self.members, weights.tolist(), strict=True))
-        self.predictors_ = {
-            member: new_predictor(member, seed=self.seed).fit(samples) for member in self.members
-        }
+        self.predictors_ = {}
+        for member in self.members:
+            self.predictors_[member] = new_predictor(member, seed=self.seed).fit(samples)
+            if self.progress is not None:
+                self.progress(f"fitted {member} on all {len(samples)} samples")
         return self
 
     def predict(self, workloads: Sequence[Workload]) -> FloatArray:
@@ -125,16 +147,6 @@ def read_weights(stored: Any, path: Path) -> dict[str, float]:
     if not any(weights.values()):
         raise DamagedArtifactError(f"{path} gives every member the weight 0.")
     return weights
-
-
-#: Steps between 0 and 1 that a weight may take.
-_GRID = 20
-#: A member whose error is this many times that of the best gets no weight.
-WORST_RATIO = 4.0
-#: How strongly weights are drawn to equality, in units of the error.
-_EVENNESS = 0.01
-#: A member further than this factor from the median of all is left out of an answer.
-OUTLIER_FACTOR = 8.0
 
 
 def fit_weights(answers_s: FloatArray, times_s: FloatArray, weights: FloatArray) -> FloatArray:

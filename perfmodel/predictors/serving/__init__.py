@@ -1,0 +1,1 @@
+"""A trained artefact, loaded and ready to answer."""

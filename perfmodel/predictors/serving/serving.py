@@ -271,16 +271,24 @@ class ServingModel:
         if measured is not None:
             return self._from_measurement(*measured, place)
         width = self._half_width(workload.accelerator.name, outside=place.outside)
-        return Prediction(
-            time_s=time_s,
-            low_s=time_s * float(np.exp(-width.log_half)),
-            high_s=time_s * float(np.exp(width.log_half)),
-            coverage=self._full.coverage,
+        return self._prediction(
+            time_s,
+            (float(np.exp(-width.log_half)), float(np.exp(width.log_half))),
             basis=Basis.EXTRAPOLATED if place.outside else Basis.INTERPOLATED,
             out_of_distribution=place.outside,
             nearest=place.nearest,
-            model_version=self.version,
             warnings=(*self._absence(), *width.warnings),
+        )
+
+    def _prediction(self, time_s: float, ends: tuple[float, float], **facts: Any) -> Prediction:
+        """Return an answer; ``ends`` are those of the interval over it."""
+        return Prediction(
+            time_s=time_s,
+            low_s=time_s * ends[0],
+            high_s=time_s * ends[1],
+            coverage=self._full.coverage,
+            model_version=self.version,
+            **facts,
         )
 
     def _from_measurement(self, time_s: float, spread: float, place: Nearness) -> Prediction:
@@ -326,15 +334,12 @@ class ServingModel:
             if learned
             else f"assumed efficiencies, for no {spec.kind} device was measured"
         )
-        return Prediction(
-            time_s=time_s,
-            low_s=time_s * float(np.exp(-width.log_half)),
-            high_s=time_s * float(np.exp(width.log_half)),
-            coverage=self._full.coverage,
+        return self._prediction(
+            time_s,
+            (float(np.exp(-width.log_half)), float(np.exp(width.log_half))),
             basis=Basis.ANALYTICAL,
             out_of_distribution=True,
             nearest=(),
-            model_version=self.version,
             warnings=(f"Answered from the roofline with {rests}.", *width.warnings),
         )
 

@@ -1,0 +1,1 @@
+"""What is kept of captured jobs, and the processes that capture them."""

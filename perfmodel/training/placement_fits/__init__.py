@@ -1,0 +1,1 @@
+"""Fits of the constants of the placement floor; one file for each part."""

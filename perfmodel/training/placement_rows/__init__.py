@@ -1,0 +1,1 @@
+"""Published measurements of placements as rows to fit on."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import BoolArray, FloatArray
+from perfmodel.features.arrays import BoolArray, FloatArray, take_rows
 from perfmodel.importers.published import PublishedCollective
 from perfmodel.importers.registry import FORMATS
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
@@ -79,15 +79,7 @@ class CollectiveCells:
 
     def rows(self, chosen: BoolArray) -> CollectiveCells:
         """Return some of the rows."""
-        return CollectiveCells(
-            collectives=self.collectives[chosen],
-            accelerators=self.accelerators[chosen],
-            links=self.links[chosen],
-            groups=self.groups.take(chosen),
-            size_bytes=self.size_bytes[chosen],
-            time_s=self.time_s[chosen],
-            plain=self.plain[chosen],
-        )
+        return take_rows(self, chosen)
 
     def by_collective(self) -> Iterator[tuple[Collective, BoolArray]]:
         """Yield each operation that occurs, with the mask of its rows."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, take_rows
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
@@ -36,8 +36,7 @@ class MeasuredCells:
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> MeasuredCells:
         """Return some of the cells."""
-        seen = None if self.observations is None else self.observations[rows]
-        return MeasuredCells(cells=self.cells.take(rows), log_s=self.log_s[rows], observations=seen)
+        return take_rows(self, rows)
 
     @property
     def step_time_s(self) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, take_rows
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fabric.fabric import Fabric
@@ -59,15 +59,7 @@ class PlanRows:
 
     def take(self, rows: Rows) -> PlanRows:
         """Return some of the rows, by a mask or by positions."""
-        return PlanRows(
-            cells=self.cells.take(rows),
-            between=self.between.take(rows),
-            step_time_s=self.step_time_s[rows],
-            stack=self.stack,
-            positions=self.positions[rows],
-            sizes=self.sizes[rows],
-            devices=self.devices[rows],
-        )
+        return take_rows(self, rows)
 
 
 def plan_rows(records: Sequence[PublishedPlacement], stack: Stack) -> PlanRows | None:

@@ -1,0 +1,1 @@
+"""Which few measurements of a new device tell most."""

@@ -40,7 +40,7 @@ _CONTRACTING = (OpClass.MATMUL, OpClass.ATTENTION, OpClass.RECURRENT)
 class DeviceShares:
     """Shares of a step as features of the residual of its device.
 
-    Keeps :class:`~perfmodel.training.validation.learners.ProbeChooser`.
+    Keeps :class:`~perfmodel.training.probes.probe_plan.ProbeChooser`.
 
     Parameters
     ----------

@@ -1,0 +1,1 @@
+"""Measurements as samples to learn from."""

@@ -71,7 +71,7 @@ def build_corpus(
     Parameters
     ----------
     cache : Path or None
-        Folder of kept sketches; None: :func:`sketch_folder`.
+        Folder of kept sketches; None: :func:`.kept_sketches.sketch_folder`.
     workers : int or None
         Processes that capture; None: as many as there are processors.
 

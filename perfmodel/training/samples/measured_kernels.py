@@ -16,13 +16,29 @@ import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.arrays import FloatArray, IntArray, take_rows
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
 from perfmodel.importers.published import PublishedKernel
 from perfmodel.types import Mode, Phase, Precision, Role
+
+#: Records of one operator on one device that are learned from.
+RECORDS_PER_OPERATOR = 50
+SOURCE = "operators"
+_DTYPES: Mapping[str, tuple[str, Precision]] = MappingProxyType(
+    {
+        "fp32": ("float32", Precision.FP32),
+        "tf32": ("float32", Precision.TF32),
+        "fp16": ("float16", Precision.FP16),
+        "bf16": ("bfloat16", Precision.BF16),
+    }
+)
+_Shape = tuple[int, ...]
+_Extents = Callable[[str], int]
+#: Operator, shapes of what it reads, how many of those are parameters, result, attributes.
+_Call = tuple[str, list[_Shape], int, _Shape, dict[str, AttrValue]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +58,7 @@ class MeasuredCalls:
 
     def take(self, rows: IntArray | np.ndarray) -> MeasuredCalls:
         """Return some of them."""
-        return MeasuredCalls(calls=self.calls.take(rows), time_s=self.time_s[rows])
+        return take_rows(self, rows)
 
 
 def measured_calls(kernels: Sequence[PublishedKernel]) -> MeasuredCalls:
@@ -93,24 +109,6 @@ def _shape_hash(calls: KernelCalls, seed: int) -> np.ndarray:
         mixed = (mixed ^ (bits * step)) * np.uint64(0xBF58476D1CE4E5B9)
         mixed ^= mixed >> np.uint64(29)
     return mixed
-
-
-#: Records of one operator on one device that are learned from.
-RECORDS_PER_OPERATOR = 50
-SOURCE = "operators"
-
-_DTYPES: Mapping[str, tuple[str, Precision]] = MappingProxyType(
-    {
-        "fp32": ("float32", Precision.FP32),
-        "tf32": ("float32", Precision.TF32),
-        "fp16": ("float16", Precision.FP16),
-        "bf16": ("bfloat16", Precision.BF16),
-    }
-)
-_Shape = tuple[int, ...]
-_Extents = Callable[[str], int]
-#: Operator, shapes of what it reads, how many of those are parameters, result, attributes.
-_Call = tuple[str, list[_Shape], int, _Shape, dict[str, AttrValue]]
 
 
 def operator_steps(

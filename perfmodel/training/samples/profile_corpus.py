@@ -37,7 +37,7 @@ def profile_corpus(
     device : str or None
         One accelerator; all by default.
     cache : Path or None
-        Folder of kept sketches; None: :func:`~perfmodel.training.samples.corpus.sketch_folder`.
+        Folder of kept sketches; None: :func:`.kept_sketches.sketch_folder`.
 
     Returns
     -------

@@ -1,0 +1,1 @@
+"""Cross-validation: held-out folds, baselines, answers, scores."""

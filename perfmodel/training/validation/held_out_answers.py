@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.errors import MissingExtraError, StoreError
 from perfmodel.estimator.single.step_model import StepPrediction
-from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray
+from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray, take_rows
 from perfmodel.features.steps.step import StepSample
 from perfmodel.store.durable import whole_file
 
@@ -75,9 +75,7 @@ class AnswerTable:
 
     def where(self, chosen: BoolArray | IntArray) -> AnswerTable:
         """Return some rows."""
-        values = {name: getattr(self, name)[chosen] for name in _PLAIN}
-        baselines = {name: times[chosen] for name, times in self.baselines.items()}
-        return AnswerTable(**values, baselines=baselines)
+        return take_rows(self, chosen)
 
     def save(self, path: Path) -> None:
         """Write a Parquet file, whole or not at all."""
