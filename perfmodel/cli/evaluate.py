@@ -54,7 +54,7 @@ def command(
     progress goes to standard error.
     """
     from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
-    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.evaluate import evaluate
     from perfmodel.training.report import write_report
     from perfmodel.training.samples import load_samples

@@ -53,7 +53,7 @@ def command(
     Takes minutes; progress goes to standard error.
     """
     from perfmodel.predictors.ensemble import DEFAULT_MEMBERS
-    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.samples import load_samples
     from perfmodel.training.train import train
 

@@ -104,7 +104,7 @@ def run_campaign(
     jobs : sequence of Job
         Equal jobs are measured once.
     store : ResultStore
-        For example a :class:`~perfmodel.store.measurements.profiles.ProfileStore`; call its
+        For example a :class:`~perfmodel.store.profiles.ProfileStore`; call its
         ``compact`` at the end.
     retry_failed : bool
         Measure jobs again that failed in an earlier run.

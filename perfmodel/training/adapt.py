@@ -14,7 +14,7 @@ from perfmodel.predictors.joint_store import FACTS, facts_bytes, load_joint
 from perfmodel.predictors.serving import JOINT_KINDS
 from perfmodel.predictors.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.corpus import Corpus
 from perfmodel.training.joint_facts import corpus_digest
 from perfmodel.training.model_card import CARD, model_card

@@ -16,7 +16,7 @@ from perfmodel.features.sketch import SKETCH_VERSION, StepSketch, step_sketch
 from perfmodel.features.step import Step, StepSample
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures import sketch_folder
 from perfmodel.training.corpus import Corpus

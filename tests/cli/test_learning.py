@@ -19,7 +19,7 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.roofline import RooflinePredictor
 from perfmodel.profilers.wire import job_to_dict
 from perfmodel.records import Measurement, Provenance, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Mode
 from perfmodel.zoo import capture_job
 

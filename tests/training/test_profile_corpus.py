@@ -11,7 +11,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.sketch import step_sketch
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import Measurement, Provenance, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.arena.data import load_data, read_formats
 from perfmodel.training.profile_corpus import profile_corpus
 

@@ -11,7 +11,7 @@ from perfmodel.errors import StoreError, TrainingError
 from perfmodel.features.step import StepSample
 from perfmodel.importers.base import Imported
 from perfmodel.importers.registry import import_format
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.arena.contract import Progress
 from perfmodel.training.corpus import build_corpus
 from perfmodel.training.operator_steps import operator_steps
