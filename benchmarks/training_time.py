@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from perfmodel.predictors.registry import new_predictor
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.samples import load_samples
 
 PREDICTORS = ("efficiency", "gbdt", "operators", "gnn")

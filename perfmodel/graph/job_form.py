@@ -40,6 +40,8 @@ ADAPTATION_FIELDS = (
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
 _LEFT_OUT = (*_REFERENCES, "input", "adaptation")
 _JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
+#: Fields that a job cannot be read without.
+_STATED = ("mode", "batch_size")
 
 
 def parse_job(value: object, *, pointer: str = "/job") -> Job:
@@ -104,6 +106,28 @@ def job_to_dict(job: Job) -> dict[str, Any]:
             value = dict(value)
         plain[name] = value.value if isinstance(value, StrEnum) else value
     return plain
+
+
+def stated_fields(job: Job) -> dict[str, Any]:
+    """Return a job as plain JSON values without what has its default.
+
+    Mode and batch size are always there. A field that jobs get later, with a default, leaves what
+    is said of older ones as it is.
+
+    Examples
+    --------
+    >>> stated_fields(Job(model="timm/resnet18", mode=Mode.TRAINING))
+    {'model': 'timm/resnet18', 'mode': 'training', 'batch_size': 1}
+    """
+    return {
+        name: value
+        for name, value in job_to_dict(job).items()
+        if name in _STATED or value != _DEFAULTS.get(name)
+    }
+
+
+#: What a job says that says nothing.
+_DEFAULTS = job_to_dict(Job())
 
 
 def _spread_reference(fields: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:

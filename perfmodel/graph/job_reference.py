@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from functools import cache
-from typing import Any
 
 import orjson
 
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict
-
-#: Fields that a job cannot be read without.
-_STATED = ("mode", "batch_size")
+from perfmodel.graph.job_form import stated_fields
 
 
 def job_content(job: Job) -> bytes:
     """Write a job as canonical JSON: sorted, without what has its default.
-
-    A field that jobs get later, with a default, leaves the content of older ones as it is.
 
     Returns
     -------
@@ -31,13 +24,7 @@ def job_content(job: Job) -> bytes:
     >>> job_content(Job(model="timm/resnet50", batch_size=64))
     b'{"batch_size":64,"mode":"inference","model":"timm/resnet50"}'
     """
-    fields = job_to_dict(job)
-    said = {
-        name: value
-        for name, value in fields.items()
-        if name in _STATED or value != _defaults().get(name)
-    }
-    return orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(stated_fields(job), option=orjson.OPT_SORT_KEYS)
 
 
 def job_reference(job: Job) -> str:
@@ -72,11 +59,6 @@ def job_family(job: Job) -> str:
     if job.graph is None:
         alike = dataclasses.replace(alike, batch_size=1, accumulation_steps=1)
     return _digest(b"family " + job_content(alike))
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    return job_to_dict(Job())
 
 
 def _digest(content: bytes) -> str:

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_fields
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.wire import job_key, job_to_dict
+from perfmodel.profilers.wire import job_key
 from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
 from perfmodel.records import Measurement
 
@@ -104,7 +105,7 @@ def run_campaign(
     jobs : sequence of Job
         Equal jobs are measured once.
     store : ResultStore
-        For example a :class:`~perfmodel.store.measurements.profiles.ProfileStore`; call its
+        For example a :class:`~perfmodel.store.profiles.ProfileStore`; call its
         ``compact`` at the end.
     retry_failed : bool
         Measure jobs again that failed in an earlier run.
@@ -155,7 +156,7 @@ def _split(
     open_jobs: dict[str, Job] = {}
     skipped: list[Job] = []
     for job in jobs:
-        key = job_key(job_to_dict(job), accelerator=device.name, threads=settings.threads)
+        key = job_key(stated_fields(job), accelerator=device.name, threads=settings.threads)
         if key in done or key in open_jobs:
             skipped.append(job)
         else:
@@ -170,7 +171,7 @@ def _keep(
         store.append(outcome.measurement, outcome.graph_json)
         return
     failure = {
-        "job": job_to_dict(job),
+        "job": stated_fields(job),
         "kind": outcome.kind,
         "reason": outcome.reason,
         "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),

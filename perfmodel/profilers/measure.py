@@ -11,12 +11,12 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import MeasurementError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_fields
 from perfmodel.graph.workload import Workload
 from perfmodel.profilers.memory import PeakMemory
 from perfmodel.profilers.operators import join_operators, profile_operators
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.timing import time_steps
-from perfmodel.profilers.wire import job_to_dict
 from perfmodel.records import Measurement, Provenance, StepRecord
 from perfmodel.types import Compiler
 
@@ -96,7 +96,7 @@ def _measurement(
         graph_hash=run.graph.content_hash,
         model=run.model,
         family=run.family,
-        job=job_to_dict(job),
+        job=stated_fields(job),
         accelerator=accelerator.name,
         mode=job.mode,
         batch_size=job.batch_size,

@@ -66,25 +66,6 @@ def measurement_from_json(text: bytes | str) -> Measurement:
         raise InvalidInputError(f"Not a measurement: {error!r}.") from error
 
 
-def job_to_dict(job: Job) -> dict[str, Any]:
-    """Return a job as plain JSON types; fields that have their default are left out.
-
-    Mode and batch size are always there.
-
-    Examples
-    --------
-    >>> job_to_dict(Job(model="timm/resnet18", mode=Mode.TRAINING))
-    {'model': 'timm/resnet18', 'mode': 'training', 'batch_size': 1}
-    """
-    plain = {}
-    for field in dataclasses.fields(Job):
-        value = getattr(job, field.name)
-        default = field.default if field.default_factory is dataclasses.MISSING else {}
-        if value != default or field.name in ("mode", "batch_size"):
-            plain[field.name] = _plain_value(value)
-    return plain
-
-
 def job_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) -> str:
     """Return the key under which a job on an accelerator is measured once.
 
@@ -94,7 +75,7 @@ def job_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) ->
     Parameters
     ----------
     job : mapping
-        As from :func:`job_to_dict`.
+        As from :func:`~perfmodel.graph.job_form.stated_fields`.
 
     Returns
     -------

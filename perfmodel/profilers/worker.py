@@ -32,11 +32,11 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_fields
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import (
     job_from_dict,
-    job_to_dict,
     measurement_from_json,
     measurement_to_json,
 )
@@ -83,7 +83,7 @@ def measure_in_fresh_process(
     with receiver:
         process = context.Process(
             target=_child,
-            args=(sender, job_to_dict(job), spec_to_dict(accelerator), settings),
+            args=(sender, stated_fields(job), spec_to_dict(accelerator), settings),
             daemon=True,
         )
         process.start()

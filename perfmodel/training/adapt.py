@@ -14,7 +14,7 @@ from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_join
 from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.model_card import CARD, corpus_digest, model_card
 from perfmodel.training.samples.corpus import Corpus
 from perfmodel.training.samples.profile_corpus import profile_corpus

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfmodel.zoo.bundle import ModelBundle
-    from perfmodel.zoo.rebatch import BatchFamily
     from perfmodel.zoo.resolve import build_bundle, build_program, capture_job, known_models
 
 _HOMES = {
-    "BatchFamily": "rebatch",
     "ModelBundle": "bundle",
     "build_bundle": "resolve",
     "build_program": "resolve",
@@ -23,7 +21,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "BatchFamily",
     "ModelBundle",
     "build_bundle",
     "build_program",

@@ -3,26 +3,17 @@ r"""One capture for every batch size.
 A step at batch size B is the same program with other extents, and nearly every extent and
 integer attribute is affine in B: :math:`v(B) = v_0 + v_1 B` (a batch of images has B in its
 first extent, tokens of a flattened batch S B). Three captures decide it: two give the line, the
-third checks it. Where the line fails, or the structure differs, the answer is a real capture.
+third checks it. Where the line fails, or the structure differs, there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from perfmodel.errors import InvalidInputError
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
-from perfmodel.graph.job import Job
-from perfmodel.zoo.resolve import capture_job
-
-#: Batch sizes of the captures: two for the line, one to check it. One sample alone is not among
-#: them, since broadcasting and contiguity are special there.
-PROBES = (2, 3, 8)
-
-_KEPT_CAPTURES = 16
 
 
 class NotAffineError(Exception):
@@ -54,63 +45,6 @@ class FloatLine:
     def at(self, batch_size: int) -> float:
         """Return the value as a float."""
         return float(self.line.at(batch_size))
-
-
-class BatchFamily:
-    """The graphs of one job at every batch size.
-
-    Parameters
-    ----------
-    job : Job
-        Its own batch size does not matter.
-    """
-
-    def __init__(self, job: Job, *, capture: Callable[[Job], Graph] = capture_job) -> None:
-        self.job = job
-        self.capture = capture
-        self._captured: dict[int, Graph] = {}
-        self._stencil: Stencil | None = None
-        self._is_probed = False
-
-    def at(self, batch_size: int) -> Graph:
-        """Return the graph at a batch size, equal to a true capture there.
-
-        Raises
-        ------
-        InvalidInputError
-            A batch size below 1.
-        CaptureError
-            The job cannot be captured.
-        """
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
-            raise InvalidInputError(
-                f"batch_size must be a whole number of samples >= 1, got {batch_size!r}.",
-                pointer="/job/batch_size",
-            )
-        if batch_size in self._captured or batch_size < min(PROBES):
-            return self._capture(batch_size)
-        self._probe()
-        if self._stencil is None:
-            return self._capture(batch_size)
-        return self._stencil.at(batch_size)
-
-    def _probe(self) -> None:
-        if self._is_probed:
-            return
-        try:
-            graphs = [self._capture(size) for size in PROBES]
-            self._stencil = fit_stencil(graphs, PROBES)
-        except NotAffineError:
-            self._stencil = None
-        self._is_probed = True
-
-    def _capture(self, batch_size: int) -> Graph:
-        if batch_size not in self._captured:
-            graph = self.capture(replace(self.job, batch_size=batch_size))
-            while len(self._captured) >= _KEPT_CAPTURES:
-                del self._captured[next(iter(self._captured))]
-            self._captured[batch_size] = graph
-        return self._captured[batch_size]
 
 
 @dataclass(frozen=True, kw_only=True)

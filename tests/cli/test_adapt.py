@@ -17,7 +17,7 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.records import Measurement, Provenance, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 
 NEW = "Gpu-New"
 WIDTHS = (256, 320, 384, 512, 640)

@@ -15,11 +15,11 @@ from perfmodel.cli import cli
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import job_to_dict
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.roofline import RooflinePredictor
-from perfmodel.profilers.wire import job_to_dict
 from perfmodel.records import Measurement, Provenance, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Mode
 from perfmodel.zoo import capture_job
 

@@ -5,7 +5,7 @@ import math
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.devices.catalog import Catalog
@@ -51,6 +51,7 @@ TOY = {
 }
 
 
+@settings(max_examples=40)
 @given(specs)
 def test_round_trip_through_json(spec):
     assert spec_from_dict(json.loads(json.dumps(spec_to_dict(spec)))) == spec

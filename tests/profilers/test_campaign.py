@@ -16,7 +16,7 @@ from perfmodel.profilers.campaign import CampaignEvent, EventKind, run_campaign
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
 from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Compiler, Mode
 
 DEVICE = AcceleratorSpec(
@@ -103,7 +103,7 @@ import time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from perfmodel.profilers.campaign import EventKind, run_campaign
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from test_campaign import DEVICE, JOBS, settings_in
 
 finished = 0

@@ -10,7 +10,7 @@ from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.profilers.wire import key_of
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision, Role
 
 DEVICE = "cpu-test (2 cores)"

@@ -24,7 +24,7 @@ def command(profiles: Path, device: str | None, name: str, models: Path, as_json
     predictions and narrows their intervals. Answers for other devices stay as they are.
     """
     from perfmodel.store.artifacts import latest
-    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.adapt import adapt_model, usable_probes
 
     version = latest(models, name).folder

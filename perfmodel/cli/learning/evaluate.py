@@ -45,7 +45,7 @@ def command(
     progress goes to standard error.
     """
     from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
-    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.store.profiles.profile_store import ProfileStore
     from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.validation.evaluate import evaluate
     from perfmodel.training.validation.evaluation_report import write_report

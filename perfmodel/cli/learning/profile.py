@@ -52,7 +52,7 @@ def command(
     from perfmodel.devices.local import LocalCpu
     from perfmodel.profilers.campaign import run_campaign
     from perfmodel.profilers.run import MeasureSettings
-    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.store.profiles import ProfileStore
 
     jobs = [job for subject in subjects for job in _jobs(subject, settings)]
     device = LocalCpu().describe()

@@ -48,7 +48,7 @@ def command(
     Takes minutes; progress goes to standard error.
     """
     from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
-    from perfmodel.store.measurements.profiles import ProfileStore
+    from perfmodel.store.profiles.profile_store import ProfileStore
     from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.train import train
 

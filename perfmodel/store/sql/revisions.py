@@ -13,6 +13,8 @@ from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.shared_store import insert_into
 from perfmodel.store.sql.tables import REVISIONS
 
+logger = logging.getLogger(__name__)
+
 
 def raise_revision(connection: Connection, name: str) -> int:
     """Count a change.
@@ -43,9 +45,6 @@ def read_revision(connection: Connection, name: str) -> int:
     """Return how often something was changed."""
     found = connection.execute(select(REVISIONS.c.value).where(REVISIONS.c.name == name))
     return int(found.scalar_one_or_none() or 0)
-
-
-logger = logging.getLogger(__name__)
 
 
 def poll_until(

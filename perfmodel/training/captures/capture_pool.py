@@ -15,8 +15,8 @@ from pathlib import Path
 import orjson
 
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import job_to_dict
 from perfmodel.predictors.folds import Progress
-from perfmodel.profilers.wire import job_to_dict
 
 #: A capture takes 0.1 to 5 s; one that takes this long hangs.
 _MOST_SECONDS = 600.0

@@ -15,7 +15,7 @@ from perfmodel.features.steps.sketch import SKETCH_VERSION, StepSketch, step_ske
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.kept_sketches import sketch_folder
 from perfmodel.training.samples.corpus import Corpus

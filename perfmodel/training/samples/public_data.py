@@ -12,7 +12,7 @@ from perfmodel.features.steps.step import StepSample
 from perfmodel.importers.published import Imported
 from perfmodel.importers.registry import read_format
 from perfmodel.predictors.folds import Progress
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.measured_kernels import operator_steps
 from perfmodel.training.samples.profile_corpus import profile_corpus

@@ -18,7 +18,7 @@ from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 
 #: Share of the profiled operator time that must have been joined to nodes for the operator
 #: times of a workload to be used.

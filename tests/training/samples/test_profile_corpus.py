@@ -11,7 +11,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import Measurement, Provenance, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.profile_corpus import profile_corpus
 from perfmodel.training.samples.public_data import load_data, read_formats
 

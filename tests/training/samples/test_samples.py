@@ -12,7 +12,7 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import TrainingError
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
-from perfmodel.store.measurements.profiles import ProfileStore
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.samples import load_samples
 
 SAMPLE = made_up.samples(families=2)[1]

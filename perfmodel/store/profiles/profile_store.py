@@ -18,14 +18,14 @@ from perfmodel.graph.ir import Graph
 from perfmodel.profilers.wire import key_of
 from perfmodel.records import Measurement, OperatorRecord, StepRecord
 from perfmodel.store.durable import write_whole
-from perfmodel.store.measurements.journal import JournalEntry, entry_paths, read_entry, write_entry
-from perfmodel.store.measurements.profile_graphs import (
+from perfmodel.store.profiles.journal import JournalEntry, entry_paths, read_entry, write_entry
+from perfmodel.store.profiles.profile_graphs import (
     all_graphs,
     find_graph,
     known_graphs,
     write_graphs,
 )
-from perfmodel.store.measurements.profile_tables import (
+from perfmodel.store.profiles.profile_tables import (
     OPERATOR_SCHEMA,
     STEP_SCHEMA,
     measurement_of,

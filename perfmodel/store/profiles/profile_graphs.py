@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfmodel.errors import StoreError
-from perfmodel.store.measurements.profile_tables import write_table
+from perfmodel.store.profiles.profile_tables import write_table
 
 GRAPH_SCHEMA = pa.schema([("graph_hash", pa.string()), ("graph", pa.string())])
 

@@ -1,1 +1,0 @@
-"""Measurements on disk: a journal of each device, compacted into Parquet files."""
