@@ -88,7 +88,7 @@ def describe_machine(
     measure : bool
         Measure the CPU now if that was not done before (some seconds).
     """
-    catalog = catalog or Catalog.default()
+    catalog = Catalog.default() if catalog is None else catalog
     local = local or LocalCpu()
     gpus, problems = detect_gpus(catalog)
     extras = read_extras()

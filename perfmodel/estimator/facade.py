@@ -102,7 +102,7 @@ class Estimator:
 
         loaded = load_model(Path(models))
         return cls(
-            accelerators=_with_devices(catalog or Catalog.default(), loaded),
+            accelerators=_with_devices(Catalog.default() if catalog is None else catalog, loaded),
             model=loaded.model,
             graphs=graphs or GraphLibrary(capture=capture_in_process),
             models=loaded.models,

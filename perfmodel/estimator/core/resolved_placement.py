@@ -8,7 +8,7 @@ from functools import cached_property
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
-from perfmodel.placement.data_parallel.group_costs import GroupCosts
+from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
@@ -20,6 +20,7 @@ from perfmodel.placement.sharing.mig import (
     split_name,
 )
 from perfmodel.placement.topology.topology import BatchSplit, Node, Placement
+from perfmodel.types import Basis
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +72,9 @@ class ResolvedPlacement:
     #: Accelerators of each kind, and in all.
     counts: tuple[int, ...] = field(init=False)
     count: int = field(init=False)
+    #: The best that an answer for several accelerators can rest on: inside of a host the links of
+    #: measured machines were fitted; between hosts few were.
+    scaling_basis: Basis = field(init=False)
     #: Whether one replica is spread over several accelerators.
     is_split: bool = field(init=False)
     #: Whether nothing but whole, unshared accelerators in data parallel has to be answered.
@@ -84,6 +88,9 @@ class ResolvedPlacement:
             accelerators=tuple([kind.accelerator for kind in self.kinds]),
             counts=counts,
             count=sum(counts),
+            scaling_basis=Basis.INTERPOLATED
+            if self.placement.host_count == 1
+            else Basis.EXTRAPOLATED,
             is_split=split,
             is_plain=not split and self._is_plain(),
         )
@@ -136,7 +143,9 @@ def resolve_placement(
     InvalidPlacementError
         A link or a MIG profile that an accelerator has not, or a plan that does not fit.
     """
-    share = _share(placement, pointer)
+    share = None
+    if placement.fraction is not None and placement.fraction != 1.0:
+        share = share_part(placement.fraction, pointer=f"{pointer}/fraction")
     kinds: dict[tuple[str, str], Kind] = {}
     nodes = []
     for position, node in enumerate(placement.nodes):
@@ -146,7 +155,10 @@ def resolve_placement(
                 "A MIG slice has its share already; leave fraction out, or name the whole card.",
                 pointer=f"{pointer}/fraction",
             )
-        held = part or share or _cores(placement, whole, node.count)
+        held = part or share
+        if held is None and placement.cpu_cores is not None and whole.kind == "cpu":
+            # The cores that a host has for the job, where those are not all.
+            held = core_part(whole, placement.cpu_cores / node.count)
         key = (whole.name, held.name if held else "")
         count = node.count * node.repeat
         if key in kinds:
@@ -185,19 +197,6 @@ def _look_up(
     except InvalidInputError as error:
         error.pointer = f"{pointer}/nodes/{position}/accelerator"
         raise
-
-
-def _cores(placement: Placement, spec: AcceleratorSpec, sockets: int) -> AcceleratorPart | None:
-    """Return the cores of a CPU that a host has for the job, where those are not all."""
-    if placement.cpu_cores is None or spec.kind != "cpu":
-        return None
-    return core_part(spec, placement.cpu_cores / sockets)
-
-
-def _share(placement: Placement, pointer: str) -> AcceleratorPart | None:
-    if placement.fraction is None or placement.fraction == 1.0:
-        return None
-    return share_part(placement.fraction, pointer=f"{pointer}/fraction")
 
 
 #: Said where accelerators of several makers belong to one job.

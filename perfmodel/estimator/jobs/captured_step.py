@@ -12,10 +12,9 @@ from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.jobs.step_facts import StepFacts
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
-from perfmodel.placement.data_parallel.profile_graph import step_profile
-from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.data_parallel.one_step import BucketNumbers
+from perfmodel.placement.data_parallel.step_profile import StepProfile, step_profile
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 
 

@@ -20,8 +20,7 @@ from perfmodel.features.steps.sketch import StepSketch, keep_sketch, step_sketch
 from perfmodel.graph.canonical import is_readable
 from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph, unread_graph
-from perfmodel.placement.data_parallel.profile_graph import step_profile
-from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.data_parallel.step_profile import StepProfile, step_profile
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.store.array_bytes import from_bytes, to_bytes
 

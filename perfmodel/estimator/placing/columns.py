@@ -145,14 +145,6 @@ class ReplicaColumns:
         return np.where(several, inside, -1).astype(np.int8)
 
 
-def scaling_basis(placement: ResolvedPlacement) -> Basis:
-    """Return the best that an answer for several accelerators can rest on.
-
-    Inside of a host the links of measured machines were fitted; between hosts few were.
-    """
-    return Basis.INTERPOLATED if placement.fabric.host_count == 1 else Basis.EXTRAPOLATED
-
-
 def slowest(accelerators: Sequence[AcceleratorSpec]) -> float:
     """Return the speed of the slowest accelerator, in logarithms."""
     return min(log_speed(spec) for spec in accelerators)

@@ -19,7 +19,6 @@ from perfmodel.estimator.placing.cells import (
     interval,
     whole_half_width,
 )
-from perfmodel.estimator.placing.columns import scaling_basis
 from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
 from perfmodel.estimator.placing.replicas import (
     half_width,
@@ -224,7 +223,7 @@ def _several(
         parts=parts,
         rates=rates,
         half_width=float(half_width(parts, communicates)[0]),
-        basis=scaling_basis(placement) if several else None,
+        basis=placement.scaling_basis if several else None,
     )
 
 
@@ -261,7 +260,7 @@ def _split(
         parts=parts,
         rates=np.asarray(samples / parts.step_time_s),
         half_width=_OF_A_PLAN,
-        basis=scaling_basis(placement),
+        basis=placement.scaling_basis,
     )
 
 

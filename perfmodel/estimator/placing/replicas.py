@@ -24,7 +24,7 @@ from perfmodel.estimator.placing.cells import (
     interval,
     whole_half_width,
 )
-from perfmodel.estimator.placing.columns import ReplicaColumns, scaling_basis
+from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
@@ -249,7 +249,7 @@ def plain_step(
         )
     rung = max([RUNG[p.basis] for p in predictions])
     if placement.count > 1:
-        rung = max(rung, RUNG[scaling_basis(placement)])
+        rung = max(rung, RUNG[placement.scaling_basis])
     low, high = _interval(rate, at_low, at_high, wide)
     return CellStep(
         parts=step, step_time_s=step.step_time_s, samples_per_second=rate, low=low, high=high,

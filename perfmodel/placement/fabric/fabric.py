@@ -110,7 +110,8 @@ class Fabric:
             A link that the accelerator has not, or a plan that does not fit the placement.
         """
         plan = check_placement(placement, pointer=pointer)
-        hosts = look_up_hosts(placement, catalog or Catalog.default(), pointer, latencies)
+        known = Catalog.default() if catalog is None else catalog
+        hosts = look_up_hosts(placement, known, pointer, latencies)
         joined = are_joined(hosts, placement.network)
         network, assumed = network_between(placement, hosts, joined)
         return cls(

@@ -17,8 +17,7 @@ from perfmodel.devices.local import cache_folder
 from perfmodel.errors import PerfModelError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.placement.data_parallel.profile_graph import step_profile
-from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.data_parallel.step_profile import StepProfile, step_profile
 from perfmodel.placement.memory.memory_profile import (
     PROFILE_VERSION as MEMORY_VERSION,
 )

@@ -28,16 +28,16 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
-from perfmodel.placement.data_parallel.observed_links import (
+from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.topology.links import LinkClass
+from perfmodel.training.placement_fits.fitted_file import document, rounded
+from perfmodel.training.placement_fits.observed_links import (
     EXPECTED_EFFECT,
     EXPECTED_ERROR,
     SMALL_EFFECT,
     SMALL_ERROR,
     dampened,
 )
-from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.topology.links import LinkClass
-from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.data_parallel_rows import (
     DataParallelRow,
     columns,

@@ -26,11 +26,11 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Imported, PublishedPlacement
 from perfmodel.importers.registry import read_format
-from perfmodel.placement.data_parallel.job_type_profile import job_type_profile
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.fabric import Fabric, data_groups
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import has_peer_access
+from perfmodel.placement.job_types.job_type_guess import job_type_profile
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.captures.kept_profiles import step_profiles

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.placement.data_parallel.job_type_profile import job_type_profile
+from perfmodel.placement.job_types.job_type_guess import job_type_profile
 
 
 def test_volumes_follow_the_number_of_parameters() -> None:

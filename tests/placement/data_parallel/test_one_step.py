@@ -3,11 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.placement.data_parallel.bucket_numbers import BucketNumbers
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
-from perfmodel.placement.data_parallel.group_costs import GroupCosts
-from perfmodel.placement.data_parallel.one_step import OneReplicaGroup, StepNumbers
+from perfmodel.placement.data_parallel.one_step import (
+    BucketNumbers,
+    GroupCosts,
+    OneReplicaGroup,
+    StepNumbers,
+)
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.rank_groups import Dimension

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.placement.data_parallel.profile_graph import step_profile
+from perfmodel.placement.data_parallel.step_profile import step_profile
 from perfmodel.types import Phase, Role
 
 
