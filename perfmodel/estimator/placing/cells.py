@@ -14,9 +14,9 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import NeighbourLoad, Slowdown, neighbours
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Basis
 
 FloatArray = npt.NDArray[np.float64]
@@ -144,7 +144,7 @@ def whole_half_width(at_low: Any, at_high: Any, half_width: Any) -> FloatArray:
 
 
 #: What is predicted of a job on one accelerator, by the name of the accelerator.
-Predictions = Mapping[str, StepPrediction]
+Predictions = Mapping[str, Prediction]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -176,7 +176,7 @@ class Cells:
         cls,
         prepared: PreparedJob,
         placement: ResolvedPlacement,
-        predictions: Sequence[StepPrediction],
+        predictions: Sequence[Prediction],
         neighbours: Sequence[Sequence[NeighbourLoad]] = (),
     ) -> Self:
         """Return a single cell, with the prediction for each kind of its accelerators."""

@@ -37,11 +37,11 @@ from perfmodel.estimator.placing.slowdowns import (
     slowdown_on,
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis, Mode, weakest
 
 FloatArray = npt.NDArray[np.float64]
@@ -155,7 +155,7 @@ class _Beside:
 def _shared(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
-    predictions: Sequence[StepPrediction],
+    predictions: Sequence[Prediction],
     neighbours: Sequence[Sequence[NeighbourLoad]],
 ) -> _Beside:
     """Return what the neighbours suffer, on the kind where that is most, and what they hold."""
@@ -179,7 +179,7 @@ def _shared(
 def _slowdowns(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
-    predictions: Sequence[StepPrediction],
+    predictions: Sequence[Prediction],
     neighbours: Sequence[Sequence[NeighbourLoad]],
 ) -> list[Slowdown]:
     limited = placement.placement.power_limit_w is not None

@@ -25,13 +25,13 @@ from perfmodel.estimator.placing.cells import (
     whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Mode
 
 FloatArray = npt.NDArray[np.float64]
@@ -195,7 +195,7 @@ def _facts(
     predictions: Sequence[Predictions],
     columns: ReplicaColumns,
     kind: int,
-    of: Callable[[StepPrediction], Any],
+    of: Callable[[Prediction], Any],
     absent: float = math.nan,
 ) -> FloatArray:
     """Return one fact of predictions on a kind of the placements, row by row."""
@@ -218,13 +218,13 @@ def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
 
 
 def plain_step(
-    prepared: PreparedJob, placement: ResolvedPlacement, predictions: Sequence[StepPrediction]
+    prepared: PreparedJob, placement: ResolvedPlacement, predictions: Sequence[Prediction]
 ) -> CellStep:
     """Return the step of a job on a placement that :func:`is_plain`.
 
     Parameters
     ----------
-    predictions : sequence of StepPrediction
+    predictions : sequence of Prediction
         On one accelerator of each kind of the placement, in order.
     """
     times = [p.time_s for p in predictions]
