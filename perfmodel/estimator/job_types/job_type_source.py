@@ -57,8 +57,12 @@ class JobTypeSource:
         """
         found = self.of.steps(columns)
         parts, half_width = found.calibrated.parts, DEVIATIONS * found.calibrated.log_sd
-        counts = np.array([sum(counts) for counts in columns.counts])
-        rate = counts * own_batch(self.of.job) * self.of.job.accumulation_steps / parts.step_time_s
+        rate = (
+            columns.groups.ranks
+            * own_batch(self.of.job)
+            * self.of.job.accumulation_steps
+            / parts.step_time_s
+        )
         return Steps(
             parts=parts.each(lambda part: part[None]),
             step_time_s=parts.step_time_s[None],
@@ -194,6 +198,7 @@ def _cell(
         samples_per_second=samples / step_s,
         low=samples / high_s,
         high=samples / low_s,
+        half_width=math.log(high_s / low_s) / 2,
         basis=basis,
         nearest=nearest,
         warnings=warnings,

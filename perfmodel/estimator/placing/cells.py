@@ -73,10 +73,13 @@ class Steps:
             samples_per_second=column("samples_per_second"),
             low=column("low"),
             high=column("high"),
-            half_width=np.log(column("high") / column("low")) / 2,
+            half_width=column("half_width"),
             rung=np.array([[RUNG[one.basis] for one in cells]], dtype=np.int8),
             warnings=[one.warnings for one in cells],
             nearest=[one.nearest for one in cells],
+            neighbours=cells[0].neighbours,
+            neighbour_bytes=cells[0].neighbour_bytes,
+            slowdowns=cells[0].slowdowns,
         )
 
     def at(self, index: tuple[int, ...]) -> CellStep:
@@ -88,11 +91,13 @@ class Steps:
             samples_per_second=float(self.samples_per_second[index]),
             low=float(self.low[index]),
             high=float(self.high[index]),
+            half_width=float(self.half_width[index]),
             basis=LADDER[int(self.rung[index])],
             warnings=self.warnings[said] if self.warnings else (),
             nearest=self.nearest[said] if self.nearest else (),
             neighbours=self.neighbours,
             neighbour_bytes=self.neighbour_bytes,
+            slowdowns=self.slowdowns,
         )
 
 
@@ -105,11 +110,13 @@ class CellStep:
     samples_per_second: float
     low: float
     high: float
+    half_width: float
     basis: Basis
     warnings: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
     neighbours: tuple[NeighbourEstimate, ...] = ()
     neighbour_bytes: float = 0.0
+    slowdowns: tuple[Slowdown, ...] = ()
 
 
 def interval(

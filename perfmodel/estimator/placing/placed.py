@@ -42,7 +42,7 @@ from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import RUNG, Basis, Mode, weakest
+from perfmodel.types import Basis, Mode, weakest
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -73,7 +73,7 @@ class CapturedSource:
         if cells.columns is not None:
             return replicated_steps(cells.jobs, cells.predictions, cells.columns)
         assert cells.placement is not None
-        return _placed(cells, cells.jobs[0], cells.placement)
+        return Steps.row([_placed(cells, cells.jobs[0], cells.placement)])
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
@@ -81,7 +81,7 @@ class CapturedSource:
         assert placement is not None
         if is_plain(prepared, placement):
             return plain_step(prepared, placement, list(cell.predictions[0].values()))
-        return self.steps(cell).at((0, 0))
+        return _placed(cell, prepared, placement)
 
 
 CAPTURED = CapturedSource()
@@ -108,7 +108,7 @@ class _Levels:
     warnings: tuple[str, ...] = ()
 
 
-def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -> Steps:
+def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -> CellStep:
     predictions, neighbours = list(cells.predictions[0].values()), cells.neighbours
     slow = _slowdowns(prepared, placement, predictions, neighbours)
     times = [
@@ -124,19 +124,18 @@ def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -
     beside_it = _shared(prepared, placement, predictions, neighbours)
     found = replace(found, half_width=wide, basis=basis, warnings=beside_it.warnings)
     found = _fed(prepared, placement, found)
-    rate, at_low, at_high = found.rates[:, None, None]
+    rate, at_low, at_high = found.rates.tolist()
     low, high = interval(rate, at_low, at_high, found.half_width)
-    rung = RUNG[weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT]
-    parts = found.parts.each(lambda part: np.broadcast_to(part, (3,))[:1, None])
-    return Steps(
+    parts = found.parts.at(0)
+    return CellStep(
         parts=parts,
         step_time_s=parts.step_time_s,
         samples_per_second=rate,
-        low=low,
-        high=high,
-        half_width=whole_half_width(at_low, at_high, found.half_width),
-        rung=np.array([[rung]], dtype=np.int8),
-        warnings=((*found.warnings, *split_warnings(prepared, placement)),),
+        low=float(low),
+        high=float(high),
+        half_width=float(whole_half_width(at_low, at_high, found.half_width)),
+        basis=weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT,
+        warnings=(*found.warnings, *split_warnings(prepared, placement)),
         neighbours=beside_it.neighbours,
         neighbour_bytes=beside_it.bytes,
         slowdowns=tuple(slow),

@@ -233,7 +233,7 @@ def _of_steps(
     **facts: Any,
 ) -> Curve:  # fmt: skip
     """Read a curve off a row of steps, the first of which is that of one accelerator."""
-    counts = np.array([sum(counts) for counts in columns.counts[1:]], dtype=np.int64)
+    counts = columns.groups.ranks[1:].astype(np.int64)
     shape, points = steps.samples_per_second.shape, (0, slice(1, None))
 
     def row(values: FloatArray) -> FloatArray:
