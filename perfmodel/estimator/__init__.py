@@ -2,7 +2,7 @@
 
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
-from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.table import CellError, Table, basis_names
 
@@ -15,5 +15,4 @@ __all__ = [
     "StepModel",
     "Table",
     "basis_names",
-    "job_key",
 ]

@@ -12,10 +12,11 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.jobs.captured_step import GraphSource
-from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.revised import revised
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
@@ -88,7 +89,7 @@ class Core:
                 "from observations of it.",
                 pointer="/job/job_type",
             )
-        key = job_key(job)
+        key = job_reference(job)
         known = self._jobs.get(key)
         if known is None:
             known = PreparedJob(job=job, key=key, step=self.graphs.step(job.step))
@@ -97,7 +98,7 @@ class Core:
 
     def prepared(self, job: Job) -> PreparedJob | None:
         """Return a job with its captured step if it is in memory; never waits."""
-        return self._jobs.get(job_key(job))
+        return self._jobs.get(job_reference(job))
 
     def resolve(self, placement: Placement, *, pointer: str = "/placement") -> ResolvedPlacement:
         """Look up the accelerators of a placement; as :func:`resolve_placement`, remembered."""

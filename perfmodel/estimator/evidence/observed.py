@@ -209,7 +209,7 @@ class Observed:
 
     def alone(self, cells: Cells) -> Cells:
         """Return cells with the times on one accelerator as steps observed there tell them."""
-        columns, placement = cells.columns, cells.placement
+        columns, placement = cells.columns, next(iter(cells.placements), None)
         kinds = list(placement.kinds) if placement else []
         if columns is not None and len(columns.accelerators[0]) == 1:
             each = {spec.name: spec for (spec,) in columns.accelerators}
@@ -240,8 +240,7 @@ class Observed:
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
-        (observed,), placement = self._observed, cell.placement
-        assert placement is not None
+        (observed,), (placement,) = self._observed, cell.placements
         on = observed.on(machine_word(placement)) if observed else None
         if on is None or on.is_alone:
             return self._source.step(cell)
@@ -252,8 +251,7 @@ class Observed:
         steps = self._source.steps(cells)
         columns = cells.columns
         if columns is None:
-            assert cells.placement is not None
-            columns = ReplicaColumns.of([cells.placement])
+            columns = ReplicaColumns.of(cells.placements)
         elif len(columns.accelerators[0]) > 1:
             return steps
         pieces = self._pieces(cells, columns, steps)

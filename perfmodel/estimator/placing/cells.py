@@ -161,21 +161,22 @@ class Cells:
     Parameters
     ----------
     jobs : sequence of PreparedJob
-        Of one mode and number of micro-batches, where there are several.
+        Of one mode and number of micro-batches, where there are several; none where a source
+        knows the job itself, as that of a job type does.
     predictions : sequence of mapping
         For each job what is predicted on single accelerators; without those that failed.
     columns : ReplicaColumns or None
         Placements of equal replicas.
-    placement : ResolvedPlacement or None
-        Else a single one of any kind.
+    placements : sequence of ResolvedPlacement
+        Else placements of any kind; a single one for captured jobs.
     neighbours : sequence of sequence of NeighbourLoad
         For each kind of a single placement the jobs beside the one that is asked about.
     """
 
-    jobs: Sequence[PreparedJob]
-    predictions: Sequence[Predictions]
+    jobs: Sequence[PreparedJob] = ()
+    predictions: Sequence[Predictions] = ()
     columns: ReplicaColumns | None = None
-    placement: ResolvedPlacement | None = None
+    placements: Sequence[ResolvedPlacement] = ()
     neighbours: Sequence[Sequence[NeighbourLoad]] = ()
 
     @classmethod
@@ -190,7 +191,7 @@ class Cells:
         names = [spec.name for spec in placement.accelerators]
         known = dict(zip(names, predictions, strict=True))
         return cls(
-            jobs=(prepared,), predictions=(known,), placement=placement, neighbours=neighbours
+            jobs=(prepared,), predictions=(known,), placements=(placement,), neighbours=neighbours
         )
 
 

@@ -72,13 +72,11 @@ class CapturedSource:
         """
         if cells.columns is not None:
             return replicated_steps(cells.jobs, cells.predictions, cells.columns)
-        assert cells.placement is not None
-        return Steps.row([_placed(cells, cells.jobs[0], cells.placement)])
+        return Steps.row([_placed(cells, cells.jobs[0], cells.placements[0])])
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
-        (prepared,), placement = cell.jobs, cell.placement
-        assert placement is not None
+        (prepared,), (placement,) = cell.jobs, cell.placements
         if is_plain(prepared, placement):
             return plain_step(prepared, placement, list(cell.predictions[0].values()))
         return _placed(cell, prepared, placement)

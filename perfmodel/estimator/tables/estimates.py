@@ -58,8 +58,7 @@ def answer_from_memory(
 def answer_of(cell: Cells, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
     source, cell = with_observed(cell, [observed])
-    (prepared,), (known,), placement = cell.jobs, cell.predictions, cell.placement
-    assert placement is not None
+    (prepared,), (known,), (placement,) = cell.jobs, cell.predictions, cell.placements
     return estimate_of(prepared, placement, list(known.values()), source.step(cell))
 
 

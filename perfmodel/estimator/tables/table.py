@@ -234,7 +234,7 @@ class Filling:
             try:
                 seen = observations.get(row, ())
                 source = JobTypeSource(ObservedJobType.of(self._core, job, seen, others))
-                steps = source.steps(placements)
+                steps = source.steps(Cells(placements=placements))
             except PerfModelError as error:
                 errors.append((row, error))
                 continue
