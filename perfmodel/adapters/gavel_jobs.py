@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from perfmodel.adapters.gavel import GavelJob
+from perfmodel.graph.job_identity import split_label
 from perfmodel.importers.jobs.gavel_throughputs import JOBS
-from perfmodel.placement.job_types.job_type_cells import split_label
 
 
 def gavel_jobs(

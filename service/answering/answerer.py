@@ -16,7 +16,7 @@ from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_family
+from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking

@@ -13,7 +13,7 @@ from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_family, job_reference
+from perfmodel.graph.job_identity import job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from service.state.in_memory import AnyState

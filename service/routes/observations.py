@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from perfmodel.graph.job_reference import job_family
+from perfmodel.graph.job_identity import job_family
 from perfmodel.requests import parse_job
 from perfmodel.store.sql.shared_store import Page
 from perfmodel.store.state.observations import ObservationState, StoredObservation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_family
+from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.store.state.prices import PriceStore
 from service.state.job_references import JobFinder, JobReferences, ReferencesInMemory

@@ -11,7 +11,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_content, job_family, job_reference
+from perfmodel.graph.job_identity import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.sql.revisions import RevisionWatch
@@ -67,7 +67,7 @@ class State:
         Parameters
         ----------
         job : Job or str
-            A job, or what :func:`~perfmodel.graph.job_reference.job_family` says of it, which is
+            A job, or what :func:`~perfmodel.graph.job_identity.job_family` says of it, which is
             faster.
 
         Returns

@@ -13,33 +13,16 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
 from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
-from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import named_job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
-from perfmodel.placement.job_types.job_type_cells import named_job
 from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
 
 FloatArray = npt.NDArray[np.float64]
-
-
-def type_word(job: Job) -> str:
-    """Return a word that jobs of one type share, whatever their batches.
-
-    Raises
-    ------
-    InvalidInputError
-        An empty name, or a batch size below 1.
-    """
-    return "type " + named_job(job.job_type or "", job.batch_size, job.mode)[0]
-
-
-def own_batch(job: Job) -> int:
-    """Return the batch of a job, which may stand in its name."""
-    return int(named_job(job.job_type or "", job.batch_size, job.mode)[1])
 
 
 def is_modelled(placement: ResolvedPlacement, mode: Mode) -> bool:

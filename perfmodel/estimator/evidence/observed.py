@@ -31,7 +31,7 @@ from perfmodel.estimator.placing.cells import (
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.placed import CAPTURED
-from perfmodel.graph.job_reference import job_family
+from perfmodel.graph.job_identity import job_family
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation

@@ -12,18 +12,12 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import (
-    guess_of,
-    is_weighed,
-    modelled,
-    observed_rows,
-    type_word,
-)
+from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_family
+from perfmodel.graph.job_identity import job_family, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps

@@ -22,8 +22,6 @@ from perfmodel.estimator.evidence.guessed_rows import (
     guessed_cells,
     modelled,
     observed_rows,
-    own_batch,
-    type_word,
 )
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.other_jobs import OtherJobs, spread
@@ -31,6 +29,7 @@ from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.job_types.levels import JobTypeLevels
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import own_batch, type_word
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, cell_codes

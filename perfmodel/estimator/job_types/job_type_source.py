@@ -15,12 +15,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import is_modelled, own_batch
+from perfmodel.estimator.evidence.guessed_rows import is_modelled
 from perfmodel.estimator.evidence.type_tables import observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.graph.job_identity import own_batch
 from perfmodel.intervals import COVERAGE, DEVIATIONS
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
 from perfmodel.placement.job_types.cell_likeness import nearest_cells

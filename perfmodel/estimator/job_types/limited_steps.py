@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import own_batch
 from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
 from perfmodel.estimator.placing.slowdowns import slowdown_on
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import own_batch
 from perfmodel.placement.feeding.input_samples import SampleCost
 from perfmodel.placement.sharing.job_load import LEAST_SHARE, JobLoad
 from perfmodel.placement.topology.topology import Placement, Plan

@@ -23,7 +23,7 @@ from perfmodel.estimator.jobs.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_reference
+from perfmodel.graph.job_identity import job_reference
 from perfmodel.lru import LruCache
 from perfmodel.requests import parse_job
 

@@ -18,7 +18,7 @@ from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_reference
+from perfmodel.graph.job_identity import job_reference
 from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
 from perfmodel.types import Compiler, Mode, Precision
 

@@ -25,7 +25,7 @@ class PreparedJob:
     Parameters
     ----------
     key : str
-        From :func:`~perfmodel.graph.job_reference.job_reference`.
+        From :func:`~perfmodel.graph.job_identity.job_reference`.
     """
 
     job: Job

@@ -6,7 +6,6 @@ placement, alone or beside another job. What a name stands for is never looked a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job_identity import named_job, split_label
 from perfmodel.placement.sharing.mig import part_accelerator, split_name
 from perfmodel.placement.topology.topology import Placement, Plan
 from perfmodel.types import Mode
@@ -28,8 +28,6 @@ StrArray = npt.NDArray[np.str_]
 _FLOPS_PER_S, _BYTES_PER_S = 1e13, 5e11
 #: Networks are relative to 100 Gbit/s of a host, which stands for those not stated too.
 _NETWORK_BYTES_PER_S = 1.25e10
-
-_LABEL = re.compile(r"(?P<name>.+?) \(batch size (?P<batch>\d+)\)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,25 +102,6 @@ class JobTypeCells:
         return f"{self.job_type[row]}, batch {self.batch_size[row]:.0f}, on {where}"
 
 
-def split_label(label: str, batch_size: int = 1) -> tuple[str, int]:
-    """Return name and batch size of a job type that carries its batch size in its name.
-
-    Parameters
-    ----------
-    batch_size : int
-        Returned where the label says none.
-
-    Examples
-    --------
-    >>> split_label("ResNet-50 (batch size 64)")
-    ('ResNet-50', 64)
-    >>> split_label("A3C", 4)
-    ('A3C', 4)
-    """
-    match = _LABEL.fullmatch(label)
-    return (match["name"], int(match["batch"])) if match else (label, batch_size)
-
-
 def job_type_cells(
     jobs: Sequence[tuple[str, int]],
     placements: Sequence[Placement],
@@ -193,24 +172,6 @@ def _words(values: list[str]) -> StrArray:
 
 def _numbers(values: Sequence[float]) -> FloatArray:
     return np.array(values, dtype=np.float64)
-
-
-def named_job(label: str, batch_size: int, mode: Mode) -> tuple[str, float]:
-    """Return name and batch size of a job type in a mode; inference goes by another name.
-
-    Raises
-    ------
-    InvalidInputError
-        An empty name, or a batch size below 1.
-    """
-    name, batch_size = split_label(label, batch_size)
-    if not name.strip() or batch_size < 1:
-        raise InvalidInputError(
-            f"A job type needs a name and a batch size of at least 1; got {label!r} and "
-            f"{batch_size}.",
-            pointer="/job/job_type" if not name.strip() else "/job/batch_size",
-        )
-    return (name if mode is Mode.TRAINING else f"{name} [{mode.value}]"), float(batch_size)
 
 
 def _place(placement: Placement, catalog: Catalog) -> _Place:
