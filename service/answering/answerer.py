@@ -16,7 +16,6 @@ from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
@@ -176,10 +175,6 @@ class Answerer:
         view.estimator = self.estimator.non_blocking()
         view._state = InMemoryState(self._state)
         return view
-
-    def knows_observations_of(self, job: Job) -> bool:
-        """Return whether what was observed of a job is in memory."""
-        return self._state.known_observations_of(job_family(job)) is not None
 
     def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
         """Return a job that was written out, or referred to."""

@@ -11,6 +11,7 @@ import pytest
 from cluster_bodies import job_text
 from fastapi import FastAPI
 
+from perfmodel.store.state.observation_feed import EVERY_S
 from service.adapters.kubernetes.pods import JobName
 from service.adapters.kubernetes.rates import (
     OTHERS_S,
@@ -21,7 +22,6 @@ from service.adapters.kubernetes.rates import (
     RateCache,
 )
 from service.routes.accelerators import EXAMPLE
-from service.state.newest_observations import EVERY_S
 
 NAME = JobName(text=job_text("timm/resnet18", batch_size=5))
 T4, H100 = Device(name="T4", count=1), Device(name="H100-SXM5-80GB", count=1)
