@@ -11,10 +11,9 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from service.dispatch.requests import dispatcher_of
-from service.http.bodies import json_of, json_response
+from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
-from service.http.etag import etagged_response
 from service.schemas.catalogue_bodies import (
     AcceleratorBody,
     AcceleratorFacts,

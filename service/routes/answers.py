@@ -9,9 +9,8 @@ from pydantic import BaseModel
 
 from service.answering.answers import curve_to_dict, matrix_to_dict, ranking_to_dict
 from service.dispatch.requests import dispatcher_of, waits_of
-from service.http.bodies import json_body_of, json_response
+from service.http.bodies import etagged_response, json_body_of, json_response
 from service.http.documentation import json_body, problems
-from service.http.etag import etagged_response
 from service.schemas.answer_bodies import (
     CurveAnswer,
     ExplainAnswer,

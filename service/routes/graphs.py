@@ -20,10 +20,9 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.requests import dispatcher_of, state_of
 from service.graphs.onnx_upload import read_onnx
 from service.graphs.registered import RegisteredGraphs
-from service.http.bodies import json_response, media_type
+from service.http.bodies import etagged_response, json_response, media_type
 from service.http.documentation import json_body, problems
 from service.http.errors import UnsupportedMediaError, not_found
-from service.http.etag import etagged_response
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import GraphAnswer, GraphJson, GraphsAnswer, GraphShown
 

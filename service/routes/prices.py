@@ -12,10 +12,9 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown
 from perfmodel.store.state.prices import Price
 from service.dispatch.requests import dispatcher_of, state_of
-from service.http.bodies import json_of, json_response
+from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
-from service.http.etag import etagged_response
 from service.schemas.catalogue_bodies import PriceEntry, PricesAnswer
 
 router = APIRouter(tags=["prices"])
