@@ -104,7 +104,16 @@ class AskedPlans:
 
 def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
     """Read the body of ``POST /v1/matrix``."""
-    jobs, placements = _lists(question)
+    if not isinstance(question, dict):
+        raise InvalidInputError("A matrix request must be an object.")
+    for name in question:
+        if name not in _MATRIX:
+            raise UnknownFieldError(name, known=_MATRIX, pointer=f"/{name}")
+    for name in ("jobs", "placements"):
+        value = question.get(name)
+        if not isinstance(value, list) or not value:
+            raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
+    jobs, placements = question["jobs"], question["placements"]
     cells = len(jobs) * len(placements)
     if cells > max_cells:
         raise InvalidInputError(
@@ -267,19 +276,6 @@ def attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelEr
         return read(value, pointer=pointer)
     except PerfModelError as error:
         return error
-
-
-def _lists(question: Any) -> tuple[list[Any], list[Any]]:
-    if not isinstance(question, dict):
-        raise InvalidInputError("A matrix request must be an object.")
-    for name in question:
-        if name not in _MATRIX:
-            raise UnknownFieldError(name, known=_MATRIX, pointer=f"/{name}")
-    lists = [question.get(name) for name in ("jobs", "placements")]
-    for name, value in zip(("jobs", "placements"), lists, strict=True):
-        if not isinstance(value, list) or not value:
-            raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
-    return lists[0] or [], lists[1] or []
 
 
 def _observations(written: Any, jobs: int) -> dict[int, tuple[Observation, ...]]:

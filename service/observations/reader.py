@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,6 +17,7 @@ from perfmodel.placement.topology.parse import format_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job, parse_observations
 from perfmodel.store.state.jobs import StoredJob
+from perfmodel.store.state.observations import StoredObservation
 from service.state.job_references import JobFinder, resolve_job_reference
 from service.state.state import stored_job
 
@@ -30,26 +30,12 @@ _MEASURED = ("placement", "batch_size", "accumulation_steps", "step_time_s", "sy
 _FIELDS = ("job", *_MEASURED, "key")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SentObservation:
-    """An observation as it was sent.
-
-    Parameters
-    ----------
-    stored : StoredJob
-        The same, as it is kept.
-    placement : str
-        Of the observation, as JSON.
-    key : str
-        As sent, or the hash of the content where none was.
-    """
+class SentObservation(NamedTuple):
+    """An observation as it was sent, and as it is kept."""
 
     job: Job
-    stored: StoredJob
     seen: Observation
-    placement: str
-    key: str
-    content_hash: str
+    stored: StoredObservation
 
 
 class ObservationReader:
@@ -79,16 +65,23 @@ class ObservationReader:
         job, stored = self._job(fields["job"], f"{pointer}/job")
         seen = _measured(fields, job, pointer)
         placement = self._placement(seen.placement)
-        content_hash = _content_hash(stored, seen, placement)
+        content = [
+            stored.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
+            seen.sync_time_s,
+        ]  # fmt: skip
+        content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
         key = fields.get("key")
-        return SentObservation(
-            job=job,
-            stored=stored,
-            seen=seen,
-            placement=placement,
+        kept = StoredObservation(
+            job=stored,
             key=content_hash if key is None else _key(key, f"{pointer}/key"),
             content_hash=content_hash,
+            placement=placement,
+            batch_size=seen.batch_size,
+            accumulation_steps=seen.accumulation_steps,
+            step_time_s=seen.step_time_s,
+            sync_time_s=seen.sync_time_s,
         )
+        return SentObservation(job, seen, kept)
 
     def _job(self, value: Any, pointer: str) -> tuple[Job, StoredJob]:
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
@@ -138,14 +131,6 @@ def _measured(fields: Mapping[str, Any], job: Job, pointer: str) -> Observation:
         # It was read as the only one of a list.
         error.pointer = pointer + error.pointer.removeprefix(f"{pointer}/0")
         raise
-
-
-def _content_hash(stored: StoredJob, seen: Observation, placement: str) -> str:
-    content = [
-        stored.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
-        seen.sync_time_s,
-    ]  # fmt: skip
-    return hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
 
 
 def _key(value: Any, pointer: str) -> str:

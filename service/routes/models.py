@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from service.dispatch.requests import dispatcher_of
+from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, json_response
 from service.http.documentation import problems
 from service.schemas.state_bodies import ModelsAnswer, ReloadAnswer

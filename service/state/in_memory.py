@@ -21,7 +21,8 @@ class InMemoryState:
         self.references: JobFinder = (
             ReferencesInMemory(found) if isinstance(found, JobReferences) else found
         )
-        self.feed = FeedInMemory(whole.feed)
+        feed: ObservationFeed[Observation] | FeedInMemory = whole.feed
+        self.feed = FeedInMemory(feed)
 
 
 class FeedInMemory:

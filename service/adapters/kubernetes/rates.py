@@ -211,7 +211,7 @@ class RateCache:
         entry.tried = self._dispatcher.models.serving
         found: tuple[Evidence, Cells] | None = None
         try:
-            found = await self._dispatcher.in_thread(
+            found = await self._dispatcher.threads.run(
                 predict_cells, self._dispatcher.state, entry.tried, name, devices
             )
         except PerfModelError as error:
