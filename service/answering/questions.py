@@ -120,7 +120,8 @@ def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
             f"{len(jobs)} jobs x {len(placements)} placements are {cells} cells; at most "
             f"{max_cells} are answered at a time. Send fewer."
         )
-    observations = _observations(question.get("observations"), len(jobs))
+    written = question.get("observations")
+    observations = {} if written is None else _observations(written, len(jobs))
     return AskedMatrix(jobs=jobs, placements=placements, observations=observations)
 
 
@@ -281,8 +282,6 @@ def attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelEr
 def _observations(written: Any, jobs: int) -> dict[int, tuple[Observation, ...]]:
     """Read the observations of a matrix: those of :func:`parse_observations`, each with its job."""
     found: dict[int, tuple[Observation, ...]] = {}
-    if written is None:
-        return found
     if not isinstance(written, list):
         raise InvalidInputError("observations must be a list.", pointer="/observations")
     for position, item in enumerate(written):

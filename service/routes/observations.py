@@ -15,8 +15,7 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.observations.accuracy import AccuracyReport
-from service.observations.intake import ObservationIntake
-from service.observations.reader import MOST_OBSERVATIONS, MOST_OF_A_KEY
+from service.observations.intake import MOST_OBSERVATIONS, MOST_OF_A_KEY, ObservationIntake
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.answer_bodies import AccuracyAnswer
 from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken

@@ -172,8 +172,15 @@ class ObservationFeed(Generic[Seen]):
         try:
             self._start()
             stored, self._last = self._store.newest(MOST_CELLS, after=self._last)
+            for one in stored:
+                cell = (one.job.family, one.placement, one.batch_size, one.accumulation_steps)
+                for seen in self._read([one]):
+                    self._cells[cell] = seen
+                    self._cells.move_to_end(cell)
+            while len(self._cells) > MOST_CELLS:
+                self._cells.popitem(last=False)
             if stored or known is None:
-                known = self._with(stored)
+                known = tuple(self._cells.values())
             # What is added after a quiet time counts at once; many a second are taken together.
             wait_s = EVERY_S if stored else 0.0
             self._changes_of_all = changes
@@ -184,16 +191,6 @@ class ObservationFeed(Generic[Seen]):
         self._of_all = known
         self._next_s = time.monotonic() + wait_s
         return known
-
-    def _with(self, stored: Sequence[StoredObservation]) -> tuple[Seen, ...]:
-        for one in stored:
-            cell = (one.job.family, one.placement, one.batch_size, one.accumulation_steps)
-            for seen in self._read([one]):
-                self._cells[cell] = seen
-                self._cells.move_to_end(cell)
-        while len(self._cells) > MOST_CELLS:
-            self._cells.popitem(last=False)
-        return tuple(self._cells.values())
 
     def _start(self) -> None:
         if self._thread is not None:
