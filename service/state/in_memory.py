@@ -21,8 +21,7 @@ class InMemoryState:
         self.references: JobFinder = (
             ReferencesInMemory(found) if isinstance(found, JobReferences) else found
         )
-        feed: ObservationFeed[Observation] | FeedInMemory = whole.feed
-        self.feed = FeedInMemory(feed)
+        self.feed: FeedInMemory = FeedInMemory(whole.feed)
 
 
 class FeedInMemory:
