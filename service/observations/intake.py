@@ -74,7 +74,7 @@ class ObservationIntake:
         StoreError
             The database cannot be written: nothing of the request is acknowledged.
         """
-        judged = await self._dispatcher.threads.run(self._read, _list(body))
+        judged = await self._dispatcher.threads.run(self._read, _observations_of(body))
         kept = [one for one in judged if isinstance(one, _Judged)]
         self._depth.inc(len(kept))
         try:
@@ -209,7 +209,7 @@ class ObservationReader:
         return written
 
 
-def _list(body: Any) -> list[Any]:
+def _observations_of(body: Any) -> list[Any]:
     """Return the list of observations of a body: the body itself, or its field of that name."""
     if isinstance(body, Mapping):
         refuse_unknown(body, ("observations",), "")
