@@ -16,8 +16,7 @@ from service.adapters.kubernetes.cluster import Cluster
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
 from service.http import errors
-from service.http.body_limit import BodyLimit
-from service.http.compression import Compression, Decompression
+from service.http.body_coding import BodyCoding
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
@@ -107,12 +106,10 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
     app.add_middleware(RespondAsync, runner=runner)
     app.add_middleware(DirectPredictions, dispatcher=dispatcher)
     app.add_middleware(
-        BodyLimit,
+        BodyCoding,
         limit_bytes=settings.max_body_bytes,
         limits_bytes={"/v1/graphs": settings.max_upload_bytes},
     )
-    app.add_middleware(Decompression)
-    app.add_middleware(Compression)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
     app.add_middleware(

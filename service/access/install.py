@@ -16,9 +16,7 @@ from service.access.audit import AuditLog, AuditTable
 from service.access.key_file import KeyFile
 from service.access.key_table import KeyRing, KeyTable
 from service.access.keys import KeyStore
-from service.access.middleware import Access
-from service.access.policy import Policy
-from service.access.rate_limit import RateLimiter
+from service.access.policy import Access, Policy, RateLimiter
 from service.settings import Settings
 
 

@@ -1,29 +1,42 @@
-"""Decide about one request: let it in, or say why not."""
+"""Stand before every route: let a request in, or say why not."""
 
 from __future__ import annotations
 
-import base64
-import binascii
+import asyncio
 import ipaddress
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
 from starlette.routing import Match
-from starlette.types import Scope as Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.access.keys import ApiKey, KeyStore, digest_of
-from service.access.rate_limit import RateLimiter
-from service.access.scopes import Scope, Unscoped, needed
-from service.http.errors import http_problem
+from service.access.audit import AuditLog, AuditTable
+from service.access.keys import ApiKey, KeyStore, digest_of, token_of
+from service.access.scopes import Scope as KeyScope
+from service.access.scopes import Unscoped, needed
+from service.http.errors import http_problem, problem_response
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
 CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+#: Sent by a browser for a page of somebody else, and for what a script asks.
+_CROSS_SITE = (b"sec-fetch-site", b"cross-site")
+_BY_A_SCRIPT = (b"sec-fetch-dest", b"empty")
+_NOT_FROM_ELSEWHERE = "A page of another site may not send this."
+
+#: Callers whose buckets are remembered; one that was forgotten starts full.
+MAX_CALLERS = 10_000
+
+#: ``websocket.close`` code of a policy that was violated (RFC 6455, 7.4.1).
+_POLICY_VIOLATION = 1008
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +75,62 @@ class Entry:
     admin: bool = False
 
 
+class RateLimiter:
+    """Grants requests at a steady rate, with some in one go.
+
+    A bucket holds at most ``b`` tokens and gains ``r`` a second; each request takes one, so that
+    over any time ``t`` a caller gets at most ``b + r t`` requests. One limiter counts in one
+    process: with ``n`` workers a caller may get ``n`` times as much.
+
+    Parameters
+    ----------
+    rate_per_s : float
+        For callers without a rate of their own; 0: no limit.
+    burst_s : float
+        Seconds of its rate that a caller may use at once: ``b = max(1, r * burst_s)``.
+
+    Examples
+    --------
+    >>> limiter = RateLimiter(rate_per_s=2, burst_s=1, clock=lambda: 0.0)
+    >>> [limiter.wait_s("a") for _ in range(3)]
+    [0.0, 0.0, 0.5]
+    """
+
+    def __init__(
+        self,
+        *,
+        rate_per_s: float = 0.0,
+        burst_s: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rate_per_s = rate_per_s
+        self._burst_s = burst_s
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, caller: str, rate_per_s: float | None = None) -> float:
+        """Take a token of a caller.
+
+        Returns
+        -------
+        float
+            0: granted. Else the seconds until a token will be there; none was taken.
+        """
+        rate = self._rate_per_s if rate_per_s is None else rate_per_s
+        if rate <= 0:
+            return 0.0
+        now = self._clock()
+        full = max(1.0, rate * self._burst_s)
+        tokens, seen_at = self._buckets.get(caller, (full, now))
+        tokens = min(full, tokens + rate * (now - seen_at))
+        granted = tokens >= 1.0
+        self._buckets[caller] = (tokens - 1.0 if granted else tokens, now)
+        self._buckets.move_to_end(caller)
+        if len(self._buckets) > MAX_CALLERS:
+            self._buckets.popitem(last=False)
+        return 0.0 if granted else (1.0 - tokens) / rate
+
+
 @dataclass(kw_only=True, slots=True)
 class Policy:
     """Who may do what.
@@ -86,7 +155,7 @@ class Policy:
     insecure: bool = False
     open_paths: Collection[str] = field(default_factory=frozenset)
 
-    def decide(self, request: Request, path: str) -> Entry | Refusal:
+    def decide(self, request: Scope, path: str) -> Entry | Refusal:
         """Let a request in or not.
 
         Parameters
@@ -97,43 +166,44 @@ class Policy:
         needs = needed(request["method"], path)
         if needs is Unscoped.OPEN or path in self.open_paths:
             return Entry()
-        if self._guarded():
-            return self._keyed(request, needs)
-        return self._guest(request, needs)
+        self.required = self.required or bool(self.keys.all())
+        return self._keyed(request, needs) if self.required else self._guest(request, needs)
 
-    def _guarded(self) -> bool:
-        if not self.required:
-            self.required = bool(self.keys.all())
-        return self.required
-
-    def _keyed(self, request: Request, needs: Scope | Unscoped) -> Entry | Refusal:
-        token = token_of(request["headers"])
+    def _keyed(self, request: Scope, needs: KeyScope | Unscoped) -> Entry | Refusal:
+        headers, writes = request["headers"], request["method"] not in _SAFE
+        token = token_of(headers)
         key = self.keys.find(digest_of(token)) if token else None
         if key is None:
-            return _unknown(shown=token is not None, challenges=_challenges(request))
-        scope = needs if isinstance(needs, Scope) else _scope_of_unlisted(request, key)
-        admin = scope is Scope.ADMIN and request["method"] not in _SAFE
+            return _unknown(shown=token is not None, is_script=_BY_A_SCRIPT in headers)
+        scope = needs if isinstance(needs, KeyScope) else _scope_of_unlisted(request, key)
+        admin = writes and scope is KeyScope.ADMIN
         if not key.allows(scope):
-            return replace(_forbidden(key, scope), by=key.key_id, admin=admin)
-        if request["method"] not in _SAFE and _is_cross_site(request):
+            return _forbidden(
+                f"This needs the scope {scope.value!r}; the key {key.key_id} has "
+                f"{', '.join(sorted(key.scopes))}.",
+                by=key.key_id,
+                admin=admin,
+            )
+        if writes and _CROSS_SITE in headers:
             # A browser shows the key that it was once told, whoever makes it ask.
-            return replace(_cross_site(), by=key.key_id, admin=admin)
-        entry = Entry(by=key.key_id, admin=admin)
-        return self._unless_too_many(key.key_id, key.rate_per_s) or entry
+            return _forbidden(_NOT_FROM_ELSEWHERE, by=key.key_id, admin=admin)
+        wait_s = self.limiter.wait_s(key.key_id, key.rate_per_s)
+        return _too_many(wait_s) if wait_s else Entry(by=key.key_id, admin=admin)
 
-    def _guest(self, request: Request, needs: Scope | Unscoped) -> Entry | Refusal:
+    def _guest(self, request: Scope, needs: KeyScope | Unscoped) -> Entry | Refusal:
         address = (request.get("server") or ("",))[0]
         if not self.insecure and _is_beyond_loopback(address):
-            return _keyless(address)
-        if request["method"] not in _SAFE and _is_cross_site(request):
-            return _cross_site()
-        admin = needs in (Scope.ADMIN, Unscoped.UNLISTED) and request["method"] not in _SAFE
-        caller = (request.get("client") or ("",))[0]
-        return self._unless_too_many(caller, None) or Entry(by="guest", admin=admin)
-
-    def _unless_too_many(self, caller: str, rate_per_s: float | None) -> Refusal | None:
-        wait_s = self.limiter.wait_s(caller, rate_per_s)
-        return _too_many(wait_s) if wait_s else None
+            return _forbidden(
+                "The service has no keys and answers the loopback only; this came in on "
+                f"{address}. Make a key with `perfmodel keys create`, or start it with --insecure."
+            )
+        writes = request["method"] not in _SAFE
+        if writes and _CROSS_SITE in request["headers"]:
+            return _forbidden(_NOT_FROM_ELSEWHERE)
+        wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])
+        if wait_s:
+            return _too_many(wait_s)
+        return Entry(by="guest", admin=writes and needs in (KeyScope.ADMIN, Unscoped.UNLISTED))
 
 
 @lru_cache(maxsize=256)
@@ -149,59 +219,33 @@ def _is_beyond_loopback(address: str) -> bool:
         return False
 
 
-def _is_cross_site(request: Request) -> bool:
-    """Tell whether a browser sends a request for a page of somebody else."""
-    return (b"sec-fetch-site", b"cross-site") in request["headers"]
-
-
-def _scope_of_unlisted(request: Request, key: ApiKey) -> Scope:
+def _scope_of_unlisted(request: Scope, key: ApiKey) -> KeyScope:
     """Return what a request needs of which no rule speaks.
 
     What does not exist needs no more than the key has, so that it is answered with 404 or 405.
     """
     routes = request["app"].router.routes
     exists = any(route.matches(dict(request))[0] is Match.FULL for route in routes)
-    return Scope.ADMIN if exists else next(iter(key.scopes))
+    return KeyScope.ADMIN if exists else next(iter(key.scopes))
 
 
-def _challenges(request: Request) -> Sequence[bytes]:
-    """Return what a caller is told to show.
+def _unknown(*, shown: bool, is_script: bool) -> Refusal:
+    """Refuse a request without a key that counts.
 
     A script of a page asks its user itself; Basic would make the browser ask as well.
     """
-    return CHALLENGES[:1] if (b"sec-fetch-dest", b"empty") in request["headers"] else CHALLENGES
-
-
-def _unknown(*, shown: bool, challenges: Sequence[bytes]) -> Refusal:
     detail = (
         "The key is not known; it may have been revoked. `perfmodel keys list` shows all."
         if shown
         else "Show a key: 'Authorization: Bearer KEY'. `perfmodel keys create` makes one."
     )
+    challenges = CHALLENGES[:1] if is_script else CHALLENGES
     headers = tuple((b"www-authenticate", challenge) for challenge in challenges)
     return Refusal(content=http_problem(HTTPStatus.UNAUTHORIZED, detail), headers=headers)
 
 
-def _forbidden(key: ApiKey, needs: Scope) -> Refusal:
-    return _refused(
-        f"This needs the scope {needs.value!r}; the key {key.key_id} has "
-        f"{', '.join(sorted(key.scopes))}."
-    )
-
-
-def _keyless(address: str) -> Refusal:
-    return _refused(
-        f"The service has no keys and answers the loopback only; this came in on {address}. Make "
-        "a key with `perfmodel keys create`, or start it with --insecure."
-    )
-
-
-def _cross_site() -> Refusal:
-    return _refused("A page of another site may not send this.")
-
-
-def _refused(detail: str) -> Refusal:
-    return Refusal(content=http_problem(HTTPStatus.FORBIDDEN, detail))
+def _forbidden(detail: str, *, by: str = "", admin: bool = False) -> Refusal:
+    return Refusal(content=http_problem(HTTPStatus.FORBIDDEN, detail), by=by, admin=admin)
 
 
 def _too_many(wait_s: float) -> Refusal:
@@ -214,43 +258,61 @@ def _too_many(wait_s: float) -> Refusal:
     return Refusal(content=content, headers=((b"retry-after", str(seconds).encode()),))
 
 
-def token_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the key that a request shows.
+class Access:
+    """ASGI middleware: 401, 403 or 429 for what may not pass, an audit line for what an admin did.
 
-    Three ways, since not every scheduler can set every header: ``Authorization: Bearer KEY``,
-    ``X-API-Key: KEY``, and HTTP Basic with the key as the password, which is what a browser asks
-    for and what ``https://any:KEY@host`` in the address of a scheduler extender becomes.
-
-    An empty one counts as none.
-
-    Examples
-    --------
-    >>> token_of([(b"authorization", b"Bearer abc")]), token_of([(b"x-api-key", b"abc")])
-    ('abc', 'abc')
-    >>> token_of([(b"authorization", b"Basic dXNlcjphYmM=")])
-    'abc'
+    Whose request it is stands in ``scope["caller"]``: the identifier of the key, ``"guest"``
+    without one, ``""`` where nobody asked.
     """
-    for name, value in headers:
-        if name == b"authorization":
-            return _from_authorization(value)
-        if name == b"x-api-key":
-            return value.decode("latin-1").strip() or None
-    return None
+
+    def __init__(self, app: ASGIApp, *, policy: Policy, audit: AuditLog | AuditTable) -> None:
+        self._app = app
+        self._policy = policy
+        self._audit = audit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        decision = self._policy.decide(scope, path_in_app(scope))
+        scope["caller"] = decision.by
+        if decision.admin:
+            send = self._audited(decision.by, scope, send)
+        if isinstance(decision, Refusal):
+            response = problem_response(decision.content)
+            response.raw_headers.extend(decision.headers)
+            await response(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the life of the application pass and nothing else: there are no other routes."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+
+    def _audited(self, by: str, scope: Scope, send: Send) -> Send:
+        async def noting(message: Message) -> None:
+            # Before the answer goes out: what was acknowledged is in the log.
+            if message["type"] == "http.response.start":
+                await asyncio.to_thread(
+                    self._audit.append,
+                    f"{scope['method']} {scope['path']}",
+                    by=by,
+                    status=message["status"],
+                    request_id=scope.get("request_id"),
+                    client=(scope.get("client") or (None,))[0],
+                )
+            await send(message)
+
+        return noting
 
 
-def _from_authorization(value: bytes) -> str | None:
-    kind, _, rest = value.decode("latin-1").partition(" ")
-    match kind.lower():
-        case "bearer":
-            return rest.strip() or None
-        case "basic":
-            return _password(rest.strip())
-    return None
-
-
-def _password(encoded: str) -> str | None:
-    try:
-        plain = base64.b64decode(encoded, validate=True).decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return None
-    return plain.partition(":")[2] or None
+def path_in_app(scope: Scope) -> str:
+    """Return the path that the router compares: without the root path of a proxy."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "")
+    below = path.removeprefix(root)
+    return below if below in ("", path) or below.startswith("/") else path

@@ -23,8 +23,7 @@ from pydantic import BaseModel, Field
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
-from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.requests import dispatcher_of
+from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
 
@@ -100,7 +99,7 @@ async def _answer(request: Request, candidates: Sequence[str]) -> Response:
     spec = _spec(await json_of(request))
     dispatcher = dispatcher_of(request)
     try:
-        spec = await dispatcher.in_thread(_narrowed, dispatcher, spec, candidates)
+        spec = await dispatcher.threads.run(_narrowed, dispatcher, spec, candidates)
     except PerfModelError as problem:
         logger.info("a run of dstack is left as it is: %s", problem)
     except Exception:

@@ -20,8 +20,7 @@ import perfmodel
 from perfmodel.errors import InvalidInputError, PerfModelError
 from service.adapters.kserve_tensors import REQUEST, read_texts, tensor
 from service.answering.answerer import Answerer
-from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.requests import dispatcher_of
+from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_response, read_json
 from service.http.documentation import json_body
 from service.http.errors import problem_of, status_of

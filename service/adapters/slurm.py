@@ -27,8 +27,7 @@ from perfmodel.graph.json_values import as_count, as_number, as_object, as_text,
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
-from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.requests import dispatcher_of
+from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of
 from service.http.documentation import json_body, problems
 
@@ -86,7 +85,7 @@ class _Asked:
 async def choose(request: Request) -> Response:
     """Choose the partition with the highest throughput among those where the job fits."""
     question = await json_of(request)
-    text = await dispatcher_of(request).in_thread(_choose, dispatcher_of(request), question)
+    text = await dispatcher_of(request).threads.run(_choose, dispatcher_of(request), question)
     return Response(text, media_type="text/plain")
 
 

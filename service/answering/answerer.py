@@ -10,13 +10,11 @@ from typing import Any
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, PreparedJob, Table
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
@@ -65,7 +63,7 @@ class Answerer:
 
     def from_memory(self, question: Any) -> Estimate | None:
         """Answer a question whose job, placement and prediction are all known, else None."""
-        known = self._known(question)
+        known = self.cache.known(question)
         if known is None:
             return None
         in_memory, observed = self.observed_jobs.known(known[0])
@@ -73,19 +71,19 @@ class Answerer:
 
     def from_model(self, question: Any) -> Estimate | None:
         """Answer a question whose job and placement are known, observed or not; else None."""
-        known = self._known(question)
+        known = self.cache.known(question)
         return None if known is None else self.estimator.answer(*known)
 
     def predict(self, question: Any) -> Estimate:
         """Answer one question."""
-        known = self._known(question)
+        known = self.cache.known(question)
         if known is not None:
             return self.estimator.answer(*known, self.observed_jobs.of(known[0]))
         query = parse_query(self.resolved(question))
         placement = self.cache.placement(question["placement"])
         if query.job.job_type is not None:
             if query.observations:
-                seen = self._seen(query.job, query.observations)
+                seen = (*query.observations, *self.observed_jobs.counting(query.job))
                 of_type = self.estimator.job_type(query.job, seen, self.observed_jobs.others())
             else:
                 of_type = self.observed_jobs.of_type(query.job)
@@ -109,7 +107,8 @@ class Answerer:
         seen = {
             row: found
             for row, job in enumerate(jobs)
-            if isinstance(job, Job) and (found := self._seen(job, asked.observations.get(row, ())))
+            if isinstance(job, Job)
+            and (found := (*asked.observations.get(row, ()), *self.observed_jobs.counting(job)))
         }
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
@@ -128,13 +127,13 @@ class Answerer:
     def curve(self, question: Any) -> Curve:
         """Answer one job over the number of accelerators."""
         asked = read_curve(self.resolved(question))
-        seen = self._seen(asked.job, asked.observations)
+        seen = (*asked.observations, *self.observed_jobs.counting(asked.job))
         return self.estimator.curve(asked.job, asked.question, seen, self.observed_jobs.others())
 
     def rank(self, question: Any) -> Ranking | PlanRanking:
         """Rank placements of one job, or search the plans of one placement."""
         asked = read_rank(self.resolved(question))
-        seen = self._seen(asked.job, asked.observations)
+        seen = (*asked.observations, *self.observed_jobs.counting(asked.job))
         if isinstance(asked, AskedPlans):
             return self.estimator.search(
                 asked.job, asked.placement, seen, self.observed_jobs.others(),
@@ -177,10 +176,6 @@ class Answerer:
         view._state = InMemoryState(self._state)
         return view
 
-    def knows_observations_of(self, job: Job) -> bool:
-        """Return whether what was observed of a job is in memory."""
-        return self._state.known_observations_of(job_family(job)) is not None
-
     def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
         """Return a job that was written out, or referred to."""
         return parse_job(self.job_written(written, pointer=pointer), pointer=pointer)
@@ -188,15 +183,6 @@ class Answerer:
     def job_written(self, value: Any, *, pointer: str = "/job") -> Any:
         """Return a job as it was written out, where it was or where it was registered."""
         return resolve_job_reference(value, self._state.references, pointer=pointer)
-
-    def _known(self, question: Any) -> tuple[PreparedJob, ResolvedPlacement] | None:
-        """Return the parts of a question that asks nothing else, where its job is known."""
-        if type(question) is not dict or question.keys() != {"job", "placement"}:
-            return None
-        prepared = self.cache.job(question["job"])
-        if prepared is None:
-            return None
-        return prepared, self.cache.placement(question["placement"])
 
     def resolved(self, question: Any) -> Any:
         """Return a question with jobs in place of references: its own, and those observed."""
@@ -219,12 +205,8 @@ class Answerer:
     ) -> ObservedJob | None:
         if not stated:
             return self.observed_jobs.of(prepared)
-        seen = self._seen(prepared.job, stated)
+        seen = (*stated, *self.observed_jobs.counting(prepared.job))
         return self.estimator.observed(prepared, seen, self.observed_jobs.others())
-
-    def _seen(self, job: Job, stated: Sequence[Observation] = ()) -> tuple[Observation, ...]:
-        """Return what was observed of a job: with the question first, then what is stored."""
-        return (*stated, *self.observed_jobs.counting(job))
 
     def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
         """Return prices by canonical names: those that are kept, and over them those stated."""

@@ -29,7 +29,7 @@ class Fallback:
     """
 
     def __init__(self, estimator: Estimator, state: AnyState, jobs: JobCache) -> None:
-        in_memory = InMemoryState(state, of_types_alone=True)
+        in_memory = InMemoryState(state)
         self._answerer = Answerer(estimator.non_blocking(predicting=True), in_memory, jobs)
 
     def predict(self, question: Any, why: str) -> Estimate:

@@ -104,7 +104,7 @@ def _is_ready(answerer: Answerer, written: Any, accelerators: Sequence[Accelerat
         except PerfModelError:
             return True  # what is wrong with it takes no time to say
         if job.job_type is not None:
-            return answerer.knows_observations_of(job)
+            return answerer.observed_jobs.knows(job)
         prepared = core.prepared(job)
         if prepared is None:
             return False

@@ -16,7 +16,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from service.state.in_memory import AnyState
+from service.state.in_memory import AnyState, InMemoryState
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ class ObservedJobs:
 
     def __init__(self, estimator: Estimator, state: AnyState) -> None:
         self._estimator = estimator
-        self._state = state
+        self._feed = state.feed
+        # Nothing but job types rests on what is in memory alone.
+        self._of_types_alone = isinstance(state, InMemoryState)
         self._families: LruCache[str, str] = LruCache(20_000)
         self._observed: LruCache[str, _Weighed[ObservedJob | None]] = LruCache(_MOST_JOBS)
         self._types: LruCache[str, _Weighed[ObservedJobType]] = LruCache(_MOST_TYPES)
@@ -51,7 +53,8 @@ class ObservedJobs:
 
         May wait for the database and for the calibration.
         """
-        seen, others = self._state.observations_of(self._family(prepared)), self.others()
+        seen = () if self._of_types_alone else self._feed.of(self._family(prepared))
+        others = self.others()
         if not seen and not others:
             return None
         make = partial(self._weighed, prepared, seen, others)
@@ -59,13 +62,13 @@ class ObservedJobs:
 
     def of_type(self, job: Job) -> ObservedJobType:
         """Return a job that is known by its type alone, with what is stored of it and of others."""
-        seen, others = self._state.observations_of(job), self.others()
+        seen, others = self._feed.of(job_family(job)), self.others()
         make = partial(self._job_type, job, others)
         return _renewed(self._types, job_reference(job), seen, others, make)
 
     def others(self) -> OtherJobs:
         """Return what was observed of all jobs; the same object until something is added."""
-        seen = self._state.observations_of_all()
+        seen = self._feed.of_all()
         known = self._others
         if known.observations is not seen:
             known = self._others = OtherJobs(self._estimator.core, seen, previous=known)
@@ -76,7 +79,9 @@ class ObservedJobs:
 
         Those are left out that cannot be any more, because a device was changed or removed since.
         """
-        seen = self._state.observations_of(job)
+        if job.job_type is None and self._of_types_alone:
+            return ()
+        seen = self._feed.of(job_family(job))
         if job.job_type is not None:
             return tuple(one for one in seen if self._resolves(one))
         if not seen:
@@ -90,8 +95,7 @@ class ObservedJobs:
 
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
-        seen = self._state.known_observations_of(self._family(prepared))
-        of_all = self._state.known_observations_of_all()
+        seen, of_all = self._feed.known(self._family(prepared)), self._feed.known_of_all()
         others = self._others
         if seen is None or of_all is None or others.observations is not of_all:
             return False, None
@@ -101,6 +105,10 @@ class ObservedJobs:
         if known is None or known.seen is not seen or known.others is not others:
             return False, None
         return True, known.job
+
+    def knows(self, job: Job) -> bool:
+        """Tell whether what was observed of a job is in memory."""
+        return self._feed.known(job_family(job)) is not None
 
     def _job_type(self, job: Job, others: OtherJobs) -> ObservedJobType:
         return self._estimator.job_type(job, self.counting(job), others)

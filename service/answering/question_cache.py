@@ -45,6 +45,13 @@ class QuestionCache:
         self._jobs = jobs
         self._forget_placements()
 
+    def known(self, question: Any) -> tuple[PreparedJob, ResolvedPlacement] | None:
+        """Return the parts of a question that asks nothing else, where its job is known."""
+        if type(question) is not dict or question.keys() != {"job", "placement"}:
+            return None
+        prepared = self._jobs.get(_key(question["job"]))
+        return None if prepared is None else (prepared, self.placement(question["placement"]))
+
     def job(self, written: Any) -> PreparedJob | None:
         """Return a job that was asked about before, or None."""
         return self._jobs.get(_key(written))

@@ -104,14 +104,24 @@ class AskedPlans:
 
 def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
     """Read the body of ``POST /v1/matrix``."""
-    jobs, placements = _lists(question)
+    if not isinstance(question, dict):
+        raise InvalidInputError("A matrix request must be an object.")
+    for name in question:
+        if name not in _MATRIX:
+            raise UnknownFieldError(name, known=_MATRIX, pointer=f"/{name}")
+    for name in ("jobs", "placements"):
+        value = question.get(name)
+        if not isinstance(value, list) or not value:
+            raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
+    jobs, placements = question["jobs"], question["placements"]
     cells = len(jobs) * len(placements)
     if cells > max_cells:
         raise InvalidInputError(
             f"{len(jobs)} jobs x {len(placements)} placements are {cells} cells; at most "
             f"{max_cells} are answered at a time. Send fewer."
         )
-    observations = _observations(question.get("observations"), len(jobs))
+    written = question.get("observations")
+    observations = {} if written is None else _observations(written, len(jobs))
     return AskedMatrix(jobs=jobs, placements=placements, observations=observations)
 
 
@@ -269,24 +279,9 @@ def attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelEr
         return error
 
 
-def _lists(question: Any) -> tuple[list[Any], list[Any]]:
-    if not isinstance(question, dict):
-        raise InvalidInputError("A matrix request must be an object.")
-    for name in question:
-        if name not in _MATRIX:
-            raise UnknownFieldError(name, known=_MATRIX, pointer=f"/{name}")
-    lists = [question.get(name) for name in ("jobs", "placements")]
-    for name, value in zip(("jobs", "placements"), lists, strict=True):
-        if not isinstance(value, list) or not value:
-            raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
-    return lists[0] or [], lists[1] or []
-
-
 def _observations(written: Any, jobs: int) -> dict[int, tuple[Observation, ...]]:
     """Read the observations of a matrix: those of :func:`parse_observations`, each with its job."""
     found: dict[int, tuple[Observation, ...]] = {}
-    if written is None:
-        return found
     if not isinstance(written, list):
         raise InvalidInputError("observations must be a list.", pointer="/observations")
     for position, item in enumerate(written):

@@ -43,7 +43,10 @@ class DirectPredictions:
         except PerfModelError as error:
             await problem_response(problem_of(error))(scope, receive, send)
         else:
-            await _send(json_bytes(answer), send)
+            written = json_bytes(answer)
+            headers = [(b"content-length", str(len(written)).encode()), (b"content-type", _JSON)]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": written})
 
 
 class _Matched:
@@ -77,9 +80,3 @@ async def _body(receive: Receive) -> bytes | None:
         body += message.get("body", b"")
         if not message.get("more_body"):
             return body
-
-
-async def _send(body: bytes, send: Send) -> None:
-    headers = [(b"content-length", str(len(body)).encode()), (b"content-type", _JSON)]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from fastapi import Request
 
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator import Estimator, Table
@@ -106,8 +108,10 @@ class Dispatcher:
             serves now.
         """
         question, options = split_options(read_json(body), waits)
-        if options.pin_model is not None or answerer is None:
+        if options.pin_model is not None:
             answerer = await self._answerer(options)
+        elif answerer is None:
+            answerer = self.models.serving
         answer = answerer.from_memory(question)
         if answer is None and options.until_s is None:
             answer = await self.threads.run(answerer.predict, question)
@@ -161,10 +165,6 @@ class Dispatcher:
         answer = await self._ask(body, waits, Answerer.explain, "/v1/explain")
         self.metrics.answer("/v1/explain", answer.estimate.basis)
         return answer
-
-    async def in_thread(self, action: Callable[..., T], *args: Any) -> T:
-        """Run something that takes long in a thread."""
-        return await self.threads.run(action, *args)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -250,6 +250,11 @@ class Dispatcher:
                 "again, or wait longer."
             )
         return loading.result()
+
+
+def dispatcher_of(request: Request) -> Dispatcher:
+    """Return the dispatcher of the app that got a request."""
+    return cast(Dispatcher, request.app.state.dispatcher)
 
 
 def _why(options: Options, *, overload: bool) -> str:

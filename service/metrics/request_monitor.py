@@ -57,7 +57,12 @@ class RequestMonitor:
             await self._app(scope, receive, send)
             return
         began = perf_counter()
-        request_id = self._request_id(scope)
+        for name, value in scope["headers"]:
+            if name == _HEADER and _ACCEPTED.fullmatch(value):
+                request_id = bytes(value)
+                break
+        else:
+            request_id = f"{self._prefix}-{next(self._numbers):x}".encode()
         scope["request_id"] = request_id.decode()
         status = 0
 
@@ -79,12 +84,6 @@ class RequestMonitor:
             if not status:
                 await problem_response(defect_problem())(scope, receive, noting)
             raise
-
-    def _request_id(self, scope: Scope) -> bytes:
-        for name, value in scope["headers"]:
-            if name == _HEADER and _ACCEPTED.fullmatch(value):
-                return bytes(value)
-        return f"{self._prefix}-{next(self._numbers):x}".encode()
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         # The pattern of the route, not the path: callers make up paths, and labels last for good.

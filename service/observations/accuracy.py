@@ -21,7 +21,7 @@ from perfmodel.placement.topology.short_form import write_short_form
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observations import ObservationState, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
-from service.observations.prediction_error import MIXED, kind_of
+from service.observations.plausibility import MIXED, kind_of
 from service.state.job_references import JobFinder, resolve_job_reference
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Predicted:
     Parameters
     ----------
     accelerator : str
-        :data:`~service.observations.prediction_error.MIXED` where several kinds work together.
+        :data:`~service.observations.plausibility.MIXED` where several kinds work together.
     placement : str
         For people.
     """
@@ -143,7 +143,7 @@ class AccuracyReport:
         self, *, accelerator: str | None, cursor: str | None, limit: int
     ) -> AccuracyPage:
         """Return some points, newest first."""
-        return await self._dispatcher.in_thread(self._page, accelerator, cursor, limit)
+        return await self._dispatcher.threads.run(self._page, accelerator, cursor, limit)
 
     def _page(self, accelerator: str | None, cursor: str | None, limit: int) -> AccuracyPage:
         cells = self._cells_of_today()

@@ -3,52 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import orjson
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
+from perfmodel.graph.job import Job
+from perfmodel.graph.json_values import as_object, as_text, refuse_unknown, shown
+from perfmodel.lru import LruCache
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.topology.parse import format_placement
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.requests import parse_job, parse_observations
+from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observations import ObservationState, Outcome, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
-from service.observations.plausibility import Plausibility
-from service.observations.prediction_error import count_observation
-from service.observations.reader import ObservationReader, SentObservation, read_list
+from service.observations.plausibility import Bounds, Plausibility, kind_of
+from service.state.job_references import JobFinder, resolve_job_reference
+from service.state.state import stored_job
+
+#: Most observations of one request.
+MOST_OBSERVATIONS = 2_000
+#: Most characters of a key.
+MOST_OF_A_KEY = 200
+
+_MEASURED = ("placement", "batch_size", "accumulation_steps", "step_time_s", "sync_time_s")
+_FIELDS = ("job", *_MEASURED, "key")
 
 #: Errors that are of one observation; any other is of the service, and of the whole request.
 _OF_ONE = (InvalidInputError, MissingExtraError)
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TakenObservations:
-    """What became of the observations of a request.
-
-    Parameters
-    ----------
-    sent : tuple of SentObservation or PerfModelError
-        Each as it was read, or why it was refused.
-    doubts : tuple of str or None
-        Why each is quarantined.
-    outcomes : tuple of Outcome or None
-        What became of each on disk.
-    """
-
-    sent: tuple[SentObservation | PerfModelError, ...]
-    doubts: tuple[str | None, ...]
-    outcomes: tuple[Outcome | None, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return them as an answer."""
-        items = [_item(*each) for each in zip(self.sent, self.doubts, self.outcomes, strict=True)]
-        words = [item["status"] for item in items]
-        return {
-            **{word: words.count(word) for word in STATUSES},
-            "observations": items,
-        }
-
-
 #: What an observation of an answer may be.
-STATUSES = ("accepted", "quarantined", "known", "refused")
+_STATUSES = ("accepted", "quarantined", "known", "refused")
+
+
+class _Judged(NamedTuple):
+    """An observation as it was sent and as it is kept, and what its step time may be."""
+
+    seen: Observation
+    stored: StoredObservation
+    bounds: Bounds
 
 
 class ObservationIntake:
@@ -61,8 +59,13 @@ class ObservationIntake:
         self._reader = ObservationReader(state.references)
         self._plausibility = Plausibility(dispatcher.estimator)
 
-    async def take(self, body: Any) -> TakenObservations:
+    async def take(self, body: Any) -> dict[str, Any]:
         """Keep the observations of a request; when this returns they are on disk.
+
+        Returns
+        -------
+        dict
+            The answer: what became of each.
 
         Raises
         ------
@@ -71,112 +74,193 @@ class ObservationIntake:
         StoreError
             The database cannot be written: nothing of the request is acknowledged.
         """
-        sent, doubts = await self._dispatcher.in_thread(self._read, read_list(body))
-        kept = [
-            _stored(seen, doubt)
-            for seen, doubt in zip(sent, doubts, strict=True)
-            if isinstance(seen, SentObservation)
-        ]
-        outcomes_kept = await self._on_disk(kept)
-        written = iter(outcomes_kept)
-        self._state.feed.forget({seen.job.family for seen in kept})
-        outcomes = [next(written) if isinstance(seen, SentObservation) else None for seen in sent]
-        self._count(sent, doubts, outcomes)
-        return TakenObservations(sent=tuple(sent), doubts=tuple(doubts), outcomes=tuple(outcomes))
-
-    async def _on_disk(self, kept: Sequence[StoredObservation]) -> list[Outcome]:
+        judged = await self._dispatcher.threads.run(self._read, _observations_of(body))
+        kept = [one for one in judged if isinstance(one, _Judged)]
         self._depth.inc(len(kept))
         try:
-            return await asyncio.wrap_future(self._state.writer.submit(kept))
+            written = self._state.writer.submit([one.stored for one in kept])
+            outcomes = await asyncio.wrap_future(written)
         finally:
             self._depth.dec(len(kept))
+        self._state.feed.forget({one.stored.job.family for one in kept})
+        self._count(kept, outcomes)
+        left = iter(outcomes)
+        items = [
+            _item(one, next(left)) if isinstance(one, _Judged) else _refused(problem_of(one))
+            for one in judged
+        ]
+        words = [item["status"] for item in items]
+        return {**{word: words.count(word) for word in _STATUSES}, "observations": items}
 
-    def _count(
-        self,
-        sent: Sequence[SentObservation | PerfModelError],
-        doubts: Sequence[str | None],
-        outcomes: Sequence[Outcome | None],
-    ) -> None:
-        """Hold what was predicted against each observation that is new and believed."""
-        judge = self._judge()
-        for read, doubt, outcome in zip(sent, doubts, outcomes, strict=True):
-            if not isinstance(read, SentObservation) or doubt or outcome is not Outcome.ADDED:
+    def _count(self, kept: Sequence[_Judged], outcomes: Sequence[Outcome]) -> None:
+        """Hold what was predicted against each observation that is new and believed.
+
+        Both are of one step, so that their throughputs are inversely as its times:
+        ``observed = predicted * predicted_step_time / observed_step_time``.
+        """
+        catalog = self._dispatcher.estimator.accelerators
+        for (seen, stored, bounds), outcome in zip(kept, outcomes, strict=True):
+            predicted = bounds.predicted
+            if predicted is None or stored.reason or outcome is not Outcome.ADDED:
                 continue
-            predicted = judge.predicted(read.stored.ref, read.seen)
-            if predicted is not None:
-                catalog = self._dispatcher.estimator.accelerators
-                count_observation(self._dispatcher.metrics, catalog, read.seen, *predicted)
+            self._dispatcher.metrics.observation(
+                kind_of(seen.placement, catalog),
+                predicted.samples_per_second * bounds.predicted_step_s / seen.step_time_s,
+                predicted=predicted.samples_per_second,
+                low=predicted.low,
+                high=predicted.high,
+            )
 
-    def _judge(self) -> Plausibility:
-        """Return what judges by the version of the model that serves, and remembers of it alone."""
+    def _read(self, values: Sequence[Any]) -> list[_Judged | PerfModelError]:
         estimator = self._dispatcher.estimator
         if self._plausibility.estimator is not estimator:
+            # It remembers what one version of the model says.
             self._plausibility = Plausibility(estimator)
-        return self._plausibility
+        plausibility = self._plausibility
+        read = [
+            self._judge(value, f"/observations/{i}", plausibility) for i, value in enumerate(values)
+        ]
+        if isinstance(read[0], PerfModelError) and not any(isinstance(r, _Judged) for r in read):
+            raise read[0]
+        return read
 
-    def _read(
-        self, values: Sequence[Any]
-    ) -> tuple[list[SentObservation | PerfModelError], list[str | None]]:
-        read = [self._attempt(value, f"/observations/{i}") for i, value in enumerate(values)]
-        first = read[0][0]
-        if isinstance(first, PerfModelError) and not any(
-            isinstance(seen, SentObservation) for seen, _ in read
-        ):
-            raise first
-        return [seen for seen, _ in read], [doubt for _, doubt in read]
-
-    def _attempt(
-        self, value: Any, pointer: str
-    ) -> tuple[SentObservation | PerfModelError, str | None]:
+    def _judge(
+        self, value: Any, pointer: str, plausibility: Plausibility
+    ) -> _Judged | PerfModelError:
         try:
-            sent = self._reader.read(value, pointer)
+            job, seen, stored = self._reader.read(value, pointer)
             try:
-                return sent, self._judge().doubt(sent.job, sent.stored.ref, sent.seen)
+                bounds = plausibility.bounds(job, stored.job.ref, seen)
             except InvalidInputError as error:
                 # The estimator points into a question; here job and placement are of one item.
                 error.pointer = pointer + error.pointer
                 raise
         except _OF_ONE as error:
-            return error, None
+            return error
+        doubt = bounds.doubt_of(seen.step_time_s)
+        if doubt is not None:
+            stored = replace(stored, state=ObservationState.QUARANTINED, reason=doubt)
+        return _Judged(seen, stored, bounds)
 
 
-def _stored(sent: SentObservation, doubt: str | None) -> StoredObservation:
-    seen = sent.seen
-    return StoredObservation(
-        job=sent.stored,
-        key=sent.key,
-        content_hash=sent.content_hash,
-        placement=sent.placement,
-        batch_size=seen.batch_size,
-        accumulation_steps=seen.accumulation_steps,
-        step_time_s=seen.step_time_s,
-        sync_time_s=seen.sync_time_s,
-        state=ObservationState.QUARANTINED if doubt else ObservationState.ACCEPTED,
-        reason=doubt,
-    )
+class ObservationReader:
+    """Reads observations; a job and a placement that came before are not read again."""
+
+    def __init__(self, jobs: JobFinder) -> None:
+        self._finder = jobs
+        self._jobs: LruCache[bytes, tuple[Job, StoredJob]] = LruCache(4_096)
+        self._placements: LruCache[Placement, str] = LruCache(16_384)
+
+    def read(self, value: object, pointer: str) -> tuple[Job, Observation, StoredObservation]:
+        """Return the job and the step of one observation, and how it is kept.
+
+        Parameters
+        ----------
+        value : mapping
+            ``{"job": {...} or "<ref>", "placement": ..., "step_time_s": ...}``; ``batch_size`` and
+            ``accumulation_steps`` are the job's, ``sync_time_s`` is not known and ``key`` is the
+            hash of the content, unless they are given.
+        """
+        fields = as_object(value, pointer, what="An observation")
+        refuse_unknown(fields, _FIELDS, pointer)
+        if fields.get("job") is None:
+            raise InvalidInputError(
+                "An observation needs the field 'job'.", pointer=f"{pointer}/job"
+            )
+        job, stored = self._job(fields["job"], f"{pointer}/job")
+        seen = _measured(fields, job, pointer)
+        placement = self._placement(seen.placement)
+        content = [
+            stored.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
+            seen.sync_time_s,
+        ]  # fmt: skip
+        content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
+        key = fields.get("key")
+        kept = StoredObservation(
+            job=stored,
+            key=content_hash if key is None else _key(key, f"{pointer}/key"),
+            content_hash=content_hash,
+            placement=placement,
+            batch_size=seen.batch_size,
+            accumulation_steps=seen.accumulation_steps,
+            step_time_s=seen.step_time_s,
+            sync_time_s=seen.sync_time_s,
+        )
+        return job, seen, kept
+
+    def _job(self, value: Any, pointer: str) -> tuple[Job, StoredJob]:
+        written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        known = self._jobs.get(written)
+        if known is None:
+            job = parse_job(
+                resolve_job_reference(value, self._finder, pointer=pointer), pointer=pointer
+            )
+            known = (job, stored_job(job))
+            self._jobs.put(written, known)
+        return known
+
+    def _placement(self, placement: Placement) -> str:
+        written = self._placements.get(placement)
+        if written is None:
+            written = orjson.dumps(
+                format_placement(placement), option=orjson.OPT_SORT_KEYS
+            ).decode()
+            self._placements.put(placement, written)
+        return written
 
 
-def _item(
-    sent: SentObservation | PerfModelError, doubt: str | None, outcome: Outcome | None
-) -> dict[str, Any]:
-    problem: Mapping[str, Any] | None = None
-    if isinstance(sent, PerfModelError):
-        status, problem = "refused", problem_of(sent)
-    elif outcome is Outcome.CONFLICT:
+def _observations_of(body: Any) -> list[Any]:
+    """Return the list of observations of a body: the body itself, or its field of that name."""
+    if isinstance(body, Mapping):
+        refuse_unknown(body, ("observations",), "")
+        body = body.get("observations")
+    if not isinstance(body, list) or not body:
+        raise InvalidInputError(
+            "observations must be a list that is not empty.", pointer="/observations"
+        )
+    if len(body) > MOST_OBSERVATIONS:
+        raise InvalidInputError(
+            f"At most {MOST_OBSERVATIONS} observations at a time; got {len(body)}.",
+            pointer="/observations",
+        )
+    return body
+
+
+def _measured(fields: Mapping[str, Any], job: Job, pointer: str) -> Observation:
+    measured = {name: fields[name] for name in _MEASURED if fields.get(name) is not None}
+    measured.setdefault("batch_size", job.batch_size)
+    measured.setdefault("accumulation_steps", job.accumulation_steps)
+    try:
+        return parse_observations([measured], pointer=pointer)[0]
+    except InvalidInputError as error:
+        # It was read as the only one of a list.
+        error.pointer = pointer + error.pointer.removeprefix(f"{pointer}/0")
+        raise
+
+
+def _key(value: Any, pointer: str) -> str:
+    key = as_text("key", value, pointer)
+    if len(key) > MOST_OF_A_KEY or not key.isprintable():
+        raise InvalidInputError(
+            f"key has at most {MOST_OF_A_KEY} printable characters; got {shown(key)}.",
+            pointer=pointer,
+        )
+    return key
+
+
+def _item(one: _Judged, outcome: Outcome) -> dict[str, Any]:
+    key, doubt, ref = one.stored.key, one.stored.reason, one.stored.job.ref
+    if outcome is Outcome.CONFLICT:
         conflict = InvalidInputError(
-            f"The key {sent.key!r} belongs to another observation of this job, which stands. Give "
+            f"The key {key!r} belongs to another observation of this job, which stands. Give "
             "each observation a key of its own."
         )
-        status, problem = "refused", problem_of(conflict)
-    elif outcome is Outcome.KNOWN:
+        return {**_refused(problem_of(conflict)), "job": ref, "key": key, "reason": doubt}
+    status = "quarantined" if doubt else "accepted"
+    if outcome is Outcome.KNOWN:
         status = "known"
-    else:
-        status = "quarantined" if doubt else "accepted"
-    read = sent if isinstance(sent, SentObservation) else None
-    return {
-        "status": status,
-        "job": read.stored.ref if read else None,
-        "key": read.key if read else None,
-        "reason": doubt,
-        "problem": problem,
-    }
+    return {"status": status, "job": ref, "key": key, "reason": doubt, "problem": None}
+
+
+def _refused(problem: Mapping[str, Any]) -> dict[str, Any]:
+    return {"status": "refused", "job": None, "key": None, "reason": None, "problem": problem}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_rows import least_step_s
@@ -20,11 +21,16 @@ _TOO_SLOW = 200.0
 _Cell = tuple[str, int, int, Placement]
 
 
+#: What stands for placements of several kinds; their combinations are too many to be told apart.
+MIXED = "mixed"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Bounds:
+class Bounds:
     """What the step time of a cell may be, seconds; ``doubt`` says why no time is believed.
 
-    ``predicted`` and ``predicted_step_s`` are the answer without any observation of the job.
+    ``predicted`` and ``predicted_step_s`` are the answer without any observation of the job; None
+    where there is none.
     """
 
     least_s: float = 0.0
@@ -33,56 +39,47 @@ class _Bounds:
     predicted: Throughput | None = None
     predicted_step_s: float = 0.0
 
+    def doubt_of(self, step_time_s: float) -> str | None:
+        """Return why a step time is not believed, or None."""
+        if self.doubt is not None:
+            return self.doubt
+        if step_time_s < self.least_s:
+            return (
+                f"step_time_s is {step_time_s:g} s, but the arithmetic of the step alone "
+                f"takes {self.least_s:.3g} s at the peak of the accelerator. Is it in seconds, "
+                "of a whole step, and of this job?"
+            )
+        if step_time_s > self.most_s:
+            return (
+                f"step_time_s is {step_time_s:g} s, more than {_TOO_SLOW:g} times what is "
+                "predicted. Is it in seconds, and of one step?"
+            )
+        return None
+
 
 class Plausibility:
     """Judges observations; each cell is looked at in full once."""
 
     def __init__(self, estimator: Estimator) -> None:
         self.estimator = estimator
-        self._cells: LruCache[_Cell, _Bounds] = LruCache(50_000)
+        self._cells: LruCache[_Cell, Bounds] = LruCache(50_000)
 
-    def doubt(self, job: Job, ref: str, seen: Observation) -> str | None:
-        """Return why an observation is not believed, or None."""
-        cell = _cell(ref, seen)
+    def bounds(self, job: Job, ref: str, seen: Observation) -> Bounds:
+        """Return what the step time of an observed cell may be."""
+        cell = (ref, seen.batch_size, seen.accumulation_steps, seen.placement)
         bounds = self._cells.get(cell)
         if bounds is None:
             bounds = self._bounds(job, seen)
             self._cells.put(cell, bounds)
-        if bounds.doubt is not None:
-            return bounds.doubt
-        if seen.step_time_s < bounds.least_s:
-            return (
-                f"step_time_s is {seen.step_time_s:g} s, but the arithmetic of the step alone "
-                f"takes {bounds.least_s:.3g} s at the peak of the accelerator. Is it in seconds, "
-                "of a whole step, and of this job?"
-            )
-        if seen.step_time_s > bounds.most_s:
-            return (
-                f"step_time_s is {seen.step_time_s:g} s, more than {_TOO_SLOW:g} times what is "
-                "predicted. Is it in seconds, and of one step?"
-            )
-        return None
+        return bounds
 
-    def predicted(self, ref: str, seen: Observation) -> tuple[Throughput, float] | None:
-        """Return the throughput and step time (s) that were predicted without observations.
-
-        Returns
-        -------
-        tuple of Throughput and float, or None
-            None where nothing is predicted without observations, or it is forgotten.
-        """
-        bounds = self._cells.get(_cell(ref, seen))
-        if bounds is None or bounds.predicted is None:
-            return None
-        return bounds.predicted, bounds.predicted_step_s
-
-    def _bounds(self, job: Job, seen: Observation) -> _Bounds:
+    def _bounds(self, job: Job, seen: Observation) -> Bounds:
         asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
         placement = self.estimator.core.resolve(seen.placement)
         if job.job_type is not None:
             # Whether an answer can rest on it is tried here; no time of it is beyond belief.
             self.estimator.estimate(asked, seen.placement, [seen])
-            return _Bounds()
+            return Bounds()
         prepared = self.estimator.core.prepare(asked)
         predicted = self.estimator.answer(prepared, placement)
         predicted_s = predicted.step_time_s
@@ -91,8 +88,8 @@ class Plausibility:
             likely = replace(seen, step_time_s=predicted_s, sync_time_s=None)
             self.estimator.observed(prepared, [likely])
         except InvalidInputError as error:
-            return _Bounds(doubt=error.message)
-        return _Bounds(
+            return Bounds(doubt=error.message)
+        return Bounds(
             least_s=least_step_s(prepared, placement),
             most_s=_TOO_SLOW * predicted_s,
             predicted=predicted.throughput,
@@ -100,5 +97,7 @@ class Plausibility:
         )
 
 
-def _cell(ref: str, seen: Observation) -> _Cell:
-    return ref, seen.batch_size, seen.accumulation_steps, seen.placement
+def kind_of(placement: Placement, catalog: Catalog) -> str:
+    """Return the accelerator of a placement by its name in the catalogue; MIXED of several."""
+    kinds = {catalog.canonical_name(node.accelerator) for node in placement.nodes}
+    return kinds.pop() if len(kinds) == 1 else MIXED

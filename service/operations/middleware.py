@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
 from perfmodel.store.state.operations import Operation
-from service.access.middleware import path_in_app
+from service.access.policy import path_in_app
 from service.http.errors import http_problem, problem_of, problem_response
 from service.operations.answer import accepted, answer_of
 from service.operations.kept_request import KeptRequest

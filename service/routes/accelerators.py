@@ -10,11 +10,10 @@ from fastapi import APIRouter, Request, Response
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from service.dispatch.requests import dispatcher_of
-from service.http.bodies import json_of, json_response
+from service.dispatch.dispatcher import dispatcher_of
+from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
-from service.http.etag import etagged_response
 from service.schemas.catalogue_bodies import (
     AcceleratorBody,
     AcceleratorFacts,
@@ -82,7 +81,7 @@ async def put(request: Request, name: str) -> Response:
     """
     facts = await json_of(request)
     own = _own(request)
-    spec, created = await dispatcher_of(request).in_thread(own.put, name, facts)
+    spec, created = await dispatcher_of(request).threads.run(own.put, name, facts)
     return json_response(_one(own.catalog, spec), 201 if created else 200)
 
 
@@ -94,7 +93,7 @@ async def put(request: Request, name: str) -> Response:
 )
 async def delete(request: Request, name: str) -> Response:
     """Forget an accelerator, its aliases and its price."""
-    if not await dispatcher_of(request).in_thread(_own(request).remove, name):
+    if not await dispatcher_of(request).threads.run(_own(request).remove, name):
         raise not_found()
     return Response(status_code=204)
 
@@ -114,7 +113,7 @@ async def put_alias(request: Request, name: str, alias: str) -> Response:
     No body is needed.
     """
     put = _own(request).put_alias
-    canonical, created = await dispatcher_of(request).in_thread(put, name, alias)
+    canonical, created = await dispatcher_of(request).threads.run(put, name, alias)
     content = {"accelerator": canonical, "alias": alias}
     return json_response(content, 201 if created else 200)
 
@@ -127,7 +126,7 @@ async def put_alias(request: Request, name: str, alias: str) -> Response:
 )
 async def delete_alias(request: Request, name: str, alias: str) -> Response:
     """Forget an alias."""
-    if not await dispatcher_of(request).in_thread(_own(request).remove_alias, name, alias):
+    if not await dispatcher_of(request).threads.run(_own(request).remove_alias, name, alias):
         raise not_found()
     return Response(status_code=204)
 

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.answering.answers import curve_to_dict, matrix_to_dict, ranking_to_dict
-from service.dispatch.requests import dispatcher_of, waits_of
-from service.http.bodies import json_body_of, json_response
+from service.dispatch.dispatcher import dispatcher_of
+from service.dispatch.options import HEADER as DEADLINE
+from service.http.bodies import etagged_response, header_of, json_body_of, json_response
 from service.http.documentation import json_body, problems
-from service.http.etag import etagged_response
 from service.schemas.answer_bodies import (
     CurveAnswer,
     ExplainAnswer,
@@ -121,7 +121,9 @@ def _documented(
 async def predict(request: Request) -> Response:
     """Answer what throughput a job will reach on a placement."""
     body = await json_body_of(request)
-    return json_response(await dispatcher_of(request).predict(body, waits_of(request)))
+    return json_response(
+        await dispatcher_of(request).predict(body, header_of(request.scope, DEADLINE))
+    )
 
 
 @router.post(
@@ -132,7 +134,7 @@ async def predict(request: Request) -> Response:
 async def matrix(request: Request) -> Response:
     """Answer every pair in columns; a bad job or placement costs its own cells only."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).matrix(body, waits_of(request))
+    answer = await dispatcher_of(request).matrix(body, header_of(request.scope, DEADLINE))
     return etagged_response(request, matrix_to_dict(answer))
 
 
@@ -144,7 +146,7 @@ async def matrix(request: Request) -> Response:
 async def curve(request: Request) -> Response:
     """Answer a job's throughput over the count, in columns."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).curve(body, waits_of(request))
+    answer = await dispatcher_of(request).curve(body, header_of(request.scope, DEADLINE))
     return etagged_response(request, curve_to_dict(answer))
 
 
@@ -156,7 +158,7 @@ async def curve(request: Request) -> Response:
 async def rank(request: Request) -> Response:
     """Rank placements by throughput, goodput, cost or energy; or search plans."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).rank(body, waits_of(request))
+    answer = await dispatcher_of(request).rank(body, header_of(request.scope, DEADLINE))
     return json_response(ranking_to_dict(answer))
 
 
@@ -168,5 +170,5 @@ async def rank(request: Request) -> Response:
 async def explain(request: Request) -> Response:
     """Divide an answer over the operators of the step, and trace it back to the roofline."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).explain(body, waits_of(request))
+    answer = await dispatcher_of(request).explain(body, header_of(request.scope, DEADLINE))
     return json_response(answer.to_dict())

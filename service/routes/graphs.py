@@ -16,14 +16,12 @@ from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
 from perfmodel.requests import MAX_COUNT
 from perfmodel.types import Mode, Precision
-from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.requests import dispatcher_of, state_of
+from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.graphs.onnx_upload import read_onnx
 from service.graphs.registered import RegisteredGraphs
-from service.http.bodies import json_response, media_type
+from service.http.bodies import etagged_response, json_response, media_type
 from service.http.documentation import json_body, problems
 from service.http.errors import UnsupportedMediaError, not_found
-from service.http.etag import etagged_response
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import GraphAnswer, GraphJson, GraphsAnswer, GraphShown
 
@@ -104,7 +102,7 @@ async def register(
             "dimensions": _dimensions(dimensions),
         }
         body = await read_onnx(body, capture, request.app.state.settings)
-    answer = await dispatcher.in_thread(
+    answer = await dispatcher.threads.run(
         _register, dispatcher, body, mode, batch_size, tokens_per_sample
     )
     return json_response(answer, 201 if answer["created"] else 200)
@@ -121,8 +119,8 @@ async def graphs(
     limit: Limit = 100,
 ) -> Response:
     """List registered graphs in pages."""
-    registered = RegisteredGraphs(state_of(request).database)
-    page = await dispatcher_of(request).in_thread(
+    registered = RegisteredGraphs(dispatcher_of(request).state.database)
+    page = await dispatcher_of(request).threads.run(
         lambda: registered.page(cursor=cursor, limit=limit)
     )
     return page_response("graphs", page, dict)
@@ -142,12 +140,12 @@ async def graph(
     ] = "facts",
 ) -> Response:
     """Return what there is to say of a graph, or all of it; there are no weights in it."""
-    registered = RegisteredGraphs(state_of(request).database)
+    registered = RegisteredGraphs(dispatcher_of(request).state.database)
     # Not every text can be asked of a database.
     if not graph.isalnum():
         raise not_found()
     show: Callable[[str], Any] = registered.canonical if form == "json" else registered.show
-    found = await dispatcher_of(request).in_thread(show, graph)
+    found = await dispatcher_of(request).threads.run(show, graph)
     if found is None:
         raise not_found()
     return etagged_response(request, found)

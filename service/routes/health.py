@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from service.dispatch.requests import dispatcher_of
+from service.dispatch.dispatcher import dispatcher_of
 from service.schemas.answer_bodies import HealthAnswer
 
 router = APIRouter(tags=["health"])

@@ -10,8 +10,7 @@ from fastapi import APIRouter, Request, Response
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
 from perfmodel.store.state.jobs import StoredJob
-from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.requests import dispatcher_of, state_of
+from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.http.errors import not_found
@@ -57,7 +56,7 @@ async def register(request: Request) -> Response:
     """
     body = await json_of(request)
     dispatcher = dispatcher_of(request)
-    stored, created = await dispatcher.in_thread(_register, dispatcher, body)
+    stored, created = await dispatcher.threads.run(_register, dispatcher, body)
     answer = {**_entry(stored), "created": created}
     return json_response(answer, 201 if created else 200)
 
@@ -73,8 +72,8 @@ async def jobs(
     limit: Limit = 100,
 ) -> Response:
     """List jobs in pages."""
-    store = state_of(request).jobs
-    page = await dispatcher_of(request).in_thread(lambda: store.page(cursor=cursor, limit=limit))
+    store = dispatcher_of(request).state.jobs
+    page = await dispatcher_of(request).threads.run(lambda: store.page(cursor=cursor, limit=limit))
     return page_response("jobs", page, _entry)
 
 
@@ -85,9 +84,9 @@ async def jobs(
 )
 async def job(request: Request, ref: str) -> Response:
     """Return a job by its reference."""
-    store = state_of(request).jobs
+    store = dispatcher_of(request).state.jobs
     # Not every text can be asked of a database.
-    stored = await dispatcher_of(request).in_thread(store.find, ref) if ref.isalnum() else None
+    stored = await dispatcher_of(request).threads.run(store.find, ref) if ref.isalnum() else None
     if stored is None:
         raise not_found()
     return json_response(_entry(stored))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from service.dispatch.requests import dispatcher_of
-from service.http.bodies import json_response
+from service.dispatch.dispatcher import dispatcher_of
+from service.http.bodies import etagged_response, json_response
 from service.http.documentation import problems
-from service.http.etag import etagged_response
 from service.schemas.state_bodies import ModelsAnswer, ReloadAnswer
 
 router = APIRouter(tags=["catalogue"])

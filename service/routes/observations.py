@@ -11,12 +11,11 @@ from perfmodel.graph.job_identity import job_family
 from perfmodel.requests import parse_job
 from perfmodel.store.sql.shared_store import Page
 from perfmodel.store.state.observations import ObservationState, StoredObservation
-from service.dispatch.requests import dispatcher_of, state_of
+from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.observations.accuracy import AccuracyReport
-from service.observations.intake import ObservationIntake
-from service.observations.reader import MOST_OBSERVATIONS, MOST_OF_A_KEY
+from service.observations.intake import MOST_OBSERVATIONS, MOST_OF_A_KEY, ObservationIntake
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.answer_bodies import AccuracyAnswer
 from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
@@ -113,8 +112,7 @@ async def observe(request: Request) -> Response:
     cannot be true is kept in quarantine, with the reason. Jobs that were not registered are.
     """
     intake = cast(ObservationIntake, request.app.state.observation_intake)
-    taken = await intake.take(await json_of(request))
-    return json_response(taken.to_dict())
+    return json_response(await intake.take(await json_of(request)))
 
 
 @router.get(
@@ -133,8 +131,8 @@ async def observations(
     limit: Limit = 100,
 ) -> Response:
     """List observations in pages."""
-    page = await dispatcher_of(request).in_thread(
-        _page, state_of(request), job, state, cursor, limit
+    page = await dispatcher_of(request).threads.run(
+        _page, dispatcher_of(request).state, job, state, cursor, limit
     )
     return page_response("observations", page, _entry)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from perfmodel.store.state.operations import Operation, OperationState
 from service.access.keys import KeyStore
 from service.access.scopes import Scope
-from service.dispatch.requests import dispatcher_of, state_of
+from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_response
 from service.http.documentation import problems
 from service.http.errors import not_found
@@ -45,8 +45,8 @@ async def operations(
     limit: Limit = 100,
 ) -> Response:
     """List requests that are answered later, in pages."""
-    store = state_of(request).operations
-    page = await dispatcher_of(request).in_thread(
+    store = dispatcher_of(request).state.operations
+    page = await dispatcher_of(request).threads.run(
         lambda: store.page(state=state, kind=kind, cursor=cursor, limit=limit)
     )
     return page_response("operations", page, operation_to_dict)
@@ -94,7 +94,9 @@ async def remove(request: Request, name: str) -> Response:
     found = await _found(request, name)
     if not _may_remove(request, found):
         raise HTTPException(403, "The operation is that of another key.")
-    if not await dispatcher_of(request).in_thread(state_of(request).operations.remove, name):
+    if not await dispatcher_of(request).threads.run(
+        dispatcher_of(request).state.operations.remove, name
+    ):
         raise not_found()
     return Response(status_code=204)
 

@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from fastapi import APIRouter, Request, Response
 
+from service.http.bodies import etag_of, matches
 from service.http.errors import not_found
-from service.http.etag import etag_of, matches
 
 router = APIRouter()
 

@@ -11,11 +11,10 @@ from fastapi import APIRouter, Request, Response
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown
 from perfmodel.store.state.prices import Price
-from service.dispatch.requests import dispatcher_of, state_of
-from service.http.bodies import json_of, json_response
+from service.dispatch.dispatcher import dispatcher_of
+from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
-from service.http.etag import etagged_response
 from service.schemas.catalogue_bodies import PriceEntry, PricesAnswer
 
 router = APIRouter(tags=["prices"])
@@ -40,7 +39,7 @@ _EXAMPLES = {"an hour": {"per_hour": 2.5, "currency": "EUR"}}
 )
 async def prices(request: Request) -> Response:
     """List the prices that were set; rankings by cost use them unless told otherwise."""
-    found = await dispatcher_of(request).in_thread(state_of(request).prices.all)
+    found = await dispatcher_of(request).threads.run(dispatcher_of(request).state.prices.all)
     return etagged_response(request, {"prices": [asdict(price) for price in found.values()]})
 
 
@@ -68,7 +67,7 @@ async def put_price(request: Request, accelerator: str) -> Response:
         per_hour=as_number("per_hour", fields["per_hour"], "/per_hour"),
         currency=currency,
     )
-    await dispatcher.in_thread(state_of(request).prices.put, price)
+    await dispatcher.threads.run(dispatcher_of(request).state.prices.put, price)
     return json_response(asdict(price))
 
 
@@ -82,6 +81,6 @@ async def delete_price(request: Request, accelerator: str) -> Response:
     """Forget a price."""
     dispatcher = dispatcher_of(request)
     name = dispatcher.estimator.accelerators.get(accelerator).name
-    if not await dispatcher.in_thread(state_of(request).prices.remove, name):
+    if not await dispatcher.threads.run(dispatcher_of(request).state.prices.remove, name):
         raise not_found(f"No price of {name} was set.")
     return Response(status_code=204)

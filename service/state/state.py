@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 
 import orjson
 
@@ -11,6 +12,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.job_identity import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
@@ -25,7 +27,6 @@ from perfmodel.store.state.operations import OperationStore
 from perfmodel.store.state.prices import REVISION as PRICES
 from perfmodel.store.state.prices import RememberedPrices
 from service.state.job_references import JobReferences
-from service.state.newest_observations import NewestObservations
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,6 @@ class State:
         self.own = AcceleratorStore(database.connections)
         self.operations = OperationStore(database.connections)
         self.feed = ObservationFeed(self.observations, _readable, poll_s=poll_s)
-        self.newest = NewestObservations(self.observations, self.feed, _readable)
         #: Tells of what other processes change; does nothing until it is started.
         self.watch = RevisionWatch(database.connections, poll_s=poll_s)
         self.watch.on_change(PRICES, self.prices.refresh)
@@ -56,42 +56,6 @@ class State:
         graphs = estimator.core.graphs
         kept = graphs.database if isinstance(graphs, GraphLibrary) else None
         return cls(kept or Database("sqlite://"))
-
-    def observations_of(self, job: Job | str) -> tuple[Observation, ...]:
-        """Return the stored observations that count for the answers about a job.
-
-        Those of the same job with another batch are among them; quarantined ones are not. What
-        another process stored is seen within a second. Reads the database for a job that was not
-        asked about before, or that was observed since; may be called from any thread.
-
-        Parameters
-        ----------
-        job : Job or str
-            A job, or what :func:`~perfmodel.graph.job_identity.job_family` says of it, which is
-            faster.
-
-        Returns
-        -------
-        tuple of Observation
-            Oldest first; the same object until something is added. Where the database cannot be
-            read, those that were known last.
-        """
-        return self.feed.of(job if isinstance(job, str) else job_family(job))
-
-    def known_observations_of(self, family: str) -> tuple[Observation, ...] | None:
-        """Return what :meth:`observations_of` would, or None where it would have to wait."""
-        return self.feed.known(family)
-
-    def observations_of_all(self) -> tuple[Observation, ...]:
-        """Return the newest observations of all jobs, each with its job, oldest first.
-
-        What was added is seen within two seconds. May read the database; from any thread.
-        """
-        return self.newest.all()
-
-    def known_observations_of_all(self) -> tuple[Observation, ...] | None:
-        """Return what :meth:`observations_of_all` would, or None where it would have to wait."""
-        return self.newest.known()
 
     def close(self) -> None:
         """Write what waits for the disk, and give back every connection."""
@@ -109,9 +73,17 @@ def stored_job(job: Job) -> StoredJob:
 
 
 def _readable(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
-    """Return stored observations as answers use them; one that cannot be read is passed over."""
+    """Return stored observations as answers use them, with their jobs where these came along.
+
+    One that cannot be read is passed over.
+    """
     found = []
     for seen in stored:
+        try:
+            job = _job(seen.job.content) if seen.job.content else None
+        except (InvalidInputError, orjson.JSONDecodeError) as error:
+            logger.warning("job %s cannot be read: %s", seen.job.ref, error)
+            continue
         try:
             placement = parse_placement(orjson.loads(seen.placement))
         except InvalidInputError as error:
@@ -124,6 +96,12 @@ def _readable(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
                 step_time_s=seen.step_time_s,
                 sync_time_s=seen.sync_time_s,
                 accumulation_steps=seen.accumulation_steps,
+                job=job,
             )
         )
     return tuple(found)
+
+
+@lru_cache(4_096)
+def _job(content: str) -> Job:
+    return parse_job(orjson.loads(content))

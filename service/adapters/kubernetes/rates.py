@@ -188,10 +188,10 @@ class RateCache:
         evidence, retry = entry.evidence, now - entry.made_at > RETRY_S
         if evidence is None or evidence.answerer is not entry.tried:
             return retry
-        seen = self._dispatcher.state.known_observations_of(evidence.family)
+        seen = self._dispatcher.state.feed.known(evidence.family)
         if seen is None or seen is not evidence.seen:
             return retry or seen is not None
-        others = self._dispatcher.state.known_observations_of_all()
+        others = self._dispatcher.state.feed.known_of_all()
         return others is not evidence.others and now - entry.made_at > OTHERS_S
 
     def _entry(self, name: JobName) -> _Entry:
@@ -211,7 +211,7 @@ class RateCache:
         entry.tried = self._dispatcher.models.serving
         found: tuple[Evidence, Cells] | None = None
         try:
-            found = await self._dispatcher.in_thread(
+            found = await self._dispatcher.threads.run(
                 predict_cells, self._dispatcher.state, entry.tried, name, devices
             )
         except PerfModelError as error:
@@ -239,8 +239,8 @@ def predict_cells(
     evidence = Evidence(
         answerer=answerer,
         family=family,
-        seen=state.observations_of(family),
-        others=state.observations_of_all(),
+        seen=state.feed.of(family),
+        others=state.feed.of_all(),
     )
     placements = [
         Placement(nodes=(Node(accelerator=device.name, count=device.count),)) for device in devices

@@ -17,8 +17,7 @@ from service.access.audit import AuditLog
 from service.access.install import check_binding
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
-from service.access.policy import Entry, Policy, Refusal
-from service.access.rate_limit import MAX_CALLERS, RateLimiter
+from service.access.policy import MAX_CALLERS, Entry, Policy, RateLimiter, Refusal
 
 guarded = pytest.fixture(scope="module")(guarded_service)
 

@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 from guarded_service import make_app
 
 from service.http import logs
-from service.http.etag import etag_of
+from service.http.bodies import etag_of
 from service.metrics.registry import Metrics
 
 QUESTION = {

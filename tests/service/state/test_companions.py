@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.state import newest_observations
-from service.state.newest_observations import EVERY_S
+from perfmodel.store.state import observation_feed
+from perfmodel.store.state.observation_feed import EVERY_S
 from service.state.state import State
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -102,20 +102,20 @@ def test_what_is_added_is_seen_within_two_seconds(
     client: TestClient, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(newest_observations, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(observation_feed, "time", SimpleNamespace(monotonic=lambda: now[0]))
     before = _step_s(client, JOB, ASKED)
-    assert state.known_observations_of_all() == ()
+    assert state.feed.known_of_all() == ()
     seen = _observed(client)
     _store(client, seen[:1])
-    assert len(state.observations_of_all()) == 1
+    assert len(state.feed.of_all()) == 1
     _store(client, seen)
     # Of many a second the first is seen at once, the others together.
     assert EVERY_S < 2
     now[0] += 0.99 * EVERY_S
-    assert len(state.known_observations_of_all() or ()) == 1
+    assert len(state.feed.known_of_all() or ()) == 1
     now[0] += 0.02 * EVERY_S
-    assert state.known_observations_of_all() is None
-    assert len(state.observations_of_all()) == len(PLACES)
+    assert state.feed.known_of_all() is None
+    assert len(state.feed.of_all()) == len(PLACES)
     assert _step_s(client, JOB, ASKED) != before
 
 

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from postgresql import PostgresqlServer
 from two_hosts import two_hosts
 
+from perfmodel.graph.job_identity import job_family
 from perfmodel.requests import parse_job
 from service.state.state import State
 
@@ -195,14 +196,14 @@ def test_an_observation_reaches_the_other_within_two_seconds(hosts: list[TestCli
     def reaches_the_other_after_s() -> float:
         written = next(jobs)
         job = parse_job(written)
-        assert [_state(host).observations_of(job) for host in hosts] == [(), ()]
+        assert [_state(host).feed.of(job_family(job)) for host in hosts] == [(), ()]
         answer = here.post("/v1/predict", json={"job": written, "placement": A100}).json()
         step_time_s = answer["step_time_s"]
         sent = {"job": written, "placement": A100, "step_time_s": step_time_s, "key": "1"}
         assert here.post("/v1/observations", json=[sent]).json()["accepted"] == 1
         stored = time.monotonic()
-        assert len(_state(here).observations_of(job)) == 1  # here at once
-        _until(lambda: len(_state(there).observations_of(job)) > 0)
+        assert len(_state(here).feed.of(job_family(job))) == 1  # here at once
+        _until(lambda: len(_state(there).feed.of(job_family(job))) > 0)
         taken_s = time.monotonic() - stored
         # Sent again, to the other: it is known there.
         assert there.post("/v1/observations", json=[sent]).json()["known"] == 1

@@ -11,6 +11,7 @@ import pytest
 from cluster_bodies import job_text
 from fastapi import FastAPI
 
+from perfmodel.store.state.observation_feed import EVERY_S
 from service.adapters.kubernetes.pods import JobName
 from service.adapters.kubernetes.rates import (
     OTHERS_S,
@@ -21,7 +22,6 @@ from service.adapters.kubernetes.rates import (
     RateCache,
 )
 from service.routes.accelerators import EXAMPLE
-from service.state.newest_observations import EVERY_S
 
 NAME = JobName(text=job_text("timm/resnet18", batch_size=5))
 T4, H100 = Device(name="T4", count=1), Device(name="H100-SXM5-80GB", count=1)
@@ -83,7 +83,7 @@ def _observe(app: FastAPI, step_time_s: float, key: str) -> None:
         "job": json.loads(NAME.text or ""), "placement": "T4", "step_time_s": step_time_s,
         "key": key,
     }  # fmt: skip
-    taken = asyncio.run(app.state.observation_intake.take([sent])).to_dict()
+    taken = asyncio.run(app.state.observation_intake.take([sent]))
     assert taken["accepted"] == 1, taken
 
 
@@ -128,7 +128,7 @@ def test_what_other_jobs_reached_counts_after_a_while(app: FastAPI, asked: list[
     asyncio.run(ask())
     other = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
     sent = [{"job": other, "placement": "T4", "step_time_s": 0.2}]
-    assert asyncio.run(app.state.observation_intake.take(sent)).to_dict()["accepted"] == 1
+    assert asyncio.run(app.state.observation_intake.take(sent))["accepted"] == 1
     now[0] += OTHERS_S / 2
     asyncio.run(ask())
     assert asked == [1]
