@@ -151,8 +151,10 @@ class Runner:
                 if not lost:
                     logger.warning("operations wait for the database: %s", error)
                 lost = True
+            # Not wait_for, which may lose a cancellation that meets the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._poll_s)
+                async with asyncio.timeout(self._poll_s):
+                    await self._wake.wait()
 
     async def _round(self) -> None:
         """Renew leases, begin what waits, and clear away what is old."""
