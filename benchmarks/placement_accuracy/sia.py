@@ -16,6 +16,7 @@ import numpy as np
 from placement_accuracy.line import Line
 
 from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import CalibratedSteps, calibrate
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.pollux import fit_pollux
@@ -29,7 +30,6 @@ _DRAWS = 4
 _STEPS = 12
 #: Steps taken of each other job on the cluster, and of the job on each other cluster.
 _OTHER_ROWS = 24
-_OF_90_PERCENT = 1.645
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def _answer(
     own, hidden = [steps.take(seen)] if len(seen) else [], steps.take(asked)
     others = _steps_of_others(question, group, groups, rng)
     calibrated = _calibrated([*own, *others], hidden, prior)
-    low, high = calibrated.interval(_OF_90_PERCENT)
+    low, high = calibrated.interval(DEVIATIONS)
     columns = {
         "measured": hidden.step_time_s,
         "predicted": calibrated.parts.step_time_s,

@@ -2,8 +2,8 @@
 
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
-from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
-from perfmodel.estimator.single.step_model import StepModel, StepPrediction
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.table import CellError, Table, basis_names
 
 __all__ = [
@@ -13,8 +13,6 @@ __all__ = [
     "GraphSource",
     "PreparedJob",
     "StepModel",
-    "StepPrediction",
     "Table",
     "basis_names",
-    "job_key",
 ]

@@ -18,6 +18,7 @@ from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
@@ -376,7 +377,7 @@ class Estimator:
     def answer_type(self, job_type: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
         """Answer one question about a job that is known by its type alone."""
         source = JobTypeSource(job_type)
-        return source.estimate(placement, source.steps([placement]).at((0, 0)))
+        return source.estimate(placement, source.step(Cells(placements=[placement])))
 
     def explain_answer(
         self,

@@ -13,7 +13,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.wire import job_key
+from perfmodel.profilers.wire import workload_key
 from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
 from perfmodel.records import Measurement
 
@@ -156,7 +156,7 @@ def _split(
     open_jobs: dict[str, Job] = {}
     skipped: list[Job] = []
     for job in jobs:
-        key = job_key(stated_fields(job), accelerator=device.name, threads=settings.threads)
+        key = workload_key(stated_fields(job), accelerator=device.name, threads=settings.threads)
         if key in done or key in open_jobs:
             skipped.append(job)
         else:

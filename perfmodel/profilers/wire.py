@@ -66,7 +66,7 @@ def measurement_from_json(text: bytes | str) -> Measurement:
         raise InvalidInputError(f"Not a measurement: {error!r}.") from error
 
 
-def job_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) -> str:
+def workload_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) -> str:
     """Return the key under which a job on an accelerator is measured once.
 
     Unlike the workload's hash it needs no graph, so a campaign can tell what is finished before
@@ -87,8 +87,8 @@ def job_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) ->
 
 
 def key_of(step: StepRecord) -> str:
-    """Return the :func:`job_key` of what a record measured."""
-    return job_key(step.job, accelerator=step.accelerator, threads=step.provenance.threads)
+    """Return the :func:`workload_key` of what a record measured."""
+    return workload_key(step.job, accelerator=step.accelerator, threads=step.provenance.threads)
 
 
 def job_from_dict(plain: Mapping[str, Any]) -> Job:

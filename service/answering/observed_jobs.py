@@ -12,9 +12,8 @@ from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.evidence.observed import ObservedJob
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.estimator.jobs.prepared_job import job_key
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_reference import job_family
+from perfmodel.graph.job_reference import job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from service.state.in_memory import AnyState
@@ -62,7 +61,7 @@ class ObservedJobs:
         """Return a job that is known by its type alone, with what is stored of it and of others."""
         seen, others = self._state.observations_of(job), self.others()
         make = partial(self._job_type, job, others)
-        return _renewed(self._types, job_key(job), seen, others, make)
+        return _renewed(self._types, job_reference(job), seen, others, make)
 
     def others(self) -> OtherJobs:
         """Return what was observed of all jobs; the same object until something is added."""

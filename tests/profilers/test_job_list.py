@@ -8,7 +8,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
 from perfmodel.profilers.job_list import read_jobs
-from perfmodel.profilers.wire import job_from_dict, job_key
+from perfmodel.profilers.wire import job_from_dict, workload_key
 from perfmodel.types import Compiler, Mode
 
 
@@ -83,18 +83,18 @@ def test_a_job_survives_the_way_through_a_dict() -> None:
 
 def test_the_key_tells_apart_what_is_measured_apart() -> None:
     base = stated_fields(Job(model="zoo/mlp", batch_size=2))
-    key = job_key(base, accelerator="cpu", threads=2)
+    key = workload_key(base, accelerator="cpu", threads=2)
     reordered = dict(reversed(list(base.items())))
-    assert job_key(reordered, accelerator="cpu", threads=2) == key
-    assert job_key({**base, "batch_size": 4}, accelerator="cpu", threads=2) != key
-    assert job_key(base, accelerator="other", threads=2) != key
-    assert job_key(base, accelerator="cpu", threads=1) != key
+    assert workload_key(reordered, accelerator="cpu", threads=2) == key
+    assert workload_key({**base, "batch_size": 4}, accelerator="cpu", threads=2) != key
+    assert workload_key(base, accelerator="other", threads=2) != key
+    assert workload_key(base, accelerator="cpu", threads=1) != key
 
 
 def test_the_shipped_campaign_is_wide_enough() -> None:
     path = Path(__file__).parents[2] / "profiles" / "campaigns" / "cpu-2core.toml"
     jobs = read_jobs(path)
-    keys = {job_key(stated_fields(job), accelerator="cpu", threads=2) for job in jobs}
+    keys = {workload_key(stated_fields(job), accelerator="cpu", threads=2) for job in jobs}
     assert len(keys) == len(jobs) >= 260
     models = {(job.label, str(job.model_kwargs)) for job in jobs}
     assert len(models) >= 66

@@ -12,13 +12,15 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.jobs.captured_step import GraphSource
-from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
-from perfmodel.estimator.single.predicted_steps import PredictedSteps
-from perfmodel.estimator.single.step_model import StepModel, StepPrediction
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.single.revised import revised
+from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
+from perfmodel.predictors.prediction import Prediction
 
 
 class Core:
@@ -49,14 +51,10 @@ class Core:
         self.graphs = graphs
         self._jobs: LruCache[str, PreparedJob] = LruCache(job_capacity)
         self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
-        self._predicted = PredictedSteps(model, prediction_capacity)
+        self.model = model
+        self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(prediction_capacity)
         #: Answers that rest on no observation; placements are told apart by identity.
         self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(50_000)
-
-    @property
-    def model(self) -> StepModel:
-        """What predicts step times."""
-        return self._predicted.model
 
     def with_model(self, model: StepModel, accelerators: Catalog) -> Self:
         """Return one that knows the same jobs, and nothing else that this one remembers."""
@@ -71,7 +69,8 @@ class Core:
         same = {spec.name for spec in accelerators if before.get(spec.name) == spec}
         named = {spec.name for spec in (*before.values(), *accelerators)}
         # A device that is in neither is the machine that this runs on.
-        other._predicted.take_over(self._predicted, changed=named - same)
+        kept = [pair for pair in self._predicted.items() if pair[0][1] not in named - same]
+        other._predicted.put_all(kept)
         return other
 
     def non_blocking(self, *, predicting: bool) -> Self:
@@ -79,7 +78,7 @@ class Core:
         view = copy(self)
         view.graphs = NO_CAPTURES
         if not predicting:
-            view._predicted = self._predicted.asking(NoModel(self.model.version))
+            view.model = NoModel(self.model.version)
         return view
 
     def prepare(self, job: Job) -> PreparedJob:
@@ -90,7 +89,7 @@ class Core:
                 "from observations of it.",
                 pointer="/job/job_type",
             )
-        key = job_key(job)
+        key = job_reference(job)
         known = self._jobs.get(key)
         if known is None:
             known = PreparedJob(job=job, key=key, step=self.graphs.step(job.step))
@@ -99,43 +98,36 @@ class Core:
 
     def prepared(self, job: Job) -> PreparedJob | None:
         """Return a job with its captured step if it is in memory; never waits."""
-        return self._jobs.get(job_key(job))
+        return self._jobs.get(job_reference(job))
 
     def resolve(self, placement: Placement, *, pointer: str = "/placement") -> ResolvedPlacement:
-        """Look up the accelerators of a placement.
-
-        Parameters
-        ----------
-        pointer : str
-            JSON pointer to it in the request.
-
-        Raises
-        ------
-        UnknownAcceleratorError
-            A name that the catalogue does not hold.
-        InvalidPlacementError
-            As :func:`perfmodel.estimator.core.resolved_placement.resolve_placement`.
-        """
+        """Look up the accelerators of a placement; as :func:`resolve_placement`, remembered."""
         known = self._placements.get(placement)
         if known is None:
             known = resolve_placement(placement, self.accelerators, pointer=pointer)
             self._placements.put(placement, known)
         return known
 
-    def predictions(
-        self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]
-    ) -> list[StepPrediction]:
+    def predictions(self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]) -> list[Prediction]:
         """Return the prediction of each job on one accelerator; each pair is predicted once.
 
         All that are not in memory go to the model in a single call.
         """
-        return self._predicted.of(pairs)
+        keys = [(prepared.key, accelerator.name) for prepared, accelerator in pairs]
+        known = {key: self._predicted.get(key) for key in keys}
+        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if known[key] is None}
+        if missing:
+            answers = self.model.predict([prepared.on(spec) for prepared, spec in missing.values()])
+            for (key, pair), prediction in zip(missing.items(), answers, strict=True):
+                known[key] = whole = revised(*pair, prediction)
+                self._predicted.put(key, whole)
+        return [found for key in keys if (found := known[key]) is not None]
 
     def known_prediction(
         self, prepared: PreparedJob, accelerator: AcceleratorSpec
-    ) -> StepPrediction | None:
+    ) -> Prediction | None:
         """Return what is in memory of a job on an accelerator; never runs the model."""
-        return self._predicted.known(prepared, accelerator)
+        return self._predicted.get((prepared.key, accelerator.name))
 
     def recently_predicted(self, most: int) -> list[tuple[PreparedJob, AcceleratorSpec]]:
         """Return the jobs and accelerators that were last asked about, as long as both are known.

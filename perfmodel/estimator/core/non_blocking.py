@@ -8,9 +8,9 @@ from typing import NoReturn
 
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
+from perfmodel.predictors.prediction import Prediction
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class NoModel:
 
     version: str
 
-    def predict(self, workloads: Sequence[Workload]) -> Sequence[StepPrediction]:
+    def predict(self, workloads: Sequence[Workload]) -> Sequence[Prediction]:
         """Refuse.
 
         Raises

@@ -31,7 +31,6 @@ from perfmodel.estimator.placing.cells import (
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.placed import CAPTURED
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.graph.job_reference import job_family
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
@@ -169,14 +168,12 @@ class ObservedJob:
             return False
         return bool(np.all(self.calibration.observed.cells.ranks == 1))
 
-    def single(
-        self, prepared: PreparedJob, kind: Kind, prediction: StepPrediction
-    ) -> StepPrediction:
+    def single(self, prepared: PreparedJob, kind: Kind, prediction: Prediction) -> Prediction:
         """Return the step on one accelerator as the observations let it appear.
 
         Parameters
         ----------
-        prediction : StepPrediction
+        prediction : Prediction
             Without them.
         """
         assert self.calibration is not None
@@ -184,16 +181,13 @@ class ObservedJob:
         parts = StepParts.of(np.array([prediction.time_s]))
         found = self.calibration.apply(step_cells(prepared, parts, columns))
         low, high = found.interval()
-        return Prediction(
+        return replace(
+            prediction,
             time_s=float(found.parts.step_time_s[0]),
             low_s=float(low[0]),
             high_s=float(high[0]),
-            coverage=prediction.coverage,
             basis=Basis.CALIBRATED,
             out_of_distribution=False,
-            nearest=tuple(prediction.nearest),
-            model_version=prediction.model_version,
-            warnings=tuple(prediction.warnings),
         )
 
 
@@ -215,7 +209,7 @@ class Observed:
 
     def alone(self, cells: Cells) -> Cells:
         """Return cells with the times on one accelerator as steps observed there tell them."""
-        columns, placement = cells.columns, cells.placement
+        columns, placement = cells.columns, next(iter(cells.placements), None)
         kinds = list(placement.kinds) if placement else []
         if columns is not None and len(columns.accelerators[0]) == 1:
             each = {spec.name: spec for (spec,) in columns.accelerators}
@@ -246,8 +240,7 @@ class Observed:
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
-        (observed,), placement = self._observed, cell.placement
-        assert placement is not None
+        (observed,), (placement,) = self._observed, cell.placements
         on = observed.on(machine_word(placement)) if observed else None
         if on is None or on.is_alone:
             return self._source.step(cell)
@@ -258,8 +251,7 @@ class Observed:
         steps = self._source.steps(cells)
         columns = cells.columns
         if columns is None:
-            assert cells.placement is not None
-            columns = ReplicaColumns.of([cells.placement])
+            columns = ReplicaColumns.of(cells.placements)
         elif len(columns.accelerators[0]) > 1:
             return steps
         pieces = self._pieces(cells, columns, steps)

@@ -103,7 +103,7 @@ def step_cells(
     return StepCells.of_job(
         parts,
         batch_size=prepared.samples,
-        ranks=[sum(counts) for counts in columns.counts],
+        ranks=columns.groups.ranks,
         hosts=columns.hosts,
         largest_share=columns.groups.largest_share,
         host_s=max(profile.node_count, 1.0) * _HOST_S_PER_OPERATOR,

@@ -43,8 +43,7 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
     observed : ObservedJob or None
         What counts on its accelerators.
     """
-    (prepared,), placement = cell.jobs, cell.placement
-    assert placement is not None
+    (prepared,), (placement,) = cell.jobs, cell.placements
     source, cell = with_observed(cell, [observed])
     single = [cell.predictions[0][spec.name] for spec in placement.accelerators]
     placed = CAPTURED.steps(cell)

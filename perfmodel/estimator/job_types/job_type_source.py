@@ -19,7 +19,7 @@ from perfmodel.estimator.evidence.guessed_rows import is_modelled, own_batch
 from perfmodel.estimator.evidence.type_tables import observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
-from perfmodel.estimator.placing.cells import CellStep, Steps
+from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.intervals import COVERAGE, DEVIATIONS
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
@@ -39,8 +39,15 @@ class JobTypeSource:
     def __init__(self, of: ObservedJobType) -> None:
         self.of = of
 
-    def steps(self, placements: Sequence[ResolvedPlacement]) -> Steps:
-        """Return the steps on some placements, one row; without observations by the name alone."""
+    def steps(self, cells: Cells) -> Steps:
+        """Return the steps of the job on some placements, one row.
+
+        Without observations they rest on the name alone. Columns are answered where some of its
+        steps were observed.
+        """
+        if cells.columns is not None:
+            return self._over_columns(cells.columns)
+        placements = cells.placements
         found: dict[int, CellStep] = {}
         modelled = [_is_by_steps(self.of, placement) for placement in placements]
         for ways, answer in ((True, _by_steps), (False, _by_completion)):
@@ -50,15 +57,19 @@ class JobTypeSource:
                 found |= dict(zip(chosen, steps, strict=True))
         return Steps.row([found[at] for at in range(len(placements))])
 
-    def steps_over_counts(self, columns: ReplicaColumns) -> Steps:
-        """Return the steps on growing numbers of one accelerator, one row.
+    def step(self, cell: Cells) -> CellStep:
+        """Return the step on a single placement; as :meth:`steps`."""
+        return self.steps(cell).at((0, 0))
 
-        As :meth:`steps` of replicas of which some were observed, without a placement for each.
-        """
+    def _over_columns(self, columns: ReplicaColumns) -> Steps:
         found = self.of.steps(columns)
         parts, half_width = found.calibrated.parts, DEVIATIONS * found.calibrated.log_sd
-        counts = np.array([sum(counts) for counts in columns.counts])
-        rate = counts * own_batch(self.of.job) * self.of.job.accumulation_steps / parts.step_time_s
+        rate = (
+            columns.groups.ranks
+            * own_batch(self.of.job)
+            * self.of.job.accumulation_steps
+            / parts.step_time_s
+        )
         return Steps(
             parts=parts.each(lambda part: part[None]),
             step_time_s=parts.step_time_s[None],
@@ -194,6 +205,7 @@ def _cell(
         samples_per_second=samples / step_s,
         low=samples / high_s,
         high=samples / low_s,
+        half_width=math.log(high_s / low_s) / 2,
         basis=basis,
         nearest=nearest,
         warnings=warnings,

@@ -19,11 +19,11 @@ import orjson
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.prepared_job import job_key
 from perfmodel.estimator.jobs.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_reference
 from perfmodel.lru import LruCache
 from perfmodel.requests import parse_job
 
@@ -76,7 +76,7 @@ _FAMILIES: LruCache[str, _Family] = LruCache(64)
 
 
 def _step(job: Job) -> CapturedStep:
-    key = job_key(replace(job, batch_size=1))
+    key = job_reference(replace(job, batch_size=1))
     family = _FAMILIES.get(key)
     if family is None:
         family = _Family()

@@ -13,12 +13,12 @@ from types import MappingProxyType
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.code_versions import facts_version, installed_version
-from perfmodel.estimator.jobs.prepared_job import job_key
 from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches, captured_batches
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_reference
 from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
 from perfmodel.types import Compiler, Mode, Precision
 
@@ -251,7 +251,7 @@ def _check_agreement(job: Job, registration: Registration) -> None:
 
 
 def _capture_key(job: Job) -> str:
-    return hashlib.sha256(f"{job_key(job)} {_versions()}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{job_reference(job)} {_versions()}".encode()).hexdigest()[:32]
 
 
 @cache

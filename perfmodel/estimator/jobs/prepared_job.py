@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-
-import orjson
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.captured_step import CapturedStep
@@ -29,7 +25,7 @@ class PreparedJob:
     Parameters
     ----------
     key : str
-        From :func:`job_key`.
+        From :func:`~perfmodel.graph.job_reference.job_reference`.
     """
 
     job: Job
@@ -103,18 +99,3 @@ class PreparedJob:
             software=job.software,
             threads=accelerator.core_count if accelerator.kind == "cpu" else None,
         )
-
-
-def job_key(job: Job) -> str:
-    """Return a hash that equal jobs share and no other does.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-    """
-    fields = {
-        name: dict(value) if isinstance(value, Mapping) else value
-        for name, value in vars(job).items()
-    }
-    return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]

@@ -14,9 +14,9 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import NeighbourLoad, Slowdown, neighbours
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Basis
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,10 +73,13 @@ class Steps:
             samples_per_second=column("samples_per_second"),
             low=column("low"),
             high=column("high"),
-            half_width=np.log(column("high") / column("low")) / 2,
+            half_width=column("half_width"),
             rung=np.array([[RUNG[one.basis] for one in cells]], dtype=np.int8),
             warnings=[one.warnings for one in cells],
             nearest=[one.nearest for one in cells],
+            neighbours=cells[0].neighbours,
+            neighbour_bytes=cells[0].neighbour_bytes,
+            slowdowns=cells[0].slowdowns,
         )
 
     def at(self, index: tuple[int, ...]) -> CellStep:
@@ -88,11 +91,13 @@ class Steps:
             samples_per_second=float(self.samples_per_second[index]),
             low=float(self.low[index]),
             high=float(self.high[index]),
+            half_width=float(self.half_width[index]),
             basis=LADDER[int(self.rung[index])],
             warnings=self.warnings[said] if self.warnings else (),
             nearest=self.nearest[said] if self.nearest else (),
             neighbours=self.neighbours,
             neighbour_bytes=self.neighbour_bytes,
+            slowdowns=self.slowdowns,
         )
 
 
@@ -105,11 +110,13 @@ class CellStep:
     samples_per_second: float
     low: float
     high: float
+    half_width: float
     basis: Basis
     warnings: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
     neighbours: tuple[NeighbourEstimate, ...] = ()
     neighbour_bytes: float = 0.0
+    slowdowns: tuple[Slowdown, ...] = ()
 
 
 def interval(
@@ -144,7 +151,7 @@ def whole_half_width(at_low: Any, at_high: Any, half_width: Any) -> FloatArray:
 
 
 #: What is predicted of a job on one accelerator, by the name of the accelerator.
-Predictions = Mapping[str, StepPrediction]
+Predictions = Mapping[str, Prediction]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -154,21 +161,22 @@ class Cells:
     Parameters
     ----------
     jobs : sequence of PreparedJob
-        Of one mode and number of micro-batches, where there are several.
+        Of one mode and number of micro-batches, where there are several; none where a source
+        knows the job itself, as that of a job type does.
     predictions : sequence of mapping
         For each job what is predicted on single accelerators; without those that failed.
     columns : ReplicaColumns or None
         Placements of equal replicas.
-    placement : ResolvedPlacement or None
-        Else a single one of any kind.
+    placements : sequence of ResolvedPlacement
+        Else placements of any kind; a single one for captured jobs.
     neighbours : sequence of sequence of NeighbourLoad
         For each kind of a single placement the jobs beside the one that is asked about.
     """
 
-    jobs: Sequence[PreparedJob]
-    predictions: Sequence[Predictions]
+    jobs: Sequence[PreparedJob] = ()
+    predictions: Sequence[Predictions] = ()
     columns: ReplicaColumns | None = None
-    placement: ResolvedPlacement | None = None
+    placements: Sequence[ResolvedPlacement] = ()
     neighbours: Sequence[Sequence[NeighbourLoad]] = ()
 
     @classmethod
@@ -176,14 +184,14 @@ class Cells:
         cls,
         prepared: PreparedJob,
         placement: ResolvedPlacement,
-        predictions: Sequence[StepPrediction],
+        predictions: Sequence[Prediction],
         neighbours: Sequence[Sequence[NeighbourLoad]] = (),
     ) -> Self:
         """Return a single cell, with the prediction for each kind of its accelerators."""
         names = [spec.name for spec in placement.accelerators]
         known = dict(zip(names, predictions, strict=True))
         return cls(
-            jobs=(prepared,), predictions=(known,), placement=placement, neighbours=neighbours
+            jobs=(prepared,), predictions=(known,), placements=(placement,), neighbours=neighbours
         )
 
 

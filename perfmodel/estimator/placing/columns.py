@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from perfmodel.placement.topology.topology import Network
 from perfmodel.types import RUNG, Basis
 
 FloatArray = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,8 +34,8 @@ class ReplicaColumns:
         All accelerators of each.
     accelerators : sequence of tuple of AcceleratorSpec
         For each placement its kinds.
-    counts : sequence of tuple of int
-        As many of each.
+    counts : sequence of ndarray, shape (placements,)
+        As many of each kind; empty where placements have unequally many kinds.
     hosts : ndarray, shape (placements,)
         As they are stated; those of ``groups`` may be joined by links.
     machine, fabric : sequence of str
@@ -46,7 +47,7 @@ class ReplicaColumns:
 
     groups: CommGroups
     accelerators: Sequence[tuple[AcceleratorSpec, ...]]
-    counts: Sequence[tuple[int, ...]]
+    counts: Sequence[FloatArray]
     hosts: FloatArray
     machine: Sequence[str]
     fabric: Sequence[str]
@@ -62,7 +63,7 @@ class ReplicaColumns:
         return cls(
             groups=join_groups([placement.world for placement in placements]),
             accelerators=[placement.accelerators for placement in placements],
-            counts=[placement.counts for placement in placements],
+            counts=_by_kind([placement.counts for placement in placements]),
             hosts=np.array([float(placement.fabric.host_count) for placement in placements]),
             machine=[machine_word(placement) for placement in placements],
             fabric=[fabric_of(placement) for placement in placements],
@@ -91,17 +92,19 @@ class ReplicaColumns:
         """
         groups = scaling_groups(spec, np.array(counts), per_host, network, link=link)
         between = network or default_network([spec])
-        links = zip(groups.intra_class, groups.hosts, strict=True)
+        crosses = groups.hosts > 1
+        links = list(zip(groups.intra_class.tolist(), crosses.tolist(), strict=True))
+        words = {
+            (link, several): fabric_word(LinkClass(link), between if several else None)
+            for link, several in set(links)
+        }
         return cls(
             groups=groups,
             accelerators=[(spec,)] * len(counts),
-            counts=[(count,) for count in counts],
+            counts=[groups.ranks],
             hosts=groups.hosts,
             machine=[spec.name] * len(counts),
-            fabric=[
-                fabric_word(LinkClass(int(one)), between if hosts > 1 else None)
-                for one, hosts in links
-            ],
+            fabric=[words[one] for one in links],
             zero_stage=zero_stage,
         )
 
@@ -121,7 +124,7 @@ class ReplicaColumns:
             self,
             groups=self.groups.take(at),
             accelerators=[self.accelerators[i] for i in chosen],
-            counts=[self.counts[i] for i in chosen],
+            counts=[of_kind[at] for of_kind in self.counts],
             hosts=self.hosts[at],
             machine=[self.machine[i] for i in chosen],
             fabric=[self.fabric[i] for i in chosen],
@@ -140,9 +143,34 @@ class ReplicaColumns:
     @property
     def scaling_rungs(self) -> npt.NDArray[np.int8]:
         """Rung of the best that an answer can rest on; -1 for one accelerator."""
-        several = [sum(counts) > 1 for counts in self.counts]
         inside = np.where(self.hosts == 1, RUNG[Basis.INTERPOLATED], RUNG[Basis.EXTRAPOLATED])
-        return np.where(several, inside, -1).astype(np.int8)
+        return np.where(self.groups.ranks > 1, inside, -1).astype(np.int8)
+
+    def facts(
+        self, rows: Sequence[Mapping[str, T]], kind: int, of: Callable[[T], float], absent: float
+    ) -> FloatArray:
+        """Return facts of what is known by the names of accelerators, shape (rows, placements).
+
+        Parameters
+        ----------
+        rows : sequence of mapping
+        kind : int
+            Position of the kind of the placements.
+        absent : float
+            Where nothing is known.
+        """
+        names = [kinds[kind].name for kinds in self.accelerators]
+        codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+        known = [
+            [absent if (one := row.get(n)) is None else of(one) for n in codes] for row in rows
+        ]
+        return np.array(known, dtype=np.float64)[:, [codes[name] for name in names]]
+
+
+def _by_kind(counts: Sequence[tuple[int, ...]]) -> list[FloatArray]:
+    if len({len(each) for each in counts}) > 1:
+        return []
+    return [np.array(column, dtype=np.float64) for column in zip(*counts, strict=True)]
 
 
 def slowest(accelerators: Sequence[AcceleratorSpec]) -> float:

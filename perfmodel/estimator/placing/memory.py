@@ -82,7 +82,7 @@ def replica_memory(
         [spec for _, spec in held],
         job=prepared.job,
         plan=MemoryPlan(
-            data=np.array([float(sum(columns.counts[at])) for at, _ in held]),
+            data=columns.groups.ranks[place],
             zero_stage=float(columns.zero_stage),
             micro_batches=float(prepared.job.accumulation_steps),
         ),

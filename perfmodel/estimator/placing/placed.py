@@ -37,12 +37,12 @@ from perfmodel.estimator.placing.slowdowns import (
     slowdown_on,
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit
-from perfmodel.types import RUNG, Basis, Mode, weakest
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.types import Basis, Mode, weakest
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -72,16 +72,14 @@ class CapturedSource:
         """
         if cells.columns is not None:
             return replicated_steps(cells.jobs, cells.predictions, cells.columns)
-        assert cells.placement is not None
-        return _placed(cells, cells.jobs[0], cells.placement)
+        return Steps.row([_placed(cells, cells.jobs[0], cells.placements[0])])
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
-        (prepared,), placement = cell.jobs, cell.placement
-        assert placement is not None
+        (prepared,), (placement,) = cell.jobs, cell.placements
         if is_plain(prepared, placement):
             return plain_step(prepared, placement, list(cell.predictions[0].values()))
-        return self.steps(cell).at((0, 0))
+        return _placed(cell, prepared, placement)
 
 
 CAPTURED = CapturedSource()
@@ -108,7 +106,7 @@ class _Levels:
     warnings: tuple[str, ...] = ()
 
 
-def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -> Steps:
+def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -> CellStep:
     predictions, neighbours = list(cells.predictions[0].values()), cells.neighbours
     slow = _slowdowns(prepared, placement, predictions, neighbours)
     times = [
@@ -124,19 +122,18 @@ def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -
     beside_it = _shared(prepared, placement, predictions, neighbours)
     found = replace(found, half_width=wide, basis=basis, warnings=beside_it.warnings)
     found = _fed(prepared, placement, found)
-    rate, at_low, at_high = found.rates[:, None, None]
+    rate, at_low, at_high = found.rates.tolist()
     low, high = interval(rate, at_low, at_high, found.half_width)
-    rung = RUNG[weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT]
-    parts = found.parts.each(lambda part: np.broadcast_to(part, (3,))[:1, None])
-    return Steps(
+    parts = found.parts.at(0)
+    return CellStep(
         parts=parts,
         step_time_s=parts.step_time_s,
         samples_per_second=rate,
-        low=low,
-        high=high,
-        half_width=whole_half_width(at_low, at_high, found.half_width),
-        rung=np.array([[rung]], dtype=np.int8),
-        warnings=((*found.warnings, *split_warnings(prepared, placement)),),
+        low=float(low),
+        high=float(high),
+        half_width=float(whole_half_width(at_low, at_high, found.half_width)),
+        basis=weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT,
+        warnings=(*found.warnings, *split_warnings(prepared, placement)),
         neighbours=beside_it.neighbours,
         neighbour_bytes=beside_it.bytes,
         slowdowns=tuple(slow),
@@ -155,7 +152,7 @@ class _Beside:
 def _shared(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
-    predictions: Sequence[StepPrediction],
+    predictions: Sequence[Prediction],
     neighbours: Sequence[Sequence[NeighbourLoad]],
 ) -> _Beside:
     """Return what the neighbours suffer, on the kind where that is most, and what they hold."""
@@ -179,7 +176,7 @@ def _shared(
 def _slowdowns(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
-    predictions: Sequence[StepPrediction],
+    predictions: Sequence[Prediction],
     neighbours: Sequence[Sequence[NeighbourLoad]],
 ) -> list[Slowdown]:
     limited = placement.placement.power_limit_w is not None

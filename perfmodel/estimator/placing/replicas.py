@@ -8,9 +8,8 @@ test holds both to the same answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +24,13 @@ from perfmodel.estimator.placing.cells import (
     whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Mode
 
 FloatArray = npt.NDArray[np.float64]
@@ -155,7 +154,6 @@ def replicated_steps(
     """Return the steps of equal replicas, jobs along rows and placements along columns."""
     job, stage = jobs[0].job, columns.zero_stage
     kinds = range(len(columns.accelerators[0]))
-    counts = [np.array([float(c[k]) for c in columns.counts]) for k in kinds]
     samples = np.array([[float(one.samples)] for one in jobs])
     stragglers = np.array([[one.straggler] for one in jobs])
     # One job's gradients hold for all its columns as they are.
@@ -163,7 +161,7 @@ def replicated_steps(
     buckets = jobs[0].step.buckets if alone else gradient_buckets([j.step.profile for j in jobs])
     rates, parts = [], []
     for level in ("time_s", "low_s", "high_s"):
-        times = [_facts(predictions, columns, k, attrgetter(level)) for k in kinds]
+        times = [columns.facts(predictions, k, attrgetter(level), math.nan) for k in kinds]
         parts.append(
             replica_parts(
                 times, columns.groups, buckets, mode=job.mode, zero_stage=stage,
@@ -172,14 +170,14 @@ def replicated_steps(
         )  # fmt: skip
         rates.append(
             throughput(
-                times, counts, parts[-1].step_time_s, mode=job.mode, samples=samples,
+                times, columns.counts, parts[-1].step_time_s, mode=job.mode, samples=samples,
                 zero_stage=stage,
             )
         )  # fmt: skip
-    several = np.array([sum(c) > 1 for c in columns.counts])
+    several = columns.groups.ranks > 1
     wide = half_width(parts[0], several & wait_for_each_other(job.mode, stage))
     low, high = interval(rates[0], rates[1], rates[2], wide)
-    rungs = [_facts(predictions, columns, k, lambda p: RUNG[p.basis], absent=-1) for k in kinds]
+    rungs = [columns.facts(predictions, k, lambda p: RUNG[p.basis], -1) for k in kinds]
     return Steps(
         parts=parts[0],
         step_time_s=parts[0].step_time_s,
@@ -189,23 +187,6 @@ def replicated_steps(
         half_width=np.broadcast_to(whole_half_width(rates[1], rates[2], wide), rates[0].shape),
         rung=np.maximum(np.max(rungs, axis=0), columns.scaling_rungs).astype(np.int8),
     )
-
-
-def _facts(
-    predictions: Sequence[Predictions],
-    columns: ReplicaColumns,
-    kind: int,
-    of: Callable[[StepPrediction], Any],
-    absent: float = math.nan,
-) -> FloatArray:
-    """Return one fact of predictions on a kind of the placements, row by row."""
-    names = [kinds[kind].name for kinds in columns.accelerators]
-    found = []
-    for row in predictions:
-        known = {name: row.get(name) for name in dict.fromkeys(names)}
-        facts = {name: absent if one is None else of(one) for name, one in known.items()}
-        found.append([facts[name] for name in names])
-    return np.array(found, dtype=np.float64)
 
 
 def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
@@ -218,13 +199,13 @@ def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
 
 
 def plain_step(
-    prepared: PreparedJob, placement: ResolvedPlacement, predictions: Sequence[StepPrediction]
+    prepared: PreparedJob, placement: ResolvedPlacement, predictions: Sequence[Prediction]
 ) -> CellStep:
     """Return the step of a job on a placement that :func:`is_plain`.
 
     Parameters
     ----------
-    predictions : sequence of StepPrediction
+    predictions : sequence of Prediction
         On one accelerator of each kind of the placement, in order.
     """
     times = [p.time_s for p in predictions]
@@ -253,7 +234,7 @@ def plain_step(
     low, high = _interval(rate, at_low, at_high, wide)
     return CellStep(
         parts=step, step_time_s=step.step_time_s, samples_per_second=rate, low=low, high=high,
-        basis=LADDER[rung],
+        half_width=math.hypot(math.log(at_low / at_high) / 2, wide), basis=LADDER[rung],
     )  # fmt: skip
 
 

@@ -29,24 +29,7 @@ def search(
     global_batch: int | None = None,
     most: int = 10,
 ) -> PlanRanking:
-    """Search the parallel plans of a job on all accelerators of a placement.
-
-    Parameters
-    ----------
-    placement : ResolvedPlacement
-        Its own plan does not matter; what the job gets of each accelerator does.
-    observed : ObservedJob or None
-        What observed steps of the job say.
-    global_batch : int or None
-        Samples of a step; None means the job's own batch on every accelerator.
-    most : int
-        Plans returned.
-
-    Raises
-    ------
-    InvalidInputError
-        The job trains no transformer whose dimensions are known.
-    """
+    """Search the parallel plans of a job, as :meth:`.facade.Estimator.search`."""
     job = prepared.job
     training = transformer_training(prepared) if job.mode is Mode.TRAINING else None
     if training is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
+from perfmodel.intervals import COVERAGE
 from perfmodel.predictors.explanation import (
     ROOFLINE,
     Accelerators,
@@ -17,6 +17,7 @@ from perfmodel.predictors.explanation import (
     StepExplanation,
     parts_of_nodes,
 )
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.roofline import RooflinePredictor
 from perfmodel.types import Basis
 
@@ -37,21 +38,6 @@ WARNING = f"No trained model is loaded: {_HOW}"
 ASKED_FOR_WARNING = f"The analytical model answers: {_HOW}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AnalyticalPrediction:
-    """A step time that rests on the specification of the accelerator alone."""
-
-    time_s: float
-    low_s: float
-    high_s: float
-    coverage: float = 0.9
-    basis: Basis = Basis.ANALYTICAL
-    out_of_distribution: bool = True
-    nearest: tuple[str, ...] = ()
-    model_version: str = "roofline"
-    warnings: tuple[str, ...] = (WARNING,)
-
-
 class AnalyticalModel:
     """Answers ``roofline / efficiency`` for any workload on any accelerator.
 
@@ -67,14 +53,19 @@ class AnalyticalModel:
         self._roofline = RooflinePredictor(launch_s=LAUNCH_S)
         self._warnings = (warning,)
 
-    def predict(self, workloads: Sequence[Workload]) -> list[AnalyticalPrediction]:
+    def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
         """Return one prediction for each workload, in order."""
         worst, best = EFFICIENCY_RANGE
         return [
-            AnalyticalPrediction(
+            Prediction(
                 time_s=time_s / TYPICAL_EFFICIENCY,
                 low_s=time_s / best,
                 high_s=time_s / worst,
+                coverage=COVERAGE,
+                basis=Basis.ANALYTICAL,
+                out_of_distribution=True,
+                nearest=(),
+                model_version=self.version,
                 warnings=self._warnings,
             )
             for time_s in self._roofline.predict(workloads).tolist()

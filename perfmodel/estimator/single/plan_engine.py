@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.repeated_batches import captured_batches
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plan_steps.plan_constants import Stack
@@ -44,8 +44,8 @@ def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
 
 
 def single_with_plan_engine(
-    prepared: PreparedJob, spec: AcceleratorSpec, prediction: StepPrediction
-) -> StepPrediction:
+    prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
+) -> Prediction:
     r"""Weigh a prediction for one accelerator against the equations for plans, in logarithms.
 
     :math:`\ln t = (w_1 \ln t_1 + w_2 \ln t_2) / (w_1 + w_2)` with the inverse variances of both.
@@ -55,7 +55,7 @@ def single_with_plan_engine(
     ----------
     prepared : PreparedJob
         One of :func:`~perfmodel.estimator.jobs.plan_engine_jobs.has_plan_engine`.
-    prediction : StepPrediction
+    prediction : Prediction
         Of the step on it.
     """
     training = TransformerTraining.of(prepared.job)
@@ -76,18 +76,13 @@ def single_with_plan_engine(
     # Where the two disagree, neither is as sure as it says.
     spread = math.hypot(float(weights.sum() ** -0.5), 0.5 * float(np.ptp(logs)) * _DOUBT)
     half = math.exp(DEVIATIONS * spread)
-    return Prediction(
+    return replace(
+        prediction,
         time_s=time_s,
         low_s=time_s / half,
         high_s=time_s * half,
-        coverage=prediction.coverage,
         basis=Basis.EXTRAPOLATED if training.stack is Stack.XLA else prediction.basis,
-        out_of_distribution=prediction.out_of_distribution,
-        nearest=tuple(prediction.nearest),
-        model_version=prediction.model_version,
-        warnings=tuple(prediction.warnings)
-        if spec.kind == "gpu"
-        else (NO_GPU_WARNING.format(spec.name),),
+        warnings=prediction.warnings if spec.kind == "gpu" else (NO_GPU_WARNING.format(spec.name),),
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.single.emulation import emulation
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.graph.job import Job
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis, Compiler, Precision
@@ -56,12 +56,12 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
     return tuple(said)
 
 
-def with_unsupported(prediction: StepPrediction, job: Job, spec: AcceleratorSpec) -> StepPrediction:
+def with_unsupported(prediction: Prediction, job: Job, spec: AcceleratorSpec) -> Prediction:
     """Return a prediction that also says what the accelerator has not, and what that costs.
 
     Parameters
     ----------
-    prediction : StepPrediction
+    prediction : Prediction
         As :meth:`~perfmodel.devices.spec.AcceleratorSpec.computed_as` has it computed.
     """
     said = unsupported(job, spec)
@@ -73,15 +73,13 @@ def with_unsupported(prediction: StepPrediction, job: Job, spec: AcceleratorSpec
         factor, wide = slower
         basis = max(prediction.basis, Basis.ANALYTICAL, key=RUNG.__getitem__)
     time_s = prediction.time_s * factor
-    return Prediction(
+    return replace(
+        prediction,
         time_s=time_s,
         low_s=time_s * _wider(prediction.low_s / prediction.time_s, wide),
         high_s=time_s * _wider(prediction.high_s / prediction.time_s, wide),
-        coverage=prediction.coverage,
         basis=basis,
         out_of_distribution=prediction.out_of_distribution or slower is not None,
-        nearest=tuple(prediction.nearest),
-        model_version=prediction.model_version,
         warnings=(*prediction.warnings, *said),
     )
 

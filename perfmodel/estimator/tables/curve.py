@@ -178,11 +178,11 @@ def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) 
     spec = core.accelerators.get(asked.accelerator)
     if source.of.own is None:
         placements = [core.resolve(placement_of(spec, n, asked)) for n in (1, *asked.counts)]
-        steps = source.steps(placements)
+        steps = source.steps(Cells(placements=placements))
         found = [source.estimate(one, steps.at((0, at))) for at, one in enumerate(placements)]
         return _of_estimates(spec, asked, found)
     columns = _columns(spec, asked)
-    steps = source.steps_over_counts(columns)
+    steps = source.steps(Cells(columns=columns))
     most = core.resolve(placement_of(spec, max(asked.counts), asked))
     said = source.estimate(most, steps.at((0, 0)))
     unknown = np.full(len(asked.counts), np.nan)
@@ -233,7 +233,7 @@ def _of_steps(
     **facts: Any,
 ) -> Curve:  # fmt: skip
     """Read a curve off a row of steps, the first of which is that of one accelerator."""
-    counts = np.array([sum(counts) for counts in columns.counts[1:]], dtype=np.int64)
+    counts = columns.groups.ranks[1:].astype(np.int64)
     shape, points = steps.samples_per_second.shape, (0, slice(1, None))
 
     def row(values: FloatArray) -> FloatArray:

@@ -10,8 +10,8 @@ from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.memory import tightest_memory
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+from perfmodel.predictors.prediction import Prediction
 
 
 def answer_cell(
@@ -58,15 +58,14 @@ def answer_from_memory(
 def answer_of(cell: Cells, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
     source, cell = with_observed(cell, [observed])
-    (prepared,), (known,), placement = cell.jobs, cell.predictions, cell.placement
-    assert placement is not None
+    (prepared,), (known,), (placement,) = cell.jobs, cell.predictions, cell.placements
     return estimate_of(prepared, placement, list(known.values()), source.step(cell))
 
 
 def estimate_of(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
-    predictions: Sequence[StepPrediction],
+    predictions: Sequence[Prediction],
     cell: CellStep,
 ) -> Estimate:
     """Return the answer that says what a step on a placement rests on.
@@ -112,7 +111,7 @@ def estimate_of(
 def _warnings(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
-    predictions: Sequence[StepPrediction],
+    predictions: Sequence[Prediction],
     of_placing: tuple[str, ...],
     memory: MemoryEstimate,
 ) -> tuple[str, ...]:

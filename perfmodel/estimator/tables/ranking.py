@@ -125,16 +125,7 @@ def rank_placements(
     observations: Sequence[Observation] = (),
     others: OtherJobs | None = None,
 ) -> Ranking:
-    """Rank placements of a job: sort a row of its table.
-
-    Parameters
-    ----------
-    placements : sequence
-        An error in place of a placement is carried into the answer.
-    observations : sequence of Observation
-        Measured steps of the job.
-    others : OtherJobs or None
-        Observed steps of any jobs.
+    """Rank placements of a job, as :meth:`.facade.Estimator.rank`: sort a row of its table.
 
     Raises
     ------

@@ -24,12 +24,12 @@ from perfmodel.estimator.placing.cells import Cells, Predictions, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.slowdowns import neighbours
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, Mode
 
 FloatArray = npt.NDArray[np.float64]
@@ -107,17 +107,7 @@ def fill(
     observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
     others: OtherJobs | None = None,
 ) -> Filling:
-    """Answer every pair; what is bad about one job or placement stays with it.
-
-    Parameters
-    ----------
-    jobs, placements : sequence
-        An error in place of a job or a placement is carried into the answer.
-    observations : mapping of int to sequence of Observation
-        Measured steps by the position of their job; they count for the other jobs too.
-    others : OtherJobs or None
-        Observed steps of more jobs.
-    """
+    """Answer every pair, as :meth:`.facade.Estimator.matrix`; what is bad costs its own cells."""
     types = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
     prepared, job_errors = _attempt(
         lambda job: None if getattr(job, "job_type", None) else core.prepare(job), jobs
@@ -244,7 +234,7 @@ class Filling:
             try:
                 seen = observations.get(row, ())
                 source = JobTypeSource(ObservedJobType.of(self._core, job, seen, others))
-                steps = source.steps(placements)
+                steps = source.steps(Cells(placements=placements))
             except PerfModelError as error:
                 errors.append((row, error))
                 continue
@@ -293,7 +283,7 @@ class Filling:
         at: tuple[int, int],
         job: PreparedJob,
         placement: ResolvedPlacement,
-        predictions: Sequence[StepPrediction],
+        predictions: Sequence[Prediction],
     ) -> None:
         cell = Cells.one(job, placement, predictions, neighbours(self._core, placement))
         self._put([at[0]], [at[1]], cell)
@@ -350,7 +340,7 @@ class Filling:
         return [] if column is None else [(row, column) for row in self._types]
 
     def _warnings(
-        self, predictions: Sequence[StepPrediction], answered: npt.NDArray[np.bool_]
+        self, predictions: Sequence[Prediction], answered: npt.NDArray[np.bool_]
     ) -> tuple[str, ...]:
         said = dict.fromkeys(text for p in predictions for text in p.warnings)
         said.update(dict.fromkeys(text for p in self.resolved if p for text in p.warnings))
@@ -429,9 +419,9 @@ def _predict(
     core: Core,
     prepared: Sequence[PreparedJob | None],
     accelerators: Sequence[AcceleratorSpec],
-) -> tuple[list[dict[str, StepPrediction]], _CellErrors]:
+) -> tuple[list[dict[str, Prediction]], _CellErrors]:
     """Predict all pairs in one call; if the call fails, each alone to find the bad ones."""
-    found: list[dict[str, StepPrediction]] = [{} for _ in prepared]
+    found: list[dict[str, Prediction]] = [{} for _ in prepared]
     keys = [(row, a.name) for row, p in enumerate(prepared) if p for a in accelerators]
     pairs = [(p, a) for p in prepared if p for a in accelerators]
     errors: _CellErrors = {}

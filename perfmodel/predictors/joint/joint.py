@@ -32,6 +32,7 @@ from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
+from perfmodel.intervals import DEVIATIONS
 from perfmodel.predictors.joint.device_beliefs import DeviceBeliefs, features
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles, Rung, rung_scores
@@ -284,7 +285,7 @@ class JointPredictor:
         spread += 0.0 if known_device else _JOB_ON_NEW_DEVICE_VARIANCE
         strange = maker_of(step.accelerator) not in self.makers_ and not probed
         spread += _UNKNOWN_MAKER_VARIANCE if strange else 0.0
-        half = float(np.hypot(half, 1.645 * np.sqrt(spread)))
+        half = float(np.hypot(half, DEVIATIONS * np.sqrt(spread)))
         time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
         outside = distance > self.novelty_.outside_ and not recalled.cells
         return Prediction(

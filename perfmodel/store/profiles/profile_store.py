@@ -67,7 +67,7 @@ class ProfileStore:
         Parameters
         ----------
         key : str
-            :func:`perfmodel.profilers.wire.job_key` of the job.
+            :func:`perfmodel.profilers.wire.workload_key` of the job.
         failure : mapping
             ``job``, ``kind``, ``reason``, ``failed_at``.
         """

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.most_probable import most_probable
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
@@ -278,7 +279,7 @@ def inflated(prior: ResidualPrior, groups: Groups, seed: int) -> ResidualPrior:
     """Widen intervals until 90 % of unobserved placements lie within those of 90 %."""
     plain = replace(prior, noise=replace(prior.noise, inflation=1.0))
     odd = [_odd(measured, plain, seed) for measured in groups.values()]
-    inflation = float(np.quantile(np.concatenate(odd), 0.9)) / 1.645
+    inflation = float(np.quantile(np.concatenate(odd), 0.9)) / DEVIATIONS
     return replace(prior, noise=replace(prior.noise, inflation=inflation))
 
 

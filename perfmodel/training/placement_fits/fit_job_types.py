@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.job_types.cell_covariance import cell_keys, covariance, variance_names
 from perfmodel.placement.job_types.cell_likeness import FEATURES, features
 from perfmodel.placement.job_types.completion import COVERAGE, RUNGS, JobTypePrior, complete
@@ -69,7 +70,6 @@ _WIDTH = 1.0
 #: Coefficients of the mean are believed to be 0 but for this deviation.
 _MEAN_STD = 1.0
 #: Deviations that hold 90 % of a normal distribution.
-_NORMAL = 1.645
 _STEPS, _RATE = 80, 0.15
 _PER_DEVICE = 16
 _PAIRS_PER_DEVICE = 25
@@ -111,7 +111,7 @@ def fit_prior(tables: Sequence[MeasuredCells], noise_variance: float) -> JobType
         mean=_mean(tables, parts, np.exp(log_v), noise_variance),
         variances=dict(zip(names, np.exp(log_v).tolist(), strict=True)),
         noise_variance=noise_variance,
-        quantiles=dict.fromkeys(RUNGS, _NORMAL),
+        quantiles=dict.fromkeys(RUNGS, DEVIATIONS),
     )
 
 
@@ -164,12 +164,12 @@ def calibrated(
     prior: JobTypePrior, tables: Sequence[MeasuredCells], *, seeds: int = 4
 ) -> JobTypePrior:
     """Set quantiles by cells left out: what share of them an interval has to hold."""
-    prior = replace(prior, quantiles=dict.fromkeys(RUNGS, _NORMAL))
+    prior = replace(prior, quantiles=dict.fromkeys(RUNGS, DEVIATIONS))
     by_table = [_table_quantiles(prior, table, seeds) for table in tables]
     # The widest of the tables: a new one may be as irregular as any of them.
     quantiles = {rung: max(one[rung] for one in by_table) for rung in RUNGS}
     # A cell measured again differs by noise alone, which is normal enough.
-    return replace(prior, quantiles={**quantiles, "cell": _NORMAL})
+    return replace(prior, quantiles={**quantiles, "cell": DEVIATIONS})
 
 
 def _table_quantiles(prior: JobTypePrior, table: MeasuredCells, seeds: int) -> dict[str, float]:
@@ -182,7 +182,7 @@ def _table_quantiles(prior: JobTypePrior, table: MeasuredCells, seeds: int) -> d
 
 def _quantile(values: Sequence[FloatArray]) -> float:
     if not values:
-        return _NORMAL
+        return DEVIATIONS
     return max(float(np.quantile(np.concatenate(values), COVERAGE)), 1.0)
 
 
@@ -219,7 +219,7 @@ def _standardised(
     seen, held = table.take(known), table.take(asked)
     answer = complete(seen.cells, seen.step_time_s, held.cells, prior)
     off = np.abs(held.log_s - np.log(answer.median_s))
-    return np.asarray(off / np.log(answer.high_s / answer.median_s) * _NORMAL)
+    return np.asarray(off / np.log(answer.high_s / answer.median_s) * DEVIATIONS)
 
 
 def training_tables(data: Path) -> tuple[list[MeasuredCells], float]:

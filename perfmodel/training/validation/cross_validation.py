@@ -21,10 +21,10 @@ import numpy as np
 import orjson
 
 from perfmodel.errors import TrainingError
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import Progress
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import write_whole
 from perfmodel.training.validation.baselines import BASELINES
 from perfmodel.training.validation.fold_schedule import (
@@ -221,7 +221,7 @@ def _probed(
 
 def _answering(
     learner: Learner, steps: Sequence[Step]
-) -> Callable[[Learner], Sequence[StepPrediction]]:
+) -> Callable[[Learner], Sequence[Prediction]]:
     """Return what asks an adapted learner about steps, with as little as possible done again."""
     if not isinstance(learner, AnswersAgain):
         return lambda adapted: adapted.predict(steps)

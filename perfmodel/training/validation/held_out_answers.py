@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import MissingExtraError, StoreError
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray, take_rows
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import whole_file
 
 #: Column of a baseline in a file: this and its name.
@@ -129,7 +129,7 @@ def concatenate(tables: Sequence[AnswerTable]) -> AnswerTable:
 
 def answer_table(
     samples: Sequence[StepSample],
-    answers: Sequence[StepPrediction],
+    answers: Sequence[Prediction],
     *,
     split: str,
     fold: str,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
-from perfmodel.estimator.single.step_model import StepPrediction
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.predictors.prediction import Prediction
 
 
 class Learner(Protocol):
@@ -19,7 +19,7 @@ class Learner(Protocol):
         ``operators`` were measured alone; a learner that has no use for them leaves them.
         """
 
-    def predict(self, steps: Sequence[Step]) -> Sequence[StepPrediction]:
+    def predict(self, steps: Sequence[Step]) -> Sequence[Prediction]:
         """Answer each step."""
 
     def adapt(self, probes: Sequence[StepSample]) -> Self:
@@ -36,7 +36,7 @@ class AnswersAgain(Protocol):
     def ask(self, steps: Sequence[Step]) -> Any:
         """Ask about steps; what is returned is for :meth:`answer` alone."""
 
-    def answer(self, asked: Any) -> Sequence[StepPrediction]:
+    def answer(self, asked: Any) -> Sequence[Prediction]:
         """Answer as :meth:`Learner.predict` would."""
 
 

@@ -10,10 +10,11 @@ from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.repeated_batches import MOST_CAPTURED, captured_batches
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_reference
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 
@@ -40,7 +41,7 @@ def estimator() -> Estimator:
 
 
 def _captured_whole(job: Job) -> PreparedJob:
-    return PreparedJob(job=job, key=job_key(job), step=capture_in_process(job))
+    return PreparedJob(job=job, key=job_reference(job), step=capture_in_process(job))
 
 
 @pytest.mark.parametrize("micro_batches", [8, 16])

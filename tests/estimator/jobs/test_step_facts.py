@@ -14,7 +14,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep
 from perfmodel.estimator.jobs import code_versions
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.estimator.jobs.prepared_job import PreparedJob, job_key
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.step_facts import StepFacts, facts_from, facts_to_keep
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.features.roofline import node_roofline
@@ -22,6 +22,7 @@ from perfmodel.features.steps.step import Step
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph, Node, Tensor, is_unread
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_reference import job_reference
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.store.state.database import Database
@@ -97,9 +98,9 @@ def test_answers_by_facts_are_those_by_the_graph(graph: Graph) -> None:
         assert getattr(node_roofline(on(unread)), name).tobytes() == expected.tobytes()
     assert Step.of(on(unread)).sketch is facts.sketch
     step = CapturedStep(graph=unread, facts=facts)
-    prepared = PreparedJob(job=JOB, key=job_key(JOB), step=step)
+    prepared = PreparedJob(job=JOB, key=job_reference(JOB), step=step)
     prepared.work_out()
-    other = PreparedJob(job=JOB, key=job_key(JOB), step=CapturedStep(graph=graph))
+    other = PreparedJob(job=JOB, key=job_reference(JOB), step=CapturedStep(graph=graph))
     assert prepared.warnings == other.warnings
     assert prepared.step.bucket_numbers == other.step.bucket_numbers
     # Nothing of it asked for a node.
@@ -111,7 +112,7 @@ def test_selective_checkpointing_asks_the_graph(graph: Graph) -> None:
     facts = StepFacts.of(graph)
     step = CapturedStep(graph=facts.graph(lambda: graph), facts=facts)
     job = replace(JOB, activation_checkpointing=True, selective_checkpointing=True)
-    prepared = PreparedJob(job=job, key=job_key(job), step=step)
+    prepared = PreparedJob(job=job, key=job_reference(job), step=step)
     expected = memory_profile(graph, selective_checkpointing=True)
     assert prepared.memory_profile.peak_tensor_bytes == expected.peak_tensor_bytes
 
