@@ -25,7 +25,7 @@
     +-- TrainingError                data from which nothing can be learned
 
 Each message says what was wrong, what was got, and what to do. The service maps
-them to HTTP in ``service/errors.py`` and nowhere else.
+them to HTTP in ``service/http/errors.py`` and nowhere else.
 """
 
 from __future__ import annotations

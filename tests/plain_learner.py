@@ -1,6 +1,6 @@
 """The plainest learner that keeps the contract: boosted trees on totals, with intervals.
 
-It is what any other learner has to beat, and what the tests of the arena run.
+It is what any other learner has to beat, and what the tests of held-out answers run.
 """
 
 from __future__ import annotations

@@ -182,5 +182,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError("Keeping the answers of the arena", extra="train") from error
+        raise MissingExtraError("Keeping held-out answers", extra="train") from error
     return pyarrow, pyarrow.parquet

@@ -124,7 +124,7 @@ def hidden_lines(
 def _hidden(table: MeasuredCells, prior: JobTypePrior, share: float, seeds: Sequence[int]) -> Line:
     questions = [_at_random(table, share, seed) for seed in seeds]
     return _line(
-        f"opaque-hidden-{share:.0%}".rstrip("%"),
+        f"hidden-{share:.0%}".rstrip("%"),
         f"Gavel's table with {share:.0%} of the cells of every job hidden",
         table,
         [(question, Priors(prior)) for question in questions],
@@ -156,7 +156,7 @@ def _new_job(
                     yield _Question(known=known, asked=own[count:], group=name), priors[name]
 
     return _line(
-        f"opaque-new-job-{count}",
+        f"new-job-{count}",
         f"A job of Gavel's table with {count} known cells; all other jobs are known, those of its "
         "name at other batch sizes too",
         table,
@@ -178,7 +178,7 @@ def _new_name(
                     yield _Question(known=known, asked=own[count:], group=name), prior
 
     return _line(
-        f"opaque-new-name-{count}",
+        f"new-name-{count}",
         f"A job type of Gavel's table with {count} known cells over all its batch sizes; other "
         "job types are known",
         table,
@@ -197,7 +197,7 @@ def _other_kind(table: MeasuredCells, priors: dict[str, Priors]) -> Line:
             known = _others(table, asked)
             questions.append((_Question(known=known, asked=asked, group=str(kind)), prior))
     return _line(
-        "opaque-other-kind",
+        "other-kind",
         "Cells of a job type of Gavel's table on a GPU kind it never ran on; those on the other "
         "kind and other job types are known",
         table,
@@ -219,7 +219,7 @@ def _sia(table: MeasuredCells, priors: dict[str, Priors], count: int, seeds: Seq
                     yield _Question(known=known, asked=asked, group=str(kind)), prior
 
     return _line(
-        f"opaque-sia-{count}",
+        f"sia-{count}",
         f"Steps of a Sia job as a mere name, {count} cells known on one cluster and none on "
         "others; other jobs are known",
         table,
@@ -251,7 +251,7 @@ def _sia_placements(
                     yield _Question(known=known, asked=asked, group=str(kind)), prior
 
     return _line(
-        f"opaque-sia-placements-{count}",
+        f"sia-placements-{count}",
         f"Steps of a Sia job as a mere name, {count} placements known on one cluster and none on "
         "others; other jobs are known",
         table,
@@ -289,7 +289,7 @@ def _pairs(table: MeasuredCells, priors: dict[str, Priors], share: float) -> Lin
         question = _Question(known=known, asked=shared[~profiled], group=name)
         questions.append((question, priors[name]))
     return _line(
-        f"opaque-pairs-{share:.0%}".rstrip("%"),
+        f"pairs-{share:.0%}".rstrip("%"),
         f"A new job of Gavel's table beside every other, {share:.0%} of its pairs profiled, its "
         "times alone known on both GPU kinds",
         table,

@@ -29,7 +29,7 @@ Groups = Mapping[Group, Measured]
 _DRAWS = 4
 _STEPS = 12
 #: Steps taken of each other job on the cluster, and of the job on each other cluster.
-_COMPANION_ROWS = 24
+_OTHER_ROWS = 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def _answer(
     steps = groups[group].steps
     seen, asked = question.observe(groups[group], draw, rng)
     own, hidden = [steps.take(seen)] if len(seen) else [], steps.take(asked)
-    others = _companions(question, group, groups, rng)
+    others = _steps_of_others(question, group, groups, rng)
     calibrated = _calibrated([*own, *others], hidden, prior)
     low, high = calibrated.interval(DEVIATIONS)
     columns = {
@@ -149,7 +149,7 @@ def _answer(
     return _Answer(group=group, draw=draw, columns=columns)
 
 
-def _companions(
+def _steps_of_others(
     question: Question, group: Group, groups: Groups, rng: np.random.Generator
 ) -> list[ObservedSteps]:
     chosen = []
@@ -157,7 +157,7 @@ def _companions(
         beside = question.cluster_known and other.cluster == group.cluster
         elsewhere = question.elsewhere_known and other.job == group.job
         if other != group and (beside or elsewhere):
-            rows = rng.choice(len(measured.placements), _COMPANION_ROWS, replace=False)
+            rows = rng.choice(len(measured.placements), _OTHER_ROWS, replace=False)
             chosen.append(measured.steps.take(np.sort(rows)))
     return chosen
 

@@ -27,7 +27,7 @@ _JOBS = [
     {**_JOB, "mode": "inference", "compiler": "inductor", "memory_format": "channels_last"},
     {**_JOB, "adaptation": {"gradient_noise_scale": 4e3, "initial_batch_size": 64,
                             "batch_size_bounds": [64, 512]}},
-    {"job_type": "opaque", "mode": "training", "batch_size": 8},
+    {"job_type": "click-rates", "mode": "training", "batch_size": 8},
 ]  # fmt: skip
 _NODES = [{"accelerator": "T4", "count": 4}, {"accelerator": "A100", "count": 8, "repeat": 2}]
 _PLACES = [

@@ -26,7 +26,7 @@ from perfmodel.graph.ir import AttrValue
 
 #: Seconds that all questions about one file may take together, and that the child may take to
 #: import onnx before the first.
-_PATIENCE_S = 1.5
+_TIME_LIMIT_S = 1.5
 _START_S = 10.0
 _CHILD = "perfmodel.capture.onnx.infer_child"
 
@@ -93,7 +93,7 @@ class ShapeOracle:
                 stderr=subprocess.DEVNULL,
             )
             _line(self._child, time.monotonic() + _START_S)
-            self._deadline = time.monotonic() + _PATIENCE_S
+            self._deadline = time.monotonic() + _TIME_LIMIT_S
         return self._child if self._child.poll() is None else None
 
 

@@ -120,7 +120,7 @@ class ObservedJob:
         Parameters
         ----------
         machine : str or ResolvedPlacement
-            From :func:`.weighed_steps.machine_word`, or where it runs.
+            From :func:`.machine_word`, or where it runs.
         """
         word = machine if isinstance(machine, str) else machine_word(machine)
         if self.others is None:

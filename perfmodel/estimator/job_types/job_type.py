@@ -241,7 +241,7 @@ class ObservedJobType:
         )
 
     def on(self, machine: str) -> Calibration:
-        """Return what counts on a machine, a word of :func:`.weighed_steps.machine_word`."""
+        """Return what counts on a machine, a word of :func:`.machine_word`."""
         assert self.own is not None
         beside = self._beside(machine, self.own)
         known = self._on.get(machine)

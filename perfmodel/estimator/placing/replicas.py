@@ -260,7 +260,7 @@ def _steps(
 
 
 def _interval(rate: float, at_low: float, at_high: float, half_width: float) -> tuple[float, float]:
-    """Return the ends of an interval, as :func:`.steps.interval`."""
+    """Return the ends of an interval, as :func:`.cells.interval`."""
     below, above = at_high / rate, at_low / rate
     if half_width > 0:
         below = math.exp(-math.hypot(math.log(below), half_width))

@@ -46,7 +46,7 @@ def best_goodput(
 
     Its step is asked for at its own batch, a quarter and four times of it; in between and beyond,
     its time on one accelerator and its memory are taken as affine in the batch. At its own batch
-    the step takes as long as :func:`.answer.answer_cell` says, observed steps and loading
+    the step takes as long as :func:`.estimates.answer_cell` says, observed steps and loading
     included; by as much as that differs the steps of all batches do.
 
     Parameters

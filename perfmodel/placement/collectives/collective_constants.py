@@ -47,7 +47,7 @@ class CollectiveConstants:
         a host.
     link_latency_s : mapping of str to float
         Latencies that were learned for links of :data:`.links.LINKS`; see
-        :mod:`.link_latency`.
+        :mod:`perfmodel.placement.fabric.host_link`.
     hop_overhead_s : mapping of LinkClass to float
         What the library adds to each hop between hosts (proxy threads, sockets).
     tree_hop : float

@@ -140,7 +140,7 @@ def scaling_groups(
     per_host : int
         Accelerators of a host, >= 1.
     network : Network or None
-        Between hosts; None means what :func:`.default_network.default_network`
+        Between hosts; None means what :func:`.networks.default_network`
         says, or nothing where the accelerators' own link joins the hosts.
     link : str or None
         Inside a host; None means what the accelerator comes with.

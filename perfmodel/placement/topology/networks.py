@@ -150,8 +150,8 @@ def network_class(network: Network) -> LinkClass:
     return LinkClass.ETHERNET if network.latency_s > _TCP_LATENCY_S else LinkClass.RDMA
 
 
-#: Cards for desks, whose machines have the network of an office.
-_DESK = re.compile(r"(RTX-(?!PRO-6000-Server)|GTX-|TITAN|Quadro|RX-|Arc-)")
+#: Cards for desktops, which have the network of an office.
+_DESKTOP = re.compile(r"(RTX-(?!PRO-6000-Server)|GTX-|TITAN|Quadro|RX-|Arc-)")
 
 #: First year of each usual network, newest first, for boards of accelerators that are joined by
 #: their own links: an adapter each from DGX A100 on, one or a few before. Most
@@ -179,7 +179,7 @@ def default_network(specs: Sequence[AcceleratorSpec]) -> Network:
     """Return the network that hosts with these accelerators usually have; of several the slowest.
 
     Boards of linked accelerators come with InfiniBand, from 2020 on with an adapter for each;
-    servers with cards have Ethernet of their time; desks 10 Gbit/s.
+    servers with cards have Ethernet of their time; desktops 10 Gbit/s.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def default_network(specs: Sequence[AcceleratorSpec]) -> Network:
 def _usual(spec: AcceleratorSpec) -> str:
     if spec.name in _OWN:
         return _OWN[spec.name]
-    if _DESK.match(spec.name):
+    if _DESKTOP.match(spec.name):
         return "eth-10g"
     is_board = spec.form_factor not in ("PCIe", "Laptop") and spec.kind in ("gpu", "npu")
     table = _BOARDS if is_board else _SERVERS

@@ -51,7 +51,7 @@ _RATE = 0.12
 #: How far, in logs, the guess may be off. Broad guesses follow the few jobs there are: a job
 #: that is unlike all of them is then answered worse than by the guess.
 _GUESS_WIDTH = 0.15
-_OWN_ROWS, _COMPANION_ROWS = 24, 4
+_OWN_ROWS, _OTHER_ROWS = 24, 4
 _NOISES = ("compute", "sync", "sync_share")
 
 
@@ -179,14 +179,14 @@ def fit_prior(groups: Groups, *, steps: int = _STEPS, seed: int = 0) -> Residual
 
 
 def draw_steps(groups: Groups, seed: int) -> list[ObservedSteps]:
-    """Return a set of steps for every job on every cluster, with some of its companions."""
+    """Return a set of steps for every job on every cluster, with some of other jobs or clusters."""
     sets = []
     for index, (group, measured) in enumerate(groups.items()):
         rng = np.random.default_rng([seed, index])
         chosen = [_some(measured, _OWN_ROWS, rng)]
         for other, beside in groups.items():
             if other != group and (other.cluster == group.cluster or other.job == group.job):
-                chosen.append(_some(beside, _COMPANION_ROWS, rng))
+                chosen.append(_some(beside, _OTHER_ROWS, rng))
         sets.append(ObservedSteps.join(*chosen))
     return sets
 

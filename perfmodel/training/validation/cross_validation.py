@@ -125,7 +125,7 @@ def load_answers(folder: Path) -> AnswerTable:
     """
     files = [file for split in SPLITS for file in sorted((folder / split).glob("*.parquet"))]
     if not files:
-        raise TrainingError(f"No answers in {folder}; run the arena first.")
+        raise TrainingError(f"No answers in {folder}; run the benchmark first.")
     return concatenate([AnswerTable.load(file) for file in files])
 
 

@@ -99,7 +99,9 @@ class AnswerTable:
             table = parquet.read_table(path)
             values = {name: _column(table, name) for name in _PLAIN}
         except (OSError, KeyError, pa.ArrowInvalid) as error:
-            raise StoreError(f"{path} holds no answers: {error}. Run the arena again.") from error
+            raise StoreError(
+                f"{path} holds no answers: {error}. Run the benchmark again."
+            ) from error
         names = [name for name in table.column_names if name.startswith(_BASELINE)]
         baselines = {name.removeprefix(_BASELINE): _column(table, name) for name in names}
         return cls(**values, baselines=baselines)
@@ -182,5 +184,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError("Keeping the answers of the arena", extra="train") from error
+        raise MissingExtraError("Keeping held-out answers", extra="train") from error
     return pyarrow, pyarrow.parquet

@@ -70,7 +70,7 @@ def test_they_help_where_little_is_known_of_the_job_itself(estimator: Estimator)
     assert both.breakdown.compute_s == pytest.approx(alone.breakdown.compute_s, rel=0.2)
 
 
-def test_the_job_itself_is_no_companion_of_itself(estimator: Estimator) -> None:
+def test_the_job_itself_is_none_of_the_other_jobs(estimator: Estimator) -> None:
     seen = _slower(estimator, JOB, "A10", 1.5)
     named, plain = seen, Observation(
         placement=seen.placement, batch_size=seen.batch_size, step_time_s=seen.step_time_s

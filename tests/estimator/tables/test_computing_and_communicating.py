@@ -25,7 +25,7 @@ LANGUAGE_MODEL = Job(
     model_kwargs={"num_layers": 4, "hidden_size": 512, "num_heads": 8, "vocab_size": 1024},
     mode=Mode.TRAINING, batch_size=4, precision=Precision.FP16,
 )  # fmt: skip
-OPAQUE = Job(model=None, job_type="recommender", mode=Mode.TRAINING, batch_size=2000)
+JOB_TYPE = Job(model=None, job_type="recommender", mode=Mode.TRAINING, batch_size=2000)
 
 PLAIN = ("A10", "8xA10", "2x(4xA10)@eth-25g", "2xH100-SXM5-80GB+3xA10", "4xA10 zero=3")
 #: Answered one by one.
@@ -96,7 +96,7 @@ def test_cells_of_a_job_that_is_known_by_a_name(
     estimator: Estimator, seen: tuple[Observation, ...]
 ) -> None:
     places = (*PLAIN[:3], *SPECIAL, "T4", "A10+T4")
-    _assert_cells_are_single_answers(estimator, [OPAQUE], places, {0: seen})
+    _assert_cells_are_single_answers(estimator, [JOB_TYPE], places, {0: seen})
 
 
 def test_cells_without_an_answer_have_no_parts(estimator: Estimator) -> None:
@@ -126,8 +126,8 @@ def test_computing_and_communicating_are_apart(estimator: Estimator) -> None:
         (LANGUAGE_MODEL, ()),
         (TRAINING, (_seen("A100", 3e-3),)),
         (TRAINING, (_seen("A100", 3e-3), _seen("8xA100", 4e-2, 3.5e-2))),
-        (OPAQUE, (_seen("A100", 0.3), _seen("4xA100", 0.4, 0.1))),
-        (OPAQUE, (_seen("T4", 0.5),)),
+        (JOB_TYPE, (_seen("A100", 0.3), _seen("4xA100", 0.4, 0.1))),
+        (JOB_TYPE, (_seen("T4", 0.5),)),
     ],
     ids=[
         "training", "inference", "a plan", "observed on one", "observed on several",

@@ -186,7 +186,7 @@ def test_a_name_of_another_own_device_is_taken(client: TestClient) -> None:
 
 
 def test_observations_of_a_device_that_is_gone_count_no_longer(fresh: TestClient) -> None:
-    opaque = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
+    job_type = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
     fresh.put(PLACE, json=EXAMPLE)
     step_s = 2 * _times(fresh, OURS)[0]  # type: ignore[operator]
 
@@ -195,10 +195,10 @@ def test_observations_of_a_device_that_is_gone_count_no_longer(fresh: TestClient
         assert fresh.post("/v1/observations", json=[sent]).json()["accepted"] == 1
 
     # A step on a device that stays says what that one is like, to other jobs too.
-    observe(opaque, "T4", "2")
+    observe(job_type, "T4", "2")
     before = _times(fresh, "T4")
     observe(JOB, OURS, "1")
-    observe(opaque, OURS, "1")
+    observe(job_type, OURS, "1")
     assert f'accelerator="{OURS}"' in fresh.get("/metrics").text
     calibrated = _times(fresh, "T4")
     # The step on another device says little of this one, but it says something.
@@ -208,7 +208,7 @@ def test_observations_of_a_device_that_is_gone_count_no_longer(fresh: TestClient
     assert _times(fresh, "T4") == pytest.approx(before)
     fresh.delete(PLACE)
     assert _times(fresh, "T4") == pytest.approx(before)
-    answer = fresh.post("/v1/predict", json={"job": opaque, "placement": "T4"})
+    answer = fresh.post("/v1/predict", json={"job": job_type, "placement": "T4"})
     assert answer.status_code == 200, answer.text
 
 

@@ -70,7 +70,7 @@ def test_kept_sketches_serve_without_the_graphs(
     assert kept.ops == made.ops
 
 
-def test_the_arena_takes_profiles_where_there_are_no_tables(
+def test_the_benchmark_takes_profiles_where_there_are_no_tables(
     store: ProfileStore, tmp_path: Path
 ) -> None:
     data = load_data(None, profiles=store.folder, cache=tmp_path / "cache")
