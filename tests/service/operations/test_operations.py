@@ -18,7 +18,9 @@ from guarded_service import CREATED, guarded_service
 from perfmodel.errors import StoreError
 from perfmodel.store.state.operations import OperationStore
 from service.access.keys import new_key
+from service.metrics.registry import Metrics
 from service.operations.kept_request import KeptRequest
+from service.operations.runner import Runner
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.schemas.state_bodies import OperationEntry, OperationsAnswer
 
@@ -226,3 +228,25 @@ def test_callers_remove_what_they_asked_for_and_administrators_everything(
         assert client.delete(places[0], headers=bearer).status_code == 403
         assert client.delete(places[0], headers=guarded.bearer("predict")).status_code == 204
         assert client.delete(places[1], headers=guarded.bearer("admin")).status_code == 204
+
+
+class _NothingToDo:
+    """A store without operations."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **facts: None if name == "claim" else 0
+
+
+def test_it_ends_whenever_it_is_told_to() -> None:
+    # A cancellation may meet the event that the runner waits for: at any turn of the loop.
+    async def ends_after(turns: int) -> None:
+        runner = Runner(_NothingToDo(), Metrics(), poll_s=60.0, lease_s=600.0)  # type: ignore[arg-type]
+        runner.start()
+        await asyncio.sleep(0.05)
+        runner._wake.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(runner.stop(), 10.0)
+
+    for turns in range(8):
+        asyncio.run(ends_after(turns))
