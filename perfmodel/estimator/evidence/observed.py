@@ -18,7 +18,12 @@ import numpy.typing as npt
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
-from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, step_cells, weighed_cells
+from perfmodel.estimator.evidence.observed_rows import (
+    OBSERVED_JOB,
+    cell_alone,
+    step_cells,
+    weighed_cells,
+)
 from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import (
@@ -177,9 +182,7 @@ class ObservedJob:
             Without them.
         """
         assert self.calibration is not None
-        columns = ReplicaColumns.one_of(kind)
-        parts = StepParts.of(np.array([prediction.time_s]))
-        found = self.calibration.apply(step_cells(prepared, parts, columns))
+        found = self.calibration.apply(cell_alone(prepared, kind, prediction.time_s))
         low, high = found.interval()
         return replace(
             prediction,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -99,19 +101,41 @@ def step_cells(
     word : str
         For the job.
     """
-    profile = prepared.step.profile
     return StepCells.of_job(
         parts,
         batch_size=prepared.samples,
         ranks=columns.groups.ranks,
         hosts=columns.hosts,
         largest_share=columns.groups.largest_share,
-        host_s=max(profile.node_count, 1.0) * _HOST_S_PER_OPERATOR,
-        window_share=max(profile.backward_share, _LEAST_WINDOW),
+        host_s=_host_s(prepared),
+        window_share=_window_share(prepared),
         job=word,
         machine=columns.machine,
         fabric=columns.fabric,
     )
+
+
+def cell_alone(prepared: PreparedJob, kind: Kind, time_s: float) -> StepCells:
+    """Return the predicted step of a job alone on what it gets of one accelerator, as one row."""
+    return StepCells.of_job(
+        StepParts.of(np.array([time_s])),
+        batch_size=prepared.samples,
+        ranks=1,
+        hosts=1,
+        largest_share=1,
+        host_s=_host_s(prepared),
+        window_share=_window_share(prepared),
+        job=OBSERVED_JOB,
+        machine=kind.held.name,
+    )
+
+
+def _host_s(prepared: PreparedJob) -> float:
+    return max(prepared.step.profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
+
+
+def _window_share(prepared: PreparedJob) -> float:
+    return max(prepared.step.profile.backward_share, _LEAST_WINDOW)
 
 
 def _check_plausible(

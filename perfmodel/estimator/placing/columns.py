@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.placement.fabric.groups import CommGroups, join_groups
 from perfmodel.placement.fabric.world_group import scaling_groups
 from perfmodel.placement.job_types.job_type_cells import log_speed
@@ -106,15 +106,6 @@ class ReplicaColumns:
             machine=[spec.name] * len(counts),
             fabric=[words[one] for one in links],
             zero_stage=zero_stage,
-        )
-
-    @classmethod
-    def one_of(cls, kind: Kind) -> Self:
-        """Lay out one accelerator alone, as much of it as a job gets."""
-        return replace(
-            cls.over_counts(kind.accelerator, [1], per_host=1),
-            machine=[kind.held.name],
-            fabric=[""],
         )
 
     def take(self, at: npt.NDArray[np.int64]) -> Self:
