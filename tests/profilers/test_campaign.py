@@ -8,8 +8,6 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.profilers.campaign import CampaignEvent, EventKind, run_campaign
