@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,10 @@ from postgresql import PostgresqlServer, running_postgresql
 
 from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.migrate import migrate
+
+if TYPE_CHECKING:
+    from perfmodel.graph.job import Job
+    from perfmodel.training.captures.capture_pool import CaptureFailure
 
 # Two threads at most, set before any numeric library loads: tests share a small machine, and
 # results must not depend on how many cores it has.
@@ -25,6 +30,24 @@ settings.register_profile(
     "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+
+@pytest.fixture
+def captured_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capture sketches in this process where a worker of its own is not the point."""
+    from perfmodel.store.sketches import SketchFiles
+    from perfmodel.training.captures.capture_worker import sketch_arrays
+
+    class Here:
+        def __init__(self, folder: Path, **_: object) -> None:
+            self.files = SketchFiles(folder)
+
+        def run(self, jobs: Mapping[str, Job]) -> dict[str, CaptureFailure]:
+            for key, job in jobs.items():
+                self.files.write(key, sketch_arrays(job))
+            return {}
+
+    monkeypatch.setattr("perfmodel.training.captures.kept_sketches.CapturePool", Here)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import Any
 
 from dstack._internal.core.errors import ServerClientError
@@ -48,8 +50,13 @@ def fleet(policy: Any) -> str:
         return "refused"
 
 
-if __name__ == "__main__":
+def applied(uri: str) -> dict[str, Any]:
+    """Return what the policies do where the service is said to be at an address."""
+    os.environ["DSTACK_PLUGIN_SERVICE_URI"] = uri
     [theirs] = RESTPlugin().get_apply_policies()
     [ours] = PerfModelPlugin().get_apply_policies()
-    found = {"their plugin": names(theirs), "our plugin": names(ours), "fleet": fleet(theirs)}
-    print(json.dumps(found))
+    return {"their plugin": names(theirs), "our plugin": names(ours), "fleet": fleet(theirs)}
+
+
+if __name__ == "__main__":
+    print(json.dumps([applied(uri) for uri in sys.argv[1:]]))

@@ -106,29 +106,23 @@ def test_what_is_no_request_of_the_plugin_is_refused(service_url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dstack_python() -> Path:
-    return python_with("dstack", INTERPRETER, ["dstack==0.22.0"])
-
-
-def _own_client(python: Path, uri: str) -> dict[str, Any]:
+def applied(service_url: str) -> list[dict[str, Any]]:
+    """What dstack's own client and ours make of a run, with the service and without it."""
+    python = python_with("dstack", INTERPRETER, ["dstack==0.22.0"])
+    uris = [f"{service_url}/v1/adapters/dstack", "http://127.0.0.1:9/v1/adapters/dstack"]
     run = subprocess.run(
-        [python, "-W", "ignore", CHILD],
+        [python, "-W", "ignore", CHILD, *uris],
         capture_output=True, text=True, check=False, timeout=600,
-        env={
-            **os.environ,
-            "DSTACK_PLUGIN_SERVICE_URI": uri,
-            "PYTHONPATH": str(ROOT / "examples" / "dstack"),
-        },
+        env={**os.environ, "PYTHONPATH": str(ROOT / "examples" / "dstack")},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    found: list[dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
     return found
 
 
 @pytest.mark.slow
-def test_dstacks_own_client_takes_the_changed_run(dstack_python: Path, service_url: str) -> None:
-    found = _own_client(dstack_python, f"{service_url}/v1/adapters/dstack")
-    assert found == {
+def test_dstacks_own_client_takes_the_changed_run(applied: list[dict[str, Any]]) -> None:
+    assert applied[0] == {
         "their plugin": ["A100", "V100"],
         "our plugin": ["A100", "V100"],
         "fleet": "unchanged",
@@ -136,9 +130,8 @@ def test_dstacks_own_client_takes_the_changed_run(dstack_python: Path, service_u
 
 
 @pytest.mark.slow
-def test_dstack_goes_on_with_our_plugin_only(dstack_python: Path) -> None:
-    found = _own_client(dstack_python, "http://127.0.0.1:9/v1/adapters/dstack")
-    assert found == {
+def test_dstack_goes_on_with_our_plugin_only(applied: list[dict[str, Any]]) -> None:
+    assert applied[1] == {
         "their plugin": "refused",
         "our plugin": ["P4", "V100", "A100"],
         "fleet": "refused",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -151,6 +149,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("captured_here")
 def test_train_learns_from_public_tables_too(
     profiles: Path, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,31 +209,23 @@ def test_an_unknown_member_is_answered_with_the_known(profiles: Path) -> None:
     assert "Did you mean 'gbdt'" in shown.stderr
 
 
-def test_profile_measures_keeps_going_and_resumes(tmp_path: Path) -> None:
+def test_profile_measures_keeps_going_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A lock of its own: the test must not wait for a campaign on the same machine.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     jobs = tmp_path / "jobs.jsonl"
     lines = [
         {"model": name, "mode": "inference", "batch_size": 1} for name in ("zoo/mlp", "zoo/no")
     ]
     jobs.write_text("\n".join(json.dumps(line) for line in lines))
     out = tmp_path / "profiles"
-    script = Path(sys.executable).with_name("perfmodel")
-    command = [str(script), "profile", str(jobs), "--out", str(out), "--threads", "1", "--json"]
-
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        # A lock of its own: the test must not wait for a campaign on the same machine.
-        env = {**os.environ, "TMPDIR": str(tmp_path)}
-        return subprocess.run(
-            [*command, *more], capture_output=True, text=True, check=False, env=env
-        )
-
-    first = run()
-    assert first.returncode == 1, first.stderr
+    words = ["profile", str(jobs), "--out", str(out), "--threads", "1", "--json"]
+    first = _run(*words, code=1)
     said = json.loads(first.stdout)
     assert (said["finished"], said["skipped"], said["failed"]) == (1, 0, 1)
     assert "Unknown model 'zoo/no'" in first.stderr
-    again = run()
-    assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["skipped"] == 2
+    assert json.loads(_run(*words).stdout)["skipped"] == 2
     steps = ProfileStore(out).steps()
     assert [step.model for step in steps] == ["zoo/mlp"]
 

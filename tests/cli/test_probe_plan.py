@@ -1,7 +1,6 @@
 """``perfmodel probe-plan``, over a few small jobs that are captured for real."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,8 @@ from perfmodel.cli import cli
 from perfmodel.predictors.joint.joint_store import load_joint
 from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.requests import parse_request
+
+pytestmark = pytest.mark.usefixtures("captured_here")
 
 JOBS = [
     {"model": "timm/test_vit", "mode": "inference", "batch_size": 64},
@@ -31,8 +32,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def jobs(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PERFMODEL_CACHE", str(cache))
     monkeypatch.setenv("PERFMODEL_MODELS", str(tmp_path / "no-models"))
-    # One process that captures loads torch once.
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     path = tmp_path / "jobs.json"
     path.write_text(json.dumps(JOBS))
     return str(path)

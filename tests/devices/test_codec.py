@@ -51,7 +51,7 @@ TOY = {
 }
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(specs)
 def test_round_trip_through_json(spec):
     assert spec_from_dict(json.loads(json.dumps(spec_to_dict(spec)))) == spec

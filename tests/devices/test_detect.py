@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from perfmodel.devices import cpu_bench
 from perfmodel.devices.cpu_bench import Effort
 from perfmodel.devices.detect import abilities, describe_machine
 from perfmodel.devices.gpus import DetectedGpu
@@ -26,7 +27,8 @@ def _gpu(backend):
     )
 
 
-def test_this_machine_unmeasured_and_measured(tmp_path):
+def test_this_machine_unmeasured_and_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpu_bench, "_PROBE_BUDGET_S", 0.03)
     local = LocalCpu(cache=tmp_path, effort=QUICK)
     assert describe_machine(local=local).local is None
     measured = describe_machine(local=local, measure=True)

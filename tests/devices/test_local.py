@@ -48,7 +48,9 @@ def local_in(folder, effort=QUICK, measure=None):
     return LocalCpu(cache=folder, effort=effort, measure=measure or CountedMeasure())
 
 
-def test_this_machine_is_measured_and_described(tmp_path):
+def test_this_machine_is_measured_and_described(tmp_path, monkeypatch):
+    # Long budgets are for figures that are kept; a call that was disturbed is tried again here.
+    monkeypatch.setattr(cpu_bench, "_PROBE_BUDGET_S", 0.03)
     local = LocalCpu(cache=tmp_path, effort=QUICK)
     spec = local.describe()
     assert spec.kind == "cpu"

@@ -1,21 +1,19 @@
 """Campaigns on this machine: fresh processes, failures, and a kill in the middle."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-
-import pytest
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.profilers.campaign import CampaignEvent, EventKind, run_campaign
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
-from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
+from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Compiler, Mode
 
@@ -152,20 +150,17 @@ def test_a_killed_campaign_loses_and_repeats_nothing(tmp_path: Path) -> None:
 
 
 def test_two_campaigns_take_turns(tmp_path: Path) -> None:
-    from perfmodel.profilers.worker import machine_lock
+    # The lock is that of an opened file: a thread that opens it anew is as far away as a process.
+    lock, turns = tmp_path / "machine.lock", []
 
-    lock = tmp_path / "machine.lock"
-    code = (
-        "import sys; from pathlib import Path; "
-        "from perfmodel.profilers.worker import machine_lock\n"
-        f"with machine_lock(Path({json.dumps(str(lock))})): print('mine', flush=True)"
-    )
+    def other() -> None:
+        with machine_lock(lock):
+            turns.append("other")
+
+    thread = threading.Thread(target=other)
     with machine_lock(lock):
-        other = subprocess.Popen(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        )  # fmt: skip
-        with pytest.raises(subprocess.TimeoutExpired):
-            other.wait(1.0)
-    output, _ = other.communicate(timeout=120)
-    assert output == "mine\n"
+        thread.start()
+        thread.join(0.3)
+        turns.append("own")
+    thread.join(120)
+    assert turns == ["own", "other"]

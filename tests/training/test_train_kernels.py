@@ -73,7 +73,7 @@ def test_probes_help_where_a_device_is_slow() -> None:
             op=k.op, accelerator=k.accelerator, dtype=k.dtype, shape=k.shape,
             time_s=1.8 * k.time_s, origin=k.origin, kernel=k.kernel,
         )
-        for k in records(100)
+        for k in records(60)
     ]  # fmt: skip
     found = evaluate_kernels(slow, fast=True)
     curve = found.probe_curve("product", probes=(1, 10))

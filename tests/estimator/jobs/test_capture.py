@@ -49,6 +49,19 @@ def test_a_refusal_comes_back_whole(child: CaptureChild) -> None:
         child(Job(model="zoo/mlp", model_kwargs={"no_such_argument": 1}))
 
 
+def test_a_capture_that_takes_too_long_is_given_up() -> None:
+    hasty = CaptureChild(timeout_s=0.01)
+    with pytest.raises(CaptureError, match="took too long"):
+        hasty(MLP)
+    assert hasty._child is None
+
+
+def test_further_batch_sizes_are_as_if_captured(child: CaptureChild) -> None:
+    for batch_size in (4, 5, 6, 7, 33):
+        job = replace(MLP, batch_size=batch_size)
+        assert child(job).graph.content_hash == capture_in_process(job).graph.content_hash
+
+
 def test_a_child_that_dies_is_replaced(child: CaptureChild) -> None:
     child(MLP)
     assert child._child is not None
@@ -57,22 +70,9 @@ def test_a_child_that_dies_is_replaced(child: CaptureChild) -> None:
     assert child(MLP).graph.nodes
 
 
-def test_a_capture_that_takes_too_long_is_given_up() -> None:
-    hasty = CaptureChild(timeout_s=0.01)
-    with pytest.raises(CaptureError, match="took too long"):
-        hasty(MLP)
-    assert hasty._child is None
-
-
 def test_closing_ends_the_child(child: CaptureChild) -> None:
     child(MLP)
     process = child._child
     assert process is not None
     child.close()
     assert process.poll() is not None
-
-
-def test_further_batch_sizes_are_as_if_captured(child: CaptureChild) -> None:
-    for batch_size in (4, 5, 6, 7, 33):
-        job = replace(MLP, batch_size=batch_size)
-        assert child(job).graph.content_hash == capture_in_process(job).graph.content_hash

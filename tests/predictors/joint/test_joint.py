@@ -298,9 +298,11 @@ def test_reports_every_member() -> None:
 
 
 def test_members_fitted_side_by_side_are_those_fitted_in_turn() -> None:
-    # In a process of its own: forking is safe only before numeric libraries start threads.
+    # In a process of its own: forking is safe only before numeric libraries start threads. What
+    # fitting would load in each fork is loaded once before.
     program = (
         f"import sys; sys.path.insert(0, {str(Path(world.__file__).parent)!r})\n"
+        "import torch._dynamo, xgboost\n"
         "import joint_world as world\n"
         "from perfmodel.features.steps.step import Step\n"
         "from perfmodel.predictors.joint.joint import JointPredictor\n"
