@@ -162,6 +162,15 @@ def test_files_and_rooms_import_each_other_in_no_circle() -> None:
         assert not circle, f"{package}: " + " -> ".join(circle)
 
 
+def test_rooms_are_small() -> None:
+    files: dict[str, int] = {}
+    for path in MODULES.values():
+        if path.name != "__init__.py":
+            room = str(path.parent.relative_to(ROOT))
+            files[room] = files.get(room, 0) + 1
+    assert {room: count for room, count in files.items() if count > 13} == {}
+
+
 def test_no_import_cycles() -> None:
     assert " -> ".join(_circle(_imports())) == ""
 

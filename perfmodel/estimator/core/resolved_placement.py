@@ -11,7 +11,6 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
     core_part,
@@ -118,7 +117,7 @@ class ResolvedPlacement:
     @cached_property
     def world(self) -> CommGroups:
         """All accelerators as one group, over its slowest links."""
-        return self.fabric.slowest_group(Dimension.WORLD)
+        return self.fabric.world
 
     @cached_property
     def world_costs(self) -> GroupCosts:

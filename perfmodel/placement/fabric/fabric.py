@@ -134,6 +134,13 @@ class Fabric:
         return world_group(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
     @property
+    def world(self) -> CommGroups:
+        """The same as columns of one row: equal to the slowest group of the world."""
+        group = self.world_group
+        spread = group.hosts > 1
+        return group.columns(float(min(one.count for one in self.hosts)) if spread else None)
+
+    @property
     def accelerator_count(self) -> int:
         """Accelerators in all."""
         return self.placement.accelerator_count

@@ -40,14 +40,13 @@ def test_equal_hosts_are_what_the_groups_say() -> None:
         for count, repeat in ((1, 1), (2, 1), (8, 1), (40, 1), (1, 2), (4, 3), (8, 9)):
             node = Node(accelerator=name, count=count, repeat=repeat)
             fabric = Fabric.of(Placement(nodes=(node,), network=network))
-            same(fabric.world_group.columns(), fabric.slowest_group(Dimension.WORLD))
+            same(fabric.world, fabric.slowest_group(Dimension.WORLD))
 
 
 def test_unlike_hosts_are_what_the_groups_say() -> None:
     for text in TEXTS:
         fabric = Fabric.of(parse_placement(text))
-        least = min(node.count for node in fabric.placement.nodes)
-        same(fabric.world_group.columns(float(least)), fabric.slowest_group(Dimension.WORLD))
+        same(fabric.world, fabric.slowest_group(Dimension.WORLD))
 
 
 def test_the_fullest_host_is_a_group_of_its_own() -> None:
