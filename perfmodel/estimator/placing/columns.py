@@ -150,12 +150,22 @@ class ReplicaColumns:
         absent : float
             Where nothing is known.
         """
-        names = [kinds[kind].name for kinds in self.accelerators]
-        codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+        names, places = self._names[kind]
         known = [
-            [absent if (one := row.get(n)) is None else of(one) for n in codes] for row in rows
+            [absent if (one := row.get(n)) is None else of(one) for n in names] for row in rows
         ]
-        return np.array(known, dtype=np.float64)[:, [codes[name] for name in names]]
+        return np.array(known, dtype=np.float64)[:, places]
+
+    @cached_property
+    def _names(self) -> list[tuple[list[str], npt.NDArray[np.intp]]]:
+        """For each kind of the placements its names, and which of them each placement has."""
+        found = []
+        for of_kind in zip(*self.accelerators, strict=True):
+            names = dict.fromkeys(spec.name for spec in of_kind)
+            codes = {name: code for code, name in enumerate(names)}
+            places = np.array([codes[spec.name] for spec in of_kind], dtype=np.intp)
+            found.append((list(codes), places))
+        return found
 
 
 def _by_kind(counts: Sequence[tuple[int, ...]]) -> list[FloatArray]:

@@ -136,8 +136,11 @@ def overhead(
     cells = len(accelerators)
     is_gpu = np.array([spec.kind == "gpu" for spec in accelerators], dtype=np.bool_)
     factor, held = workload_factor(job, constants)
+    # Once for each accelerator: a curve has thousands of cells of one.
+    each = {id(spec): spec for spec in accelerators}
+    known = {key: runtime_bytes(spec, constants) for key, spec in each.items()}
     return Overhead(
-        runtime_bytes=np.array([runtime_bytes(spec, constants) for spec in accelerators]),
+        runtime_bytes=np.array([known[id(spec)] for spec in accelerators]),
         held_bytes=np.where(is_gpu, held * held_share(job, replicas), 0.0),
         factor=np.full(cells, factor * (1 + constants["scattered_share"])),
         has_allocator=is_gpu,
