@@ -58,6 +58,13 @@ class LruCache(Generic[K, V]):
             if len(self._values) > self._capacity:
                 self._values.popitem(last=False)
 
+    def keep_first(self, key: K, value: V) -> V:
+        """Keep a value unless there is one; returns the one that is kept."""
+        known = self.get(key)
+        if known is None:
+            self.put(key, value)
+        return value if known is None else known
+
     def put_all(self, pairs: Iterable[tuple[K, V]]) -> None:
         """Keep many values, what is used longest ago first; may forget others."""
         with self._lock:

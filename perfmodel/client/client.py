@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import cache
 from types import MethodType, TracebackType
@@ -77,7 +78,7 @@ def _function(build: Callable[..., Any], way: str) -> Callable[..., Any]:
     return method
 
 
-class Verbs(Generic[Sockets]):
+class Verbs(ABC, Generic[Sockets]):
     """What every client can be asked, and how it asks; see :class:`Client`."""
 
     def __init__(
@@ -104,9 +105,9 @@ class Verbs(Generic[Sockets]):
         )
         self._connect(tls, transport)
 
+    @abstractmethod
     def _connect(self, tls: ssl.SSLContext | None, transport: Sockets | None) -> None:
         """Make what the driver sends over."""
-        raise NotImplementedError
 
     predict = _Asks(questions.predict)
     matrix = _Asks(questions.matrix)

@@ -119,8 +119,8 @@ class Core:
         if missing:
             answers = self.model.predict([prepared.on(spec) for prepared, spec in missing.values()])
             for (key, pair), prediction in zip(missing.items(), answers, strict=True):
-                known[key] = whole = revised(*pair, prediction)
-                self._predicted.put(key, whole)
+                # Two that ask at once get the same: a model answers other batches a digit apart.
+                known[key] = self._predicted.keep_first(key, revised(*pair, prediction))
         return [found for key in keys if (found := known[key]) is not None]
 
     def known_prediction(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +36,7 @@ from perfmodel.estimator.placing.slowdowns import (
     slowdown_on,
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
+from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.step_parts import StepParts
@@ -144,7 +144,7 @@ def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -
 class _Beside:
     """What jobs on the same accelerators suffer and hold."""
 
-    neighbours: tuple[Any, ...] = ()
+    neighbours: tuple[NeighbourEstimate, ...] = ()
     bytes: float = 0.0
     warnings: tuple[str, ...] = ()
 
