@@ -79,10 +79,15 @@ class Engine(StrEnum):
 
 
 class Basis(StrEnum):
-    """What an answer rests on, best evidence first."""
+    """What an answer rests on, best evidence first.
+
+    ``measured``: this cell was observed. ``calibrated``: this job was, on this kind of accelerator.
+    ``transferred``: this job was, on another kind. The others rest on what was learned of jobs.
+    """
 
     MEASURED = "measured"
     CALIBRATED = "calibrated"
+    TRANSFERRED = "transferred"
     INTERPOLATED = "interpolated"
     EXTRAPOLATED = "extrapolated"
     ANALYTICAL = "analytical"

@@ -25,6 +25,8 @@ class Observation:
     job : Job or None
         The job that was measured, where it is another one than the one that is asked about; its
         batch is the one stated here.
+    reporter : str
+        Who saw it, such as the identity of a key; empty for whoever asks.
     """
 
     placement: Placement
@@ -33,3 +35,4 @@ class Observation:
     sync_time_s: float | None = None
     accumulation_steps: int = 1
     job: Job | None = None
+    reporter: str = ""

@@ -7,7 +7,8 @@ import { linear } from "../scale.js";
 
 const BASES = {
   measured: "This very cell was measured.",
-  calibrated: "Measured steps of this job or of this device correct the answer.",
+  calibrated: "Measured steps of this job on this kind of accelerator correct the answer.",
+  transferred: "Measured steps of this job on other accelerators correct the answer.",
   interpolated: "The model has learned from cells on both sides of this one.",
   extrapolated: "The model goes beyond what it has learned from.",
   analytical: "Equations without anything learned.",
