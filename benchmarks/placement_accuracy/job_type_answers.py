@@ -64,7 +64,7 @@ def _by_steps(
 ) -> None:
     """Overwrite the answers of one job type that its own observed steps give."""
     from perfmodel.estimator.evidence.guessed_rows import is_weighed
-    from perfmodel.estimator.evidence.other_jobs import OtherJobs
+    from perfmodel.estimator.evidence.strangers import Strangers
     from perfmodel.estimator.job_types.job_type import ObservedJobType
     from perfmodel.estimator.placing.columns import ReplicaColumns
 
@@ -74,7 +74,7 @@ def _by_steps(
     job = asked.observations[rows[0]].job
     own = seen[known.cells.job_type == name].tolist()
     others: Sequence[Observation] = seen[known.cells.job_type != name].tolist()
-    of_type = ObservedJobType.of(estimator.core, job, own, OtherJobs(estimator.core, others))
+    of_type = ObservedJobType.of(estimator.core, job, own, Strangers(estimator.core, others))
     if of_type.own is None:
         return
     of_type = replace(of_type, prior=priors.steps, cells_prior=priors.cells)

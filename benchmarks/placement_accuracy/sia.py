@@ -170,7 +170,12 @@ def _calibrated(
     cells = hidden.cells
     parts = cells.parts
     spread = np.full(len(cells), np.log(4.0))
-    return CalibratedSteps(parts=parts, log_sd=spread, learned=np.zeros(len(cells)))
+    return CalibratedSteps(
+        parts=parts,
+        log_sd=spread,
+        learned=np.zeros(len(cells)),
+        seen=np.zeros(len(cells), dtype=np.bool_),
+    )
 
 
 def _pollux(own: Sequence[ObservedSteps], hidden: ObservedSteps) -> FloatArray:

@@ -13,7 +13,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import ObservedJob
-from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.captured_step import GraphSource
@@ -192,7 +192,7 @@ class Estimator:
         jobs: Sequence[Job | PerfModelError],
         placements: Sequence[Placement | PerfModelError],
         observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
-        others: OtherJobs | None = None,
+        strangers: Strangers | None = None,
     ) -> Table:
         """Answer every pair of a job and a placement; a bad one fails alone.
 
@@ -202,7 +202,7 @@ class Estimator:
             An error in place of a job or a placement is carried into the answer.
         observations : mapping of int to sequence of Observation
             Measured steps by the position of their job; they count for the other jobs too.
-        others : OtherJobs or None
+        strangers : Strangers or None
             Observed steps of any jobs.
 
         Returns
@@ -210,20 +210,20 @@ class Estimator:
         Table
             Cell by cell equal to :meth:`estimate`.
         """
-        return fill(self.core, jobs, placements, observations, others).table()
+        return fill(self.core, jobs, placements, observations, strangers).table()
 
     def curve(
         self,
         job: Job,
         question: CurveQuestion,
         observations: Sequence[Observation] = (),
-        others: OtherJobs | None = None,
+        strangers: Strangers | None = None,
     ) -> Curve:
         """Return the throughput of a job over the number of accelerators.
 
         Parameters
         ----------
-        observations, others
+        observations, strangers
             As for :meth:`estimate` and :meth:`matrix`.
 
         Raises
@@ -232,11 +232,11 @@ class Estimator:
             As :meth:`estimate`.
         """
         if job.job_type is not None:
-            source = JobTypeSource(self.job_type(job, observations, others))
+            source = JobTypeSource(self.job_type(job, observations, strangers))
             return draw_curve_of_type(self.core, source, question)
         prepared = self.core.prepare(job)
         return draw_curve(
-            self.core, prepared, question, self.observed(prepared, observations, others)
+            self.core, prepared, question, self.observed(prepared, observations, strangers)
         )
 
     def rank(
@@ -245,7 +245,7 @@ class Estimator:
         placements: Sequence[Placement | PerfModelError],
         question: RankQuestion,
         observations: Sequence[Observation] = (),
-        others: OtherJobs | None = None,
+        strangers: Strangers | None = None,
     ) -> Ranking:
         """Rank placements of a job.
 
@@ -253,17 +253,17 @@ class Estimator:
         ----------
         placements : sequence
             An error in place of a placement is carried into the answer.
-        observations, others
+        observations, strangers
             As for :meth:`estimate` and :meth:`matrix`.
         """
-        return rank_placements(self.core, job, placements, question, observations, others)
+        return rank_placements(self.core, job, placements, question, observations, strangers)
 
     def search(
         self,
         job: Job,
         placement: Placement,
         observations: Sequence[Observation] = (),
-        others: OtherJobs | None = None,
+        strangers: Strangers | None = None,
         *,
         global_batch: int | None = None,
         most: int = 10,
@@ -274,7 +274,7 @@ class Estimator:
         ----------
         placement : Placement
             Its plan does not matter.
-        observations, others
+        observations, strangers
             As for :meth:`estimate` and :meth:`matrix`.
         global_batch : int or None
             Samples of a step; None means the job's own batch on every accelerator.
@@ -288,7 +288,7 @@ class Estimator:
             accelerators with this batch.
         """
         prepared = self.core.prepare(job)
-        observed = self.observed(prepared, observations, others)
+        observed = self.observed(prepared, observations, strangers)
         resolved = self.core.resolve(placement)
         return search(self.core, prepared, resolved, observed, global_batch=global_batch, most=most)
 
@@ -329,7 +329,7 @@ class Estimator:
         self,
         prepared: PreparedJob,
         observations: Sequence[Observation],
-        others: OtherJobs | None = None,
+        strangers: Strangers | None = None,
     ) -> ObservedJob | None:
         """Return what observed steps say about a job; None where there are none.
 
@@ -337,24 +337,24 @@ class Estimator:
         ----------
         observations : sequence of Observation
             Of the job, and of others that they name.
-        others : OtherJobs or None
+        strangers : Strangers or None
             Observed steps of any jobs.
         """
-        if not observations and not others:
+        if not observations and not strangers:
             return None
-        return ObservedJob.of(self.core, prepared, observations, others)
+        return ObservedJob.of(self.core, prepared, observations, strangers)
 
     def job_type(
-        self, job: Job, observations: Sequence[Observation], others: OtherJobs | None = None
+        self, job: Job, observations: Sequence[Observation], strangers: Strangers | None = None
     ) -> ObservedJobType:
         """Return what observed steps say about a job that is known by its type alone.
 
         Parameters
         ----------
-        observations, others
+        observations, strangers
             As for :meth:`observed`.
         """
-        return ObservedJobType.of(self.core, job, observations, others)
+        return ObservedJobType.of(self.core, job, observations, strangers)
 
     def answer(
         self,

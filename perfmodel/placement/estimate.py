@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from perfmodel.types import Basis
 
@@ -53,6 +53,15 @@ class MemoryEstimate:
     capacity_bytes: float
     fits: bool | None
     oom_probability: float | None = None
+
+    def that_fits(self) -> Self:
+        """Return the memory of a step that was seen to run."""
+        peak = (
+            self.peak_bytes
+            if self.peak_bytes is None
+            else min(self.peak_bytes, self.capacity_bytes)
+        )
+        return replace(self, peak_bytes=peak, fits=True, oom_probability=0.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

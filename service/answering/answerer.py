@@ -84,7 +84,7 @@ class Answerer:
         if query.job.job_type is not None:
             if query.observations:
                 seen = (*query.observations, *self.observed_jobs.counting(query.job))
-                of_type = self.estimator.job_type(query.job, seen, self.observed_jobs.others())
+                of_type = self.estimator.job_type(query.job, seen, self.observed_jobs.strangers())
             else:
                 of_type = self.observed_jobs.of_type(query.job)
             return self.estimator.answer_type(of_type, placement)
@@ -113,7 +113,7 @@ class Answerer:
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
         ]
-        answer = self.estimator.matrix(jobs, placements, seen, self.observed_jobs.others())
+        answer = self.estimator.matrix(jobs, placements, seen, self.observed_jobs.strangers())
         for cell in answer.errors:
             if cell.placement is not None and isinstance(cell.error, InvalidInputError):
                 point_at_text(cell.error, asked.placements[cell.placement])
@@ -122,13 +122,13 @@ class Answerer:
     def row(self, job: Job, placements: Sequence[Placement]) -> Table:
         """Answer one job on some placements."""
         seen = {0: self.observed_jobs.counting(job)}
-        return self.estimator.matrix([job], placements, seen, self.observed_jobs.others())
+        return self.estimator.matrix([job], placements, seen, self.observed_jobs.strangers())
 
     def curve(self, question: Any) -> Curve:
         """Answer one job over the number of accelerators."""
         asked = read_curve(self.resolved(question))
         seen = (*asked.observations, *self.observed_jobs.counting(asked.job))
-        return self.estimator.curve(asked.job, asked.question, seen, self.observed_jobs.others())
+        return self.estimator.curve(asked.job, asked.question, seen, self.observed_jobs.strangers())
 
     def rank(self, question: Any) -> Ranking | PlanRanking:
         """Rank placements of one job, or search the plans of one placement."""
@@ -136,12 +136,12 @@ class Answerer:
         seen = (*asked.observations, *self.observed_jobs.counting(asked.job))
         if isinstance(asked, AskedPlans):
             return self.estimator.search(
-                asked.job, asked.placement, seen, self.observed_jobs.others(),
+                asked.job, asked.placement, seen, self.observed_jobs.strangers(),
                 global_batch=asked.global_batch, most=asked.most,
             )  # fmt: skip
         ranking = replace(asked.question, prices=self._prices(asked.question.prices))
         return self.estimator.rank(
-            asked.job, asked.placements, ranking, seen, self.observed_jobs.others()
+            asked.job, asked.placements, ranking, seen, self.observed_jobs.strangers()
         )
 
     def prepare(self, job: Job, written: Any) -> PreparedJob:
@@ -206,7 +206,7 @@ class Answerer:
         if not stated:
             return self.observed_jobs.of(prepared)
         seen = (*stated, *self.observed_jobs.counting(prepared.job))
-        return self.estimator.observed(prepared, seen, self.observed_jobs.others())
+        return self.estimator.observed(prepared, seen, self.observed_jobs.strangers())
 
     def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
         """Return prices by canonical names: those that are kept, and over them those stated."""

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.evidence.observed import ObservedJob
-from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family, job_reference
@@ -31,7 +31,7 @@ class _Weighed(NamedTuple, Generic[T]):
     """A job as it was observed, and what that was made of."""
 
     seen: tuple[Observation, ...]
-    others: OtherJobs
+    strangers: Strangers
     job: T
 
 
@@ -46,7 +46,7 @@ class ObservedJobs:
         self._families: LruCache[str, str] = LruCache(20_000)
         self._observed: LruCache[str, _Weighed[ObservedJob | None]] = LruCache(_MOST_JOBS)
         self._types: LruCache[str, _Weighed[ObservedJobType]] = LruCache(_MOST_TYPES)
-        self._others = OtherJobs(estimator.core, ())
+        self._strangers = Strangers(estimator.core, ())
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
         """Return a job as the stored observations let it appear; None where there are none.
@@ -54,24 +54,24 @@ class ObservedJobs:
         May wait for the database and for the calibration.
         """
         seen = () if self._of_types_alone else self._feed.of(self._family(prepared))
-        others = self.others()
-        if not seen and not others:
+        strangers = self.strangers()
+        if not seen and not strangers:
             return None
-        make = partial(self._weighed, prepared, seen, others)
-        return _renewed(self._observed, prepared.key, seen, others, make)
+        make = partial(self._weighed, prepared, seen, strangers)
+        return _renewed(self._observed, prepared.key, seen, strangers, make)
 
     def of_type(self, job: Job) -> ObservedJobType:
         """Return a job that is known by its type alone, with what is stored of it and of others."""
-        seen, others = self._feed.of(job_family(job)), self.others()
-        make = partial(self._job_type, job, others)
-        return _renewed(self._types, job_reference(job), seen, others, make)
+        seen, strangers = self._feed.of(job_family(job)), self.strangers()
+        make = partial(self._job_type, job, strangers)
+        return _renewed(self._types, job_reference(job), seen, strangers, make)
 
-    def others(self) -> OtherJobs:
+    def strangers(self) -> Strangers:
         """Return what was observed of all jobs; the same object until something is added."""
         seen = self._feed.of_all()
-        known = self._others
+        known = self._strangers
         if known.observations is not seen:
-            known = self._others = OtherJobs(self._estimator.core, seen, previous=known)
+            known = self._strangers = Strangers(self._estimator.core, seen, previous=known)
         return known
 
     def counting(self, job: Job) -> tuple[Observation, ...]:
@@ -96,13 +96,13 @@ class ObservedJobs:
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
         seen, of_all = self._feed.known(self._family(prepared)), self._feed.known_of_all()
-        others = self._others
-        if seen is None or of_all is None or others.observations is not of_all:
+        strangers = self._strangers
+        if seen is None or of_all is None or strangers.observations is not of_all:
             return False, None
-        if not seen and not others:
+        if not seen and not strangers:
             return True, None
         known = self._observed.get(prepared.key)
-        if known is None or known.seen is not seen or known.others is not others:
+        if known is None or known.seen is not seen or known.strangers is not strangers:
             return False, None
         return True, known.job
 
@@ -110,8 +110,8 @@ class ObservedJobs:
         """Tell whether what was observed of a job is in memory."""
         return self._feed.known(job_family(job)) is not None
 
-    def _job_type(self, job: Job, others: OtherJobs) -> ObservedJobType:
-        return self._estimator.job_type(job, self.counting(job), others)
+    def _job_type(self, job: Job, strangers: Strangers) -> ObservedJobType:
+        return self._estimator.job_type(job, self.counting(job), strangers)
 
     def _family(self, prepared: PreparedJob) -> str:
         family = self._families.get(prepared.key)
@@ -121,15 +121,15 @@ class ObservedJobs:
         return family
 
     def _weighed(
-        self, prepared: PreparedJob, seen: Sequence[Observation], others: OtherJobs
+        self, prepared: PreparedJob, seen: Sequence[Observation], strangers: Strangers
     ) -> ObservedJob | None:
         try:
-            return self._estimator.observed(prepared, seen, others)
+            return self._estimator.observed(prepared, seen, strangers)
         except InvalidInputError as error:
             # They were weighed when they came in; since then a model or a device has changed.
             logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
         still = [one for one in seen if self._ok(prepared, one)]
-        return self._estimator.observed(prepared, still, others)
+        return self._estimator.observed(prepared, still, strangers)
 
     def _resolves(self, seen: Observation) -> bool:
         try:
@@ -150,15 +150,15 @@ def _renewed(
     kept: LruCache[str, _Weighed[T]],
     key: str,
     seen: tuple[Observation, ...],
-    others: OtherJobs,
+    strangers: Strangers,
     make: Callable[[], T],
 ) -> T:
     """Return a job that is kept, made again where it was observed since, or others were."""
     known = kept.get(key)
     if known is None or known.seen is not seen:
-        known = _Weighed(seen, others, make())
-    elif known.others is not others:
-        known = _Weighed(seen, others, known.job and known.job.with_others(others))
+        known = _Weighed(seen, strangers, make())
+    elif known.strangers is not strangers:
+        known = _Weighed(seen, strangers, known.job and known.job.with_strangers(strangers))
     else:
         return known.job
     kept.put(key, known)

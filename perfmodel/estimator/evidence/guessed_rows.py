@@ -105,6 +105,7 @@ def guessed_cells(
     cells = StepCells.of_job(
         parts.each(lambda part: np.array(np.broadcast_to(part, (rows,)))),
         batch_size=samples,
+        micro_batches=accumulation_steps,
         ranks=groups.ranks,
         hosts=groups.hosts,
         largest_share=groups.largest_share,
@@ -115,6 +116,7 @@ def guessed_cells(
         job=word,
         machine=columns.whole_machine,
         fabric=columns.fabric,
+        setting=columns.setting,
     )
     # Replicas that do not wait for each other take what one of them takes.
     waits = wait_for_each_other(mode, columns.zero_stage)

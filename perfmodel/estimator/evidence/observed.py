@@ -1,54 +1,43 @@
-"""What observed steps of a job say about its other placements.
+"""What observed steps change in the answers of captured jobs.
 
-Steps on one accelerator say how long the job computes; the placement is then worked out anew from
-that. Steps on several tell computing and communication apart, and both are corrected. Where other
-jobs were observed on the same accelerators, their steps are weighed together with those of the
-job; of a job that was not observed itself they say what the machine is like.
+Steps of the job correct its predicted step, on every placement: those of this cell, then those of
+the job on these accelerators, then those on others. Steps of other jobs that the question tells are
+weighed together with them, on the machine they ran on. What strangers reported counts for jobs of
+which nothing was observed, as far as they agree.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
-from perfmodel.estimator.evidence.observed_rows import (
-    OBSERVED_JOB,
-    cell_alone,
-    step_cells,
-    weighed_cells,
-)
-from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, step_cells, weighed_cells
+from perfmodel.estimator.evidence.strangers import Shift, Strangers
+from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import (
-    Cells,
-    CellStep,
-    Predictions,
-    Steps,
-    StepSource,
-    interval,
-)
+from perfmodel.estimator.placing.cells import Cells, CellStep, Steps, StepSource, interval
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.graph.job_identity import job_family
 from perfmodel.intervals import DEVIATIONS
-from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
-from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis
 
 #: Rows that are corrected in one go; more take more memory and no less time.
 _AT_ONCE = 32
+#: Steps that strangers move by more, in logarithms, are said to be.
+_SAID = float(np.log(1.1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +47,26 @@ class ObservedJob:
     Parameters
     ----------
     calibration : Calibration or None
-        None where neither the job nor, on the machine it is meant for, another was observed.
+        Of its own steps; None where none was observed. After :meth:`on` of what counts there.
     observations : tuple of Observation
         Of the job itself.
     family : str
         Of the job.
-    others : OtherJobs or None
-        Observed steps of other jobs, which :meth:`on` weighs.
+    machines : frozenset of str
+        Where it was observed; from :func:`.machine_word`.
+    told : ToldJobs or None
+        Observed steps of other jobs that whoever asks tells.
+    strangers : Strangers or None
+        What anybody reported of other jobs.
     """
 
     calibration: Calibration | None
     observations: tuple[Observation, ...]
     family: str = ""
-    others: OtherJobs | None = None
-    _on: dict[str, tuple[ObservedSteps | None, Self | None]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    machines: frozenset[str] = frozenset()
+    told: ToldJobs | None = None
+    strangers: Strangers | None = None
+    _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -81,16 +74,19 @@ class ObservedJob:
         core: Core,
         prepared: PreparedJob,
         observations: Sequence[Observation],
-        others: OtherJobs | None = None,
+        strangers: Strangers | None = None,
+        told: ToldJobs | None = None,
     ) -> Self:
         """Calibrate a job.
 
         Parameters
         ----------
         observations : sequence of Observation
-            Of the job; those that name another one join the others.
-        others : OtherJobs or None
-            Observed steps of any jobs; those of this one do not count.
+            Of the job; those that name another one join what is told.
+        strangers : Strangers or None
+            Stored observations of any jobs; those of this one do not count.
+        told : ToldJobs or None
+            Of any jobs; those of this one do not count.
 
         Raises
         ------
@@ -109,96 +105,63 @@ class ObservedJob:
                 continue
             cells = weighed_cells(core, prepared.job, seen, OBSERVED_JOB, pointer)
             own.append(replace(seen, job=None))
-            rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
+            rows.append(
+                ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s, seen.reporter)
+            )
         if of_others:
-            others = (others or OtherJobs(core, ())).with_others(of_others)
+            told = (told or ToldJobs(core, ())).with_others(of_others)
+        observed = ObservedSteps.join(*rows) if rows else None
         return cls(
-            calibration=calibrate(ObservedSteps.join(*rows), fitted_prior()) if rows else None,
+            calibration=calibrate(observed, fitted_prior()) if observed else None,
             observations=tuple(own),
             family=family,
-            others=others or None,
+            machines=frozenset(observed.cells.machine.tolist() if observed else ()),
+            told=told or None,
+            strangers=strangers or None,
         )
 
-    def on(self, machine: str | ResolvedPlacement) -> Self | None:
-        """Return what counts on a machine; None where nothing does.
+    def on(self, machine: str) -> Calibration | None:
+        """Return what counts on a machine, by its word; None where nothing does.
 
-        Parameters
-        ----------
-        machine : str or ResolvedPlacement
-            From :func:`.machine_word`, or where it runs.
+        What strangers say does not: see :meth:`shift`.
         """
-        word = machine if isinstance(machine, str) else machine_word(machine)
-        if self.others is None:
-            return self if self.calibration else None
-        beside = self.others.steps(word, self.family)
-        known = self._on.get(word)
-        if known is None or known[0] is not beside:
-            known = self._on[word] = (beside, self._weighed_on(word, beside, self.others))
-        return known[1]
+        if self.told is None:
+            return self.calibration
+        if machine not in self._on:
+            self._on[machine] = self._weighed_on(machine, self.told)
+        return self._on[machine]
+
+    def shift(self, machine: str) -> Shift:
+        """Return what strangers say of a machine; nothing where the job itself was observed."""
+        if self.strangers is None or self.observations:
+            return Shift()
+        return self.strangers.shift(machine, self.family)
 
     def is_ready_on(self, placement: ResolvedPlacement) -> bool:
-        """Return whether :meth:`on` would answer from memory."""
-        if self.others is None:
-            return True
-        word = machine_word(placement)
-        if not self.others.is_ready(word, self.family):
+        """Return whether :meth:`on` and :meth:`shift` would answer from memory."""
+        machine = machine_word(placement)
+        if self.told is not None and machine not in self._on:
             return False
-        beside, known = self.others.steps(word, self.family), self._on.get(word)
-        if beside is None and self.calibration is None:
+        if self.strangers is None or self.observations:
             return True
-        return known is not None and known[0] is beside
+        return self.strangers.is_ready(machine, self.family)
 
-    def with_others(self, others: OtherJobs) -> Self:
-        """Return the same job beside others; what did not change is not weighed again."""
-        return replace(self, others=others or None, _on=dict(self._on))
+    def with_strangers(self, strangers: Strangers) -> Self:
+        """Return the same job beside what others reported."""
+        return replace(self, strangers=strangers or None)
 
-    def _weighed_on(
-        self, machine: str, beside: ObservedSteps | None, others: OtherJobs
-    ) -> Self | None:
+    def _weighed_on(self, machine: str, told: ToldJobs) -> Calibration | None:
         if self.calibration is None:
-            shared = others.calibration(machine, self.family)
-            return None if shared is None else self._alone_with(shared)
+            return told.calibration(machine, self.family)
+        beside = told.steps(machine, self.family)
         if beside is None:
-            return self._alone_with(self.calibration)
+            return self.calibration
         joined = ObservedSteps.join(self.calibration.observed, beside)
-        return self._alone_with(calibrate(joined, fitted_prior()))
-
-    def _alone_with(self, calibration: Calibration) -> Self:
-        return replace(self, calibration=calibration, others=None, _on={})
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether only steps on one accelerator were observed, of the job and of others."""
-        if self.calibration is None or not self.observations:
-            return False
-        return bool(np.all(self.calibration.observed.cells.ranks == 1))
-
-    def single(self, prepared: PreparedJob, kind: Kind, prediction: Prediction) -> Prediction:
-        """Return the step on one accelerator as the observations let it appear.
-
-        Parameters
-        ----------
-        prediction : Prediction
-            Without them.
-        """
-        assert self.calibration is not None
-        found = self.calibration.apply(cell_alone(prepared, kind, prediction.time_s))
-        low, high = found.interval()
-        return replace(
-            prediction,
-            time_s=float(found.parts.step_time_s[0]),
-            low_s=float(low[0]),
-            high_s=float(high[0]),
-            basis=Basis.CALIBRATED,
-            out_of_distribution=False,
-        )
+        return calibrate(joined, fitted_prior())
 
 
 class Observed:
     """Captured jobs as observed steps let them appear: a source around another one.
-
-    Steps on one accelerator alone say how long the job computes: placements follow from that.
-    Steps on several correct the step on every placement.
 
     Parameters
     ----------
@@ -210,139 +173,167 @@ class Observed:
         self._source = source
         self._observed = observed
 
-    def alone(self, cells: Cells) -> Cells:
-        """Return cells with the times on one accelerator as steps observed there tell them."""
-        columns, placement = cells.columns, next(iter(cells.placements), None)
-        kinds = list(placement.kinds) if placement else []
-        if columns is not None and len(columns.accelerators[0]) == 1:
-            each = {spec.name: spec for (spec,) in columns.accelerators}
-            kinds = [Kind(accelerator=spec, count=1) for spec in each.values()]
-        predictions = list(cells.predictions)
-        for row, observed in enumerate(self._observed):
-            if observed is not None:
-                known = predictions[row]
-                found = self._alone(cells.jobs[row], observed, kinds, known, placement)
-                predictions[row] = {**known, **found}
-        return replace(cells, predictions=predictions)
-
-    def _alone(
-        self,
-        prepared: PreparedJob,
-        observed: ObservedJob,
-        kinds: Sequence[Kind],
-        known: Predictions,
-        placement: ResolvedPlacement | None,
-    ) -> Predictions:
-        found = {}
-        for kind in kinds:
-            name = kind.accelerator.name
-            on = observed.on(machine_word(placement) if placement else name)
-            if on is not None and on.is_alone and name in known:
-                found[name] = on.single(prepared, kind, known[name])
-        return found
-
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
-        (observed,), (placement,) = self._observed, cell.placements
-        on = observed.on(machine_word(placement)) if observed else None
-        if on is None or on.is_alone:
-            return self._source.step(cell)
         return self.steps(cell).at((0, 0))
 
     def steps(self, cells: Cells) -> Steps:
-        """Return the steps of some cells, corrected where observed steps say more than alone."""
-        steps = self._source.steps(cells)
-        columns = cells.columns
-        if columns is None:
-            columns = ReplicaColumns.of(cells.placements)
-        elif len(columns.accelerators[0]) > 1:
-            return steps
-        pieces = self._pieces(cells, columns, steps)
-        if not pieces:
-            return steps
-        shape = steps.samples_per_second.shape
-
-        def own(values: Any) -> Any:
-            return np.array(np.broadcast_to(values, shape))
-
-        found = replace(
-            steps,
-            parts=steps.parts.each(own),
-            step_time_s=own(steps.step_time_s),
-            samples_per_second=own(steps.samples_per_second),
-            low=own(steps.low),
-            high=own(steps.high),
-            half_width=own(steps.half_width),
-            rung=own(steps.rung),
-        )
-        for some in pieces:
-            for start in range(0, len(some), _AT_ONCE):
-                _correct(found, some[start : start + _AT_ONCE])
-        return found
-
-    def _pieces(self, cells: Cells, columns: ReplicaColumns, steps: Steps) -> list[list[_Piece]]:
-        """Return the rows to correct; those of one calibration together, which is quicker."""
-        names = np.array(columns.machine)
-        machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
-        shared: dict[int, list[_Piece]] = defaultdict(list)
-        for row, observed in enumerate(self._observed):
-            for name, at in machines if observed is not None else ():
-                on = observed.on(name) if observed is not None else None
-                if on is None or on.is_alone or on.calibration is None:
-                    continue
-                chosen = at[np.isfinite(steps.samples_per_second[row, at])]
-                if len(chosen):
-                    parts = steps.parts.take((row, chosen))
-                    cells_of_row = step_cells(cells.jobs[row], parts, columns.take(chosen))
-                    piece = _Piece(observed=on, row=row, columns=chosen, cells=cells_of_row)
-                    shared[id(on.calibration)].append(piece)
-        return list(shared.values())
+        """Return the steps of some cells, corrected."""
+        found = Correction()
+        corrected = found.add(cells, self._source.steps(cells), self._observed)
+        found.apply()
+        return corrected
 
 
-def with_observed(cells: Cells, observed: Sequence[ObservedJob | None]) -> tuple[StepSource, Cells]:
-    """Return what tells the steps of captured jobs, and their cells as steps alone tell them.
+def source_of(observed: Sequence[ObservedJob | None]) -> StepSource:
+    """Return what tells the steps of captured jobs.
 
     Parameters
     ----------
     observed : sequence of ObservedJob or None
         What is known of each job of the cells.
     """
-    if not any(observed):
-        return CAPTURED, cells
-    source = Observed(CAPTURED, observed)
-    return source, source.alone(cells)
+    return Observed(CAPTURED, observed) if any(observed) else CAPTURED
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
-    """Some cells of a row, as predicted without observations."""
+class _Piece(NamedTuple):
+    """Cells of a row that are corrected alike, as predicted without observations."""
 
-    observed: ObservedJob
+    steps: Steps
     row: int
     columns: npt.NDArray[np.int64]
     cells: StepCells
+    observed: ObservedJob
 
 
-def _correct(steps: Steps, pieces: Sequence[_Piece]) -> None:
-    """Put corrected cells of one calibration in the place of predicted ones."""
-    calibration = pieces[0].observed.calibration
-    assert calibration is not None
-    joined = StepCells.join([one.cells for one in pieces])
-    found = calibration.apply(joined)
-    rows = np.repeat([one.row for one in pieces], [len(one.cells) for one in pieces])
-    at = rows, np.concatenate([one.columns for one in pieces])
-    steps.step_time_s[at] = found.parts.step_time_s
-    longer = found.parts.step_time_s / joined.parts.step_time_s
-    rate = steps.samples_per_second[at] / longer
-    # Links that were not observed stay as sure as they were.
-    half_width = np.minimum(DEVIATIONS * found.log_sd, steps.half_width[at])
-    low, high = interval(rate, rate, rate, half_width)
-    steps.samples_per_second[at], steps.half_width[at] = rate, half_width
-    steps.low[at], steps.high[at] = low, high
-    for one in fields(StepParts):
-        getattr(steps.parts, one.name)[at] = getattr(found.parts, one.name)
-    # What others reached makes a prediction better, not an observed one.
-    of_itself = np.repeat(
-        [bool(one.observed.observations) for one in pieces], [len(one.cells) for one in pieces]
+class Correction:
+    """Steps to be corrected: those that rest on the same calibration together, which is quicker."""
+
+    def __init__(self) -> None:
+        self._by_calibration: dict[int, tuple[Calibration, list[_Piece]]] = {}
+
+    def add(self, cells: Cells, steps: Steps, observed: Sequence[ObservedJob | None]) -> Steps:
+        """Note what changes of some steps, and return those that :meth:`apply` will change.
+
+        Parameters
+        ----------
+        observed : sequence of ObservedJob or None
+            What is known of each job of the cells.
+        """
+        columns = cells.columns
+        if columns is None:
+            columns = ReplicaColumns.of(cells.placements)
+        names = np.array(columns.machine)
+        machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
+        found: Steps | None = None
+        for row, job in enumerate(observed):
+            for name, at in machines if job is not None else ():
+                assert job is not None
+                calibration, shift = job.on(name), job.shift(name)
+                chosen = at[np.isfinite(steps.samples_per_second[row, at])]
+                if not len(chosen) or (calibration is None and not shift.reporters):
+                    continue
+                found = found or _own(steps)
+                if shift.reporters:
+                    _shift(found, row, chosen, shift, name)
+                if calibration is not None:
+                    parts = found.parts.take((row, chosen))
+                    rows = step_cells(cells.jobs[row], parts, columns.take(chosen))
+                    _, pieces = self._by_calibration.setdefault(id(calibration), (calibration, []))
+                    pieces.append(_Piece(found, row, chosen, rows, job))
+        return found or steps
+
+    def apply(self) -> None:
+        """Correct all that was noted."""
+        for calibration, pieces in self._by_calibration.values():
+            for start in range(0, len(pieces), _AT_ONCE):
+                some = pieces[start : start + _AT_ONCE]
+                found = calibration.apply(StepCells.join([one.cells for one in some]))
+                ends = np.cumsum([len(one.cells) for one in some])
+                for one, end in zip(some, ends.tolist(), strict=True):
+                    _correct(one, found.take(slice(end - len(one.cells), end)))
+        self._by_calibration.clear()
+
+
+def _own(steps: Steps) -> Steps:
+    """Return steps whose columns may be written to."""
+    shape = steps.samples_per_second.shape
+
+    def own(values: Any) -> Any:
+        return np.array(np.broadcast_to(values, shape))
+
+    return replace(
+        steps,
+        parts=steps.parts.each(own),
+        step_time_s=own(steps.step_time_s),
+        samples_per_second=own(steps.samples_per_second),
+        low=own(steps.low),
+        high=own(steps.high),
+        half_width=own(steps.half_width),
+        rung=own(steps.rung),
+        said=dict(steps.said),
     )
-    steps.rung[at] = np.where(of_itself, RUNG[Basis.CALIBRATED], steps.rung[at])
+
+
+def _correct(piece: _Piece, found: CalibratedSteps) -> None:
+    """Put corrected cells in the place of predicted ones."""
+    steps, at = piece.steps, (piece.row, piece.columns)
+    longer = found.parts.step_time_s / piece.cells.parts.step_time_s
+    half_width = DEVIATIONS * found.log_sd
+    if not piece.observed.observations:
+        # What others reached makes a prediction better, not an observed one.
+        half_width = np.minimum(half_width, _half_width(steps, at))
+    else:
+        steps.rung[at] = _rungs(piece, found.seen)
+    _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
+
+
+def _rungs(piece: _Piece, seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
+    """Return what cells rest on: on themselves, on the job there, or on the job elsewhere."""
+    there = [one in piece.observed.machines for one in piece.cells.machine.tolist()]
+    near = np.where(there, RUNG[Basis.CALIBRATED], RUNG[Basis.TRANSFERRED])
+    return np.where(seen, RUNG[Basis.MEASURED], near).astype(np.int8)
+
+
+def _shift(
+    steps: Steps, row: int, columns: npt.NDArray[np.int64], shift: Shift, machine: str
+) -> None:
+    """Move steps as far as strangers agree, and widen and name what is moved far."""
+    at = (row, columns)
+    before = steps.parts.take(at)
+    longer, slower = np.exp(shift.compute), np.exp(shift.communication)
+    parts = StepParts.of(
+        before.compute_s * longer,
+        exposed_communication_s=before.exposed_communication_s * slower,
+        input_stall_s=before.input_stall_s,
+        overhead_s=before.overhead_s * longer,
+        communication_s=before.communication_s * slower,
+    )
+    moved = np.log(parts.step_time_s / before.step_time_s)
+    half_width = np.hypot(_half_width(steps, at), moved)
+    _put(steps, at, parts, steps.samples_per_second[at] / np.exp(moved), half_width)
+    for column, factor in zip(columns.tolist(), np.exp(moved).tolist(), strict=True):
+        if abs(np.log(factor)) > _SAID:
+            steps.said[row, column] = (
+                f"What {shift.reporters} reporters saw of other jobs on {machine} makes the step "
+                f"{factor:.2f} times as long as predicted.",
+            )
+
+
+def _half_width(steps: Steps, at: tuple[int, npt.NDArray[np.int64]]) -> npt.NDArray[np.float64]:
+    """Return the half width of whole intervals, in logarithms."""
+    return np.asarray(np.log(steps.high[at] / steps.low[at]) / 2)
+
+
+def _put(
+    steps: Steps,
+    at: tuple[int, npt.NDArray[np.int64]],
+    parts: StepParts,
+    rate: npt.NDArray[np.float64],
+    half_width: npt.NDArray[np.float64],
+) -> None:
+    steps.step_time_s[at], steps.samples_per_second[at] = parts.step_time_s, rate
+    steps.low[at], steps.high[at] = interval(rate, rate, rate, half_width)
+    steps.half_width[at] = half_width
+    for one in fields(StepParts):
+        getattr(steps.parts, one.name)[at] = getattr(parts, one.name)

@@ -104,6 +104,7 @@ def step_cells(
     return StepCells.of_job(
         parts,
         batch_size=prepared.samples,
+        micro_batches=prepared.job.accumulation_steps,
         ranks=columns.groups.ranks,
         hosts=columns.hosts,
         largest_share=columns.groups.largest_share,
@@ -112,6 +113,7 @@ def step_cells(
         job=word,
         machine=columns.machine,
         fabric=columns.fabric,
+        setting=columns.setting,
     )
 
 
@@ -120,6 +122,7 @@ def cell_alone(prepared: PreparedJob, kind: Kind, time_s: float) -> StepCells:
     return StepCells.of_job(
         StepParts.of(np.array([time_s])),
         batch_size=prepared.samples,
+        micro_batches=prepared.job.accumulation_steps,
         ranks=1,
         hosts=1,
         largest_share=1,

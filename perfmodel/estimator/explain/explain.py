@@ -19,7 +19,6 @@ from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.explain.placement_stages import placed_chain
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
-from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.emulation import emulation
 from perfmodel.estimator.tables.estimates import answer_cell
@@ -80,7 +79,6 @@ def explain_answer(
     most : int
         Groups of equal operators at most.
     """
-    observed = observed.on(machine_word(placement)) if observed is not None else None
     cell = predicted_cell(core, prepared, placement)
     estimate = answer_cell(core, prepared, placement, observed)
     chain = placed_chain(cell, observed)

@@ -43,7 +43,8 @@ def near_observations(
         point = _point(core, prepared.job, placement, seen)
         if point is not None:
             found.append(point)
-    return tuple(sorted(found, key=lambda point: point.distance or 0.0)[:most])
+    found.sort(key=lambda point: (point.distance or 0.0, point.accelerator, point.measured_s))
+    return tuple(found[:most])
 
 
 def near_points(job: Job, measured: Sequence[MeasuredPoint]) -> tuple[NearPoint, ...]:

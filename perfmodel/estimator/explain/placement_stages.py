@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
+from perfmodel.estimator.evidence.observed import ObservedJob, source_of
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.placed import CAPTURED
@@ -44,19 +44,19 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
         What counts on its accelerators.
     """
     (prepared,), (placement,) = cell.jobs, cell.placements
-    source, cell = with_observed(cell, [observed])
     single = [cell.predictions[0][spec.name] for spec in placement.accelerators]
     placed = CAPTURED.steps(cell)
     alone = [one.time_s * slow.factor for one, slow in zip(single, placed.slowdowns, strict=True)]
     kind = alone.index(max(alone))
-    seen = OBSERVATIONS if observed is None or observed.observations else OBSERVATIONS_OF_OTHERS
-    stages = [Stage(name=seen, time_s=single[kind].time_s)]
+    single_s, stages = single[kind].time_s, list[Stage]()
     for name, factor in placed.slowdowns[kind].factors:
-        stages.append(Stage(name=name, time_s=stages[-1].time_s * factor))
-    single_s, parts = stages[-1].time_s, placed.parts.at((0, 0))
+        single_s *= factor
+        stages.append(Stage(name=name, time_s=single_s))
+    parts = placed.parts.at((0, 0))
     stages += _scaled(placement, prepared, parts)
-    if observed is not None and not observed.is_alone:
-        corrected = source.steps(cell).parts.at((0, 0))
+    if observed is not None:
+        seen = OBSERVATIONS if observed.observations else OBSERVATIONS_OF_OTHERS
+        corrected = source_of([observed]).steps(cell).parts.at((0, 0))
         stages.append(Stage(name=seen, time_s=corrected.step_time_s))
         single_s *= corrected.compute_s / parts.compute_s
     return PlacedChain(kind=kind, single_s=single_s, stages=tuple(stages))

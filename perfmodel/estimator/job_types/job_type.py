@@ -24,7 +24,8 @@ from perfmodel.estimator.evidence.guessed_rows import (
     observed_rows,
 )
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
-from perfmodel.estimator.evidence.other_jobs import OtherJobs, spread
+from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
 from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.job_types.levels import JobTypeLevels
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -32,7 +33,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import own_batch, type_word
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.calibration.observed_steps import ObservedSteps, cell_codes
+from perfmodel.placement.calibration.observed_steps import ObservedSteps, same_cells
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.job_types.completion import JobTypePrior
@@ -58,8 +59,8 @@ class JobTypeSteps:
     Parameters
     ----------
     bases : tuple of Basis
-        ``measured`` for an observed step, ``interpolated`` on accelerators where one was observed,
-        else ``extrapolated``.
+        ``measured`` for an observed step, ``calibrated`` on accelerators where one was observed,
+        else ``transferred``.
     device_share : ndarray, shape (rows,)
         Share of the computation during which the accelerator works.
     """
@@ -83,8 +84,10 @@ class ObservedJobType:
         None where no step of the job can be read by a calibration.
     own : ObservedSteps or None
         The same steps.
-    others : OtherJobs or None
-        Observed steps of other jobs.
+    told : ToldJobs or None
+        Observed steps of other jobs that whoever asks tells.
+    strangers : Strangers or None
+        What anybody reported of other jobs; it completes jobs of which nothing was observed.
     prior : ResidualPrior or None
         What is believed of its steps beforehand; None: the fitted one.
     cells_prior : JobTypePrior or None
@@ -96,7 +99,8 @@ class ObservedJobType:
     observations: tuple[Observation, ...]
     guess: JobTypeGuess | None = None
     own: ObservedSteps | None = field(default=None, repr=False)
-    others: OtherJobs | None = field(default=None, repr=False)
+    told: ToldJobs | None = field(default=None, repr=False)
+    strangers: Strangers | None = field(default=None, repr=False)
     prior: ResidualPrior | None = field(default=None, repr=False)
     cells_prior: JobTypePrior | None = field(default=None, repr=False)
     _on: dict[str, tuple[_Beside, Calibration]] = field(
@@ -116,33 +120,26 @@ class ObservedJobType:
 
     @property
     def known(self) -> tuple[Observation, ...]:
-        """What was observed of the job and of all other job types, and what a question tells."""
-        if self.others is None:
-            return self.observations
-        word = type_word(self.job)
+        """What was observed of the job, and what is told of others."""
+        told = self.told.observations if self.told is not None else ()
         of_types = [
             one
-            for one in self.others.observations
+            for one in told
             if one.job is not None
             and one.job.job_type
-            and not _is_of(one.job, word)
             and has_accelerators(self.catalog, one.placement)
         ]
-        told = [one for one in self.observations if one.job and one.job.job_type is None]
-        return (*self.own_observations, *told, *of_types)
+        own = self.own_observations
+        return (*own, *(one for one in of_types if not _is_of(one.job, type_word(self.job))))
 
     @cached_property
     def tables(self) -> TypeTables:
-        """Its cells and those of other job types; of stored ones all jobs share them."""
-        beside = self.others
-        if beside is not None and self.cells_prior is None:
-            word = type_word(self.job)
-            stored = {
-                _cell(one) for one in beside.observations if one.job and _is_of(one.job, word)
-            }
-            if all(_cell(one) in stored for one in self.own_observations):
-                return beside.tables(self.catalog)
-        return TypeTables.of(self.job, self.known, self.catalog, self.cells_prior)
+        """Its cells and those of other job types; of a job never observed those of strangers."""
+        known = self.known
+        shared = self.strangers.tables if self.strangers is not None else None
+        if known or shared is None or self.cells_prior is not None:
+            return TypeTables.of(self.job, known, self.catalog, self.cells_prior)
+        return shared
 
     @classmethod
     def of(
@@ -150,7 +147,8 @@ class ObservedJobType:
         core: Core,
         job: Job,
         observations: Sequence[Observation],
-        others: OtherJobs | None = None,
+        strangers: Strangers | None = None,
+        told: ToldJobs | None = None,
     ) -> Self:
         """Read what was observed of a job type.
 
@@ -159,9 +157,11 @@ class ObservedJobType:
         job : Job
             With a ``job_type``.
         observations : sequence of Observation
-            Of the job; those that name another one join the others.
-        others : OtherJobs or None
-            Observed steps of any jobs; those of this one do not count.
+            Of the job; those that name another one join what is told.
+        strangers : Strangers or None
+            Stored observations of any jobs.
+        told : ToldJobs or None
+            Of any jobs; those of this one do not count.
 
         Raises
         ------
@@ -179,7 +179,7 @@ class ObservedJobType:
                 weighed_cells(core, seen.job, seen, "", f"/observations/{position}")
             of_others.append(seen)
         if of_others:
-            others = (others or OtherJobs(core, ())).with_others(of_others)
+            told = (told or ToldJobs(core, ())).with_others(of_others)
         placements, kept = modelled(core, own, job.mode, pointer="/observations")
         if len(kept) > MOST_OWN:
             placements, kept = modelled(core, spread(kept, MOST_OWN), job.mode)
@@ -187,7 +187,8 @@ class ObservedJobType:
             job=job,
             catalog=core.accelerators,
             observations=tuple(observations),
-            others=others or None,
+            told=told or None,
+            strangers=strangers or None,
         )
         if not kept:
             return found
@@ -195,12 +196,9 @@ class ObservedJobType:
         steps = observed_rows(guess, placements, kept, word=word, mode=job.mode)
         return replace(found, guess=guess, own=steps)
 
-    def with_others(self, others: OtherJobs) -> Self:
-        """Return the same job beside others; what did not change is not weighed again."""
-        word = type_word(self.job)
-        told = [one for one in self.observations if not _is_of(one.job, word)]
-        joined = others.with_others(told) if told else others
-        return replace(self, others=joined or None, _on=dict(self._on))
+    def with_strangers(self, strangers: Strangers) -> Self:
+        """Return the same job beside what others reported."""
+        return replace(self, strangers=strangers or None)
 
     def steps(
         self,
@@ -253,13 +251,13 @@ class ObservedJobType:
 
     def _beside(self, machine: str, own: ObservedSteps) -> _Beside:
         """Return steps of other jobs: on the machine, or how it compares to where this one ran."""
-        if self.others is None:
+        if self.told is None:
             return []
         word, ran_on = type_word(self.job), dict.fromkeys(own.cells.machine.tolist())
         asked = [(machine, False)]
         if machine not in ran_on:
             asked += [(other, True) for other in ran_on]
-        found = [(self.others.steps(name, word), elsewhere) for name, elsewhere in asked]
+        found = [(self.told.steps(name, word), elsewhere) for name, elsewhere in asked]
         return [(steps, elsewhere) for steps, elsewhere in found if steps is not None]
 
 
@@ -268,23 +266,13 @@ def _is_of(job: Job | None, word: str) -> bool:
     return job is None or (job.job_type is not None and type_word(job) == word)
 
 
-def _cell(seen: Observation) -> tuple[object, ...]:
-    """Return what tells an observed step of one job from its others."""
-    return (
-        seen.placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
-        seen.sync_time_s,
-    )  # fmt: skip
-
-
 def _bases(cells: StepCells, observed: StepCells) -> tuple[Basis, ...]:
     """Return on which rung of the ladder of evidence steps stand."""
-    asked, known = cell_codes(cells, observed)
-    seen, machines = set(known.tolist()), set(observed.machine.tolist())
+    seen = [bool(row.any()) for row in same_cells(cells, observed)]
+    machines = set(observed.machine.tolist())
     return tuple(
-        Basis.MEASURED
-        if code in seen
-        else (Basis.INTERPOLATED if machine in machines else Basis.EXTRAPOLATED)
-        for code, machine in zip(asked.tolist(), cells.machine.tolist(), strict=True)
+        Basis.MEASURED if cell else (Basis.CALIBRATED if machine in machines else Basis.TRANSFERRED)
+        for cell, machine in zip(seen, cells.machine.tolist(), strict=True)
     )
 
 

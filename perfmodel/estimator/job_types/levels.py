@@ -82,11 +82,12 @@ class JobTypeLevels:
         variance = (np.log(completed.high_s / completed.median_s) / DEVIATIONS) ** 2
         weight = unsure / (unsure + variance)
         apart = np.log(completed.median_s * micro_batches / alone.parts.step_time_s)
-        after = found.log_sd**2 - _SHRINKS * (weight * unsure)[kinds]
+        # A cell that was observed needs no other.
+        longer = np.where(found.seen, 0.0, (weight * apart)[kinds])
+        after = found.log_sd**2 - _SHRINKS * (weight * unsure)[kinds] * ~found.seen
         return CalibratedSteps(
-            parts=replace(
-                found.parts, compute_s=found.parts.compute_s * np.exp(weight * apart)[kinds]
-            ),
+            parts=replace(found.parts, compute_s=found.parts.compute_s * np.exp(longer)),
+            seen=found.seen,
             log_sd=np.sqrt(np.maximum(after, np.minimum(found.log_sd, _SURE_SD) ** 2)),
             learned=found.learned,
         )

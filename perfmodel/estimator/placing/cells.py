@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -44,6 +44,8 @@ class Steps:
         Of a single cell: memory that they hold of an accelerator, as far as it is known.
     slowdowns : tuple of Slowdown
         Of a single cell, of each kind of accelerator.
+    said : mapping of (int, int) to tuple of str
+        What was said of single cells of many, by their place.
     """
 
     parts: StepParts
@@ -58,6 +60,7 @@ class Steps:
     neighbours: tuple[NeighbourEstimate, ...] = ()
     neighbour_bytes: float = 0.0
     slowdowns: tuple[Slowdown, ...] = ()
+    said: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def row(cls, cells: Sequence[CellStep]) -> Self:
@@ -84,7 +87,7 @@ class Steps:
 
     def at(self, index: tuple[int, ...]) -> CellStep:
         """Return one cell as plain numbers."""
-        said = index[-1]
+        at, of_cell = index[-1], self.said.get(index, ())
         return CellStep(
             parts=self.parts.at(index),
             step_time_s=float(self.step_time_s[index]),
@@ -93,8 +96,8 @@ class Steps:
             high=float(self.high[index]),
             half_width=float(self.half_width[index]),
             basis=LADDER[int(self.rung[index])],
-            warnings=self.warnings[said] if self.warnings else (),
-            nearest=self.nearest[said] if self.nearest else (),
+            warnings=(*(self.warnings[at] if self.warnings else ()), *of_cell),
+            nearest=self.nearest[at] if self.nearest else (),
             neighbours=self.neighbours,
             neighbour_bytes=self.neighbour_bytes,
             slowdowns=self.slowdowns,

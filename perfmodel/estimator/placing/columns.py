@@ -41,6 +41,8 @@ class ReplicaColumns:
     machine, fabric : sequence of str
         Words that placements on the same accelerators, or parts of them, share, and those over
         equal links.
+    setting : sequence of str
+        What else tells them apart; from :func:`setting_word`.
     zero_stage : int
         What the replicas of all of them share out.
     """
@@ -51,6 +53,7 @@ class ReplicaColumns:
     hosts: FloatArray
     machine: Sequence[str]
     fabric: Sequence[str]
+    setting: Sequence[str]
     zero_stage: int = 0
 
     def __len__(self) -> int:
@@ -67,6 +70,7 @@ class ReplicaColumns:
             hosts=np.array([float(placement.fabric.host_count) for placement in placements]),
             machine=[machine_word(placement) for placement in placements],
             fabric=[fabric_of(placement) for placement in placements],
+            setting=[setting_word(placement) for placement in placements],
             zero_stage=zero_stage,
         )
 
@@ -105,6 +109,7 @@ class ReplicaColumns:
             hosts=groups.hosts,
             machine=[spec.name] * len(counts),
             fabric=[words[one] for one in links],
+            setting=[_sharded(zero_stage)] * len(counts),
             zero_stage=zero_stage,
         )
 
@@ -119,6 +124,7 @@ class ReplicaColumns:
             hosts=self.hosts[at],
             machine=[self.machine[i] for i in chosen],
             fabric=[self.fabric[i] for i in chosen],
+            setting=[self.setting[i] for i in chosen],
         )
 
     @cached_property
@@ -194,3 +200,30 @@ def fabric_word(link: LinkClass, network: Network | None) -> str:
     """Return a word for links inside a host, and between hosts."""
     between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
     return f"{link.name.lower()}|{between}"
+
+
+def setting_word(placement: ResolvedPlacement) -> str:
+    """Return a word for what tells placements on equally many accelerators and links apart."""
+    sharded = _sharded(placement.fabric.plan.zero_stage)
+    if placement.is_plain and len(placement.counts) == 1:
+        return sharded
+    asked, plan = placement.placement, placement.fabric.plan
+    degrees = (plan.tensor, plan.pipeline, plan.expert, plan.context, plan.virtual_stages)
+    beside = sorted(one.key for one in asked.shared_with)
+    said = (
+        placement.counts, degrees, plan.sequence_parallel, plan.schedule.value,
+        plan.batch_split.value, beside, asked.sharing.value if beside else "",
+        *(getattr(asked, name) for name in _LIMITS),
+    )  # fmt: skip
+    return f"{sharded} {said}".strip()
+
+
+#: Fields of a placement that slow its accelerators, or what feeds them.
+_LIMITS = (
+    "power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s", "loader_workers",
+    "storage_locality",
+)  # fmt: skip
+
+
+def _sharded(zero_stage: int) -> str:
+    return f"zero{zero_stage}" if zero_stage else ""

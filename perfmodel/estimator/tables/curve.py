@@ -12,7 +12,7 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
+from perfmodel.estimator.evidence.observed import ObservedJob, source_of
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, Steps
@@ -21,7 +21,7 @@ from perfmodel.estimator.placing.memory import replica_memory
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
-from perfmodel.types import LADDER, Basis
+from perfmodel.types import LADDER, RUNG, Basis
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -149,14 +149,15 @@ def draw_curve(
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
     cells = Cells(jobs=[prepared], predictions=[predictions], columns=columns)
-    source, cells = with_observed(cells, [observed])
     peak_bytes, fits = replica_memory(prepared, columns)
-    prediction = cells.predictions[0][spec.name]
+    steps = source_of([observed]).steps(cells)
+    fits = fits | (steps.rung[0] == RUNG[Basis.MEASURED])
+    prediction = predictions[spec.name]
     placement = core.resolve(placement_of(spec, max(asked.counts), asked))
     said = (*prediction.warnings, *placement.warnings, *prepared.warnings)
     return _of_steps(
         spec,
-        source.steps(cells),
+        steps,
         columns,
         peak_bytes=peak_bytes[1:],
         fits=fits[1:],

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
+from perfmodel.estimator.evidence.observed import ObservedJob, source_of
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
 from perfmodel.predictors.prediction import Prediction
+from perfmodel.types import RUNG, Basis
 
 
 def answer_cell(
@@ -57,9 +58,9 @@ def answer_from_memory(
 
 def answer_of(cell: Cells, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
-    source, cell = with_observed(cell, [observed])
     (prepared,), (known,), (placement,) = cell.jobs, cell.predictions, cell.placements
-    return estimate_of(prepared, placement, list(known.values()), source.step(cell))
+    step = source_of([observed]).step(cell)
+    return estimate_of(prepared, placement, list(known.values()), step)
 
 
 def estimate_of(
@@ -80,6 +81,8 @@ def estimate_of(
         slowest = max(predictions, key=lambda p: p.time_s)
     parts, rate, tokens = cell.parts, cell.samples_per_second, prepared.step.tokens_per_sample
     memory = tightest_memory(prepared, placement, cell.neighbour_bytes)
+    if cell.basis is Basis.MEASURED:
+        memory = memory.that_fits()
     return Estimate(
         throughput=Throughput(
             samples_per_second=rate,
@@ -99,7 +102,8 @@ def estimate_of(
         ),
         memory=memory,
         basis=cell.basis,
-        out_of_distribution=any([p.out_of_distribution for p in predictions]),
+        out_of_distribution=RUNG[cell.basis] > RUNG[Basis.CALIBRATED]
+        and any([p.out_of_distribution for p in predictions]),
         nearest=tuple(slowest.nearest),
         model_version=slowest.model_version,
         unpriced_operators=prepared.step.unpriced_operators,

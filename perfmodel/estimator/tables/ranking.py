@@ -10,7 +10,7 @@ from types import MappingProxyType
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type_source import VERSION, JobTypeSource
 from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_type
 from perfmodel.estimator.tables.table import Filling, fill
@@ -123,7 +123,7 @@ def rank_placements(
     placements: Sequence[Placement | PerfModelError],
     question: RankQuestion,
     observations: Sequence[Observation] = (),
-    others: OtherJobs | None = None,
+    strangers: Strangers | None = None,
 ) -> Ranking:
     """Rank placements of a job, as :meth:`.facade.Estimator.rank`: sort a row of its table.
 
@@ -132,7 +132,7 @@ def rank_placements(
     PerfModelError
         The job cannot be answered anywhere.
     """
-    filled = fill(core, [job], placements, {0: observations} if observations else {}, others)
+    filled = fill(core, [job], placements, {0: observations} if observations else {}, strangers)
     errors: dict[int, PerfModelError] = {}
     for one in filled.errors:
         if one.placement is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,22 +16,25 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob, with_observed
-from perfmodel.estimator.evidence.other_jobs import OtherJobs
+from perfmodel.estimator.evidence.observed import Correction, ObservedJob
+from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, Predictions, Steps
-from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
+from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
+from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import LADDER, Mode
+from perfmodel.types import LADDER, RUNG, Basis, Mode
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,7 +109,7 @@ def fill(
     jobs: Sequence[Job | PerfModelError],
     placements: Sequence[Placement | PerfModelError],
     observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
-    others: OtherJobs | None = None,
+    strangers: Strangers | None = None,
 ) -> Filling:
     """Answer every pair, as :meth:`.facade.Estimator.matrix`; what is bad costs its own cells."""
     types = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
@@ -115,12 +119,13 @@ def fill(
     resolved, placement_errors = _attempt(core.resolve, placements)
     accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
     predictions, cell_errors = _predict(core, prepared, list(accelerators.values()))
-    others = _beside(core, jobs, observations, others)
-    observed, observed_errors = _observed(core, prepared, observations, others)
+    told = _told(core, jobs, observations)
+    observed, observed_errors = _observed(core, prepared, observations, strangers, told)
     filling = Filling(core, prepared, resolved, predictions, observed)
     filling.fill_replicas()
-    type_errors = filling.fill_types(types, observations, others)
+    type_errors = filling.fill_types(types, observations, strangers, told)
     refused = filling.fill_others()
+    filling.correct()
     bad_jobs = job_errors + observed_errors + type_errors
     errors = (
         *(CellError(job=i, placement=None, error=e) for i, e in bad_jobs),
@@ -169,6 +174,7 @@ class Filling:
         self.errors: tuple[CellError, ...] = ()
         #: Which block each cell was answered in, with its place there.
         self._blocks: list[tuple[list[int], list[int], Cells | None, Steps]] = []
+        self._correction = Correction()
 
     # -- equal replicas on whole accelerators: many at a time -----------------------------------
 
@@ -198,12 +204,24 @@ class Filling:
             self._numbers["peak_bytes"][row, columns], self._fits[row, columns] = peak_bytes, fits
 
     def _put(self, rows: list[int], columns: list[int], cells: Cells) -> None:
-        source, cells = with_observed(cells, [self.observed.get(row) for row in rows])
-        steps = source.steps(cells)
-        target = np.ix_(rows, columns)
-        self._put_steps(target, steps)
-        self._out[target] = _outside(cells)
+        observed = [self.observed.get(row) for row in rows]
+        steps = self._correction.add(cells, CAPTURED.steps(cells), observed)
+        self._out[np.ix_(rows, columns)] = _outside(cells)
         self._blocks.append((rows, columns, cells, steps))
+
+    def correct(self) -> None:
+        """Let observations change all cells of captured jobs, and fill the table with them."""
+        self._correction.apply()
+        for rows, columns, cells, steps in self._blocks:
+            if cells is None:
+                continue
+            target = np.ix_(rows, columns)
+            self._put_steps(target, steps)
+            rung = np.broadcast_to(steps.rung, steps.samples_per_second.shape)
+            self._fits[target] |= rung == RUNG[Basis.MEASURED]
+            self._out[target] &= rung > RUNG[Basis.CALIBRATED]
+            of_cells = (*steps.warnings, *steps.said.values())
+            self._said |= dict.fromkeys(text for texts in of_cells for text in texts)
 
     def _put_steps(self, target: Any, steps: Steps) -> None:
         shape = steps.samples_per_second.shape
@@ -224,7 +242,8 @@ class Filling:
         self,
         jobs: Mapping[int, Job],
         observations: Mapping[int, Sequence[Observation]],
-        others: OtherJobs | None,
+        strangers: Strangers | None,
+        told: ToldJobs | None,
     ) -> _Errors:
         """Fill the rows of jobs that are known by their type alone; return those that are bad."""
         columns = [at for at, placement in enumerate(self.resolved) if placement is not None]
@@ -233,7 +252,7 @@ class Filling:
         for row, job in jobs.items() if placements else ():
             try:
                 seen = observations.get(row, ())
-                source = JobTypeSource(ObservedJobType.of(self._core, job, seen, others))
+                source = JobTypeSource(ObservedJobType.of(self._core, job, seen, strangers, told))
                 steps = source.steps(Cells(placements=placements))
             except PerfModelError as error:
                 errors.append((row, error))
@@ -260,7 +279,7 @@ class Filling:
         refused = []
         for column, placement in enumerate(self.resolved):
             for row, job in enumerate(self._prepared) if placement is not None else ():
-                if placement is None or job is None or self._is_filled(row, job, placement):
+                if placement is None or job is None or self._is_filled(job, placement):
                     continue
                 known = [self._predictions[row].get(a.name) for a in placement.accelerators]
                 predictions = [one for one in known if one is not None]
@@ -271,12 +290,9 @@ class Filling:
                         refused.append((row, column, error))
         return refused
 
-    def _is_filled(self, row: int, job: PreparedJob, placement: ResolvedPlacement) -> bool:
-        if job.has_plan_engine or not placement.is_plain:
-            return False
-        observed = self.observed.get(row)
-        one_kind = len(placement.kinds) == 1
-        return one_kind or observed is None or observed.on(machine_word(placement)) is None
+    @staticmethod
+    def _is_filled(job: PreparedJob, placement: ResolvedPlacement) -> bool:
+        return placement.is_plain and not job.has_plan_engine
 
     def _fill_cell(
         self,
@@ -288,7 +304,6 @@ class Filling:
         cell = Cells.one(job, placement, predictions, neighbours(self._core, placement))
         self._put([at[0]], [at[1]], cell)
         steps = self._blocks[-1][-1]
-        self._said |= dict.fromkeys(text for texts in steps.warnings for text in texts)
         memory = tightest_memory(job, placement, steps.neighbour_bytes)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
@@ -360,41 +375,74 @@ def _outside(cells: Cells) -> npt.NDArray[np.bool_]:
     return np.array([[not row.isdisjoint(kinds) for kinds in names] for row in outside])
 
 
-def _beside(
+def _told(
     core: Core,
     jobs: Sequence[Job | PerfModelError],
     observations: Mapping[int, Sequence[Observation]],
-    others: OtherJobs | None,
-) -> OtherJobs | None:
-    """Return the observed steps of all jobs, those of this question with their jobs."""
+) -> ToldJobs | None:
+    """Return the observed steps that whoever asks tells, with their jobs."""
     seen = [
         one if one.job is not None else replace(one, job=job)
         for row, job in enumerate(jobs)
         if isinstance(job, Job)
         for one in observations.get(row, ())
+        if not one.reporter
     ]
-    return (others or OtherJobs(core, ())).with_others(seen) if seen else others
+    return ToldJobs(core, seen) if seen else None
 
 
 def _observed(
     core: Core,
     prepared: list[PreparedJob | None],
     observations: Mapping[int, Sequence[Observation]],
-    others: OtherJobs | None,
+    strangers: Strangers | None,
+    told: ToldJobs | None,
 ) -> tuple[dict[int, ObservedJob], _Errors]:
     """Calibrate the jobs that were observed; one with a bad observation is not answered."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, job in enumerate(prepared):
+        if job is not None:
+            rows[job_family(job.job)].append(row)
     found: dict[int, ObservedJob] = {}
     errors: _Errors = []
-    for row, job in enumerate(prepared):
-        seen = observations.get(row, ())
-        if job is None or not (seen or others):
+    for family in rows.values():
+        # Batches of one job share what was observed of it.
+        seen = tuple(one for row in family for one in observations.get(row, ()))
+        if not (seen or strangers or told):
             continue
+        of_family = partial(ObservedJob.of, core, strangers=strangers, told=told)
+        job = prepared[family[0]]
+        assert job is not None
         try:
-            found[row] = ObservedJob.of(core, job, seen, others)
-        except PerfModelError as error:
-            errors.append((row, error))
-            prepared[row] = None
+            found |= dict.fromkeys(family, of_family(job, seen))
+        except PerfModelError:
+            bad = dict(_bad_rows(of_family, prepared, observations, family))
+            errors += bad.items()
+            good = [row for row in family if row not in bad]
+            seen = tuple(one for row in good for one in observations.get(row, ()))
+            if good:
+                found |= dict.fromkeys(good, of_family(job, seen))
+    for row, _ in errors:
+        prepared[row] = None
     return found, errors
+
+
+def _bad_rows(
+    of_family: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
+    prepared: Sequence[PreparedJob | None],
+    observations: Mapping[int, Sequence[Observation]],
+    rows: Sequence[int],
+) -> _Errors:
+    """Return the rows of which something cannot have been observed."""
+    errors: _Errors = []
+    for row in rows:
+        job, seen = prepared[row], observations.get(row)
+        if job is not None and seen:
+            try:
+                of_family(job, seen)
+            except PerfModelError as error:
+                errors.append((row, error))
+    return errors
 
 
 def _attempt(action: Callable[[Any], Any], inputs: Sequence[Any]) -> tuple[list[Any], _Errors]:

@@ -11,10 +11,12 @@ by Gauss and Newton's method in the space of observations (an iterated extended 
 
     z \leftarrow m + K H^T (H K H^T + R)^{-1} (y - h(z) + H (z - m)), \qquad H = dh/dz,
 
-as :mod:`.most_probable` says. Errors are Student's: R grows with what an observation is off, so
-that an outlier hardly counts, and so is what is peculiar to a job on one machine: a job unlike all
-others there says little of them. Part of each error belongs to its cell for good: a cell that was
-observed is answered near its measurement, and repeats near their mean.
+as :mod:`.most_probable` says. Of an error :math:`e = c + r` the part :math:`c` belongs to its cell
+for good and :math:`r` to the measurement alone. What a cell has to itself is Student's: R grows
+with what an observation is off, so that an outlier hardly counts elsewhere, while in its own cell
+it is believed the more. So a cell that was observed is answered near its measurements, whatever
+else was observed. What is peculiar to a job on one machine is Student's as well: a job unlike all
+others there says little of them.
 
 A pure function of the set of observations; their order does not matter, to the bit.
 
@@ -23,10 +25,9 @@ Reference: Bell and Cathey, The Iterated Kalman Filter Update as a Gauss-Newton 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -52,11 +53,23 @@ class CalibratedSteps:
         Standard deviation of the logarithm of a measured step; smaller near observed ones.
     learned : ndarray, shape (rows,)
         Share of the variance that the observations took away, in [0, 1].
+    seen : ndarray of bool, shape (rows,)
+        Whether the very cell was observed.
     """
 
     parts: StepParts
     log_sd: FloatArray
     learned: FloatArray
+    seen: npt.NDArray[np.bool_]
+
+    def take(self, rows: slice) -> Self:
+        """Return some of the rows."""
+        return type(self)(
+            parts=self.parts.each(lambda part: part[rows]),
+            log_sd=self.log_sd[rows],
+            learned=self.learned[rows],
+            seen=self.seen[rows],
+        )
 
     def interval(self, deviations: float = DEVIATIONS) -> tuple[FloatArray, FloatArray]:
         """Return both ends of the interval of the step time, by default of 90 %."""
@@ -71,7 +84,7 @@ class Calibration:
     Parameters
     ----------
     observed : ObservedSteps
-        In the order of their content.
+        Pooled: one row for each cell.
     coefficients : ndarray, shape (fields, rows)
         The residual is the prior mean plus the covariance with the observed rows times these.
     trust : ndarray, shape (comparisons,)
@@ -109,21 +122,24 @@ class Calibration:
         residual = self._residual(cells, covariance)
         response = Response.of(cells, self.prior.mean(cells))
         comparisons, noise = self._comparisons, self.prior.noise
-        own = comparisons.effects(cells, self.observed.cells, noise.cell)
+        own = comparisons.effects(cells, self.observed.cells, self.trust)
         at, by_channel = response.linear(residual)
         slopes = by_channel.sum(axis=1)
-        shared = own.sum(axis=0) + np.einsum(
+        whole = own.sum(axis=0)
+        shared = whole + np.einsum(
             "fi,fij,fj->ij", slopes, covariance[:, :, comparisons.rows], self._slopes
         )
-        error = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
+        usual = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
+        peculiar = np.where(whole.any(axis=1), whole.sum(axis=1), usual)
         unknown = self.widths.widen_variance(self.prior.variance(cells), cells, self.prior)
-        before = np.sum(slopes**2 * unknown, axis=0) + error
+        before = np.sum(slopes**2 * unknown, axis=0) + peculiar
         taken = np.einsum("ij,ij->i", shared @ self._precision, shared)
-        after = np.maximum(before - taken, (1 - noise.cell) * error)
+        after = np.maximum(before - taken, 0.0) + noise.repeat**2
         return CalibratedSteps(
             parts=_with_effects(response.parts(residual), self._effects(own)),
             log_sd=noise.inflation * np.sqrt(after),
-            learned=np.clip(1 - after / before, 0.0, 1.0),
+            learned=np.clip(1 - after / (before + noise.repeat**2), 0.0, 1.0),
+            seen=whole.any(axis=1),
         )
 
     def settled(self) -> Self:
@@ -137,27 +153,6 @@ class Calibration:
             _weights=self._weights,
         )
         return light
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "observed": self.observed.to_dict(),
-            "prior": self.prior.to_dict(),
-            "coefficients": self.coefficients.tolist(),
-            "trust": self.trust.tolist(),
-            "widths": self.widths.to_list(),
-        }
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read back what :meth:`to_dict` gave."""
-        return cls(
-            observed=ObservedSteps.from_dict(plain["observed"]),
-            prior=ResidualPrior.from_dict(plain["prior"]),
-            coefficients=np.asarray(plain["coefficients"], dtype=np.float64),
-            trust=np.asarray(plain["trust"], dtype=np.float64),
-            widths=Widths.from_list(plain.get("widths", [])),
-        )
 
     def _residual(self, cells: StepCells, covariance: FloatArray) -> FloatArray:
         moved = np.einsum("fij,fj->fi", covariance, self.coefficients)
@@ -195,12 +190,12 @@ class Calibration:
     def _precision(self) -> FloatArray:
         rows = self._comparisons.rows
         paired = self._covariance[:, rows[:, None], rows]
-        errors = self._comparisons.errors(self.trust, self.prior.noise.cell)
+        errors = self._comparisons.errors(self.trust)
         return np.asarray(np.linalg.inv(spread_of(paired, self._slopes) + errors))
 
     @cached_property
     def _weights(self) -> FloatArray:
-        errors = self._comparisons.errors(self.trust, self.prior.noise.cell)
+        errors = self._comparisons.errors(self.trust)
         missing = self._comparisons.values - self._comparisons.of_channels(self._at[0])
         return np.asarray(np.linalg.solve(errors, missing))
 
@@ -217,10 +212,15 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         The fitted one by default.
     """
     known = prior or fitted_prior()
-    rows = observed.ordered()
+    rows = observed.pooled()
     comparisons = Comparisons.of(rows, known.noise)
     covariance = known.covariance(rows.cells, rows.cells)
     found = most_probable(rows.cells, comparisons, known, covariance)
+    if known.bare != 1:
+        bare = known.of_bare_steps()
+        close = most_probable(rows.cells, comparisons, bare, known.bare**2 * covariance)
+        if close.cost < found.cost:
+            known, found = bare, close
     return Calibration(
         observed=rows,
         prior=known,

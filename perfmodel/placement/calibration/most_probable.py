@@ -79,15 +79,6 @@ class Widths:
             wide[one] += _own_sd(prior, one) ** 2 * (width**2 - 1)
         return wide
 
-    def to_list(self) -> list[list[str | float]]:
-        """Return plain JSON values."""
-        return [[f.name, job, place, width] for (f, job, place), width in self.by_group.items()]
-
-    @classmethod
-    def from_list(cls, plain: list[list[str | float]]) -> Widths:
-        """Read back what :meth:`to_list` gave."""
-        return cls({(Field[str(f)], str(j), str(p)): float(width) for f, j, p, width in plain})
-
 
 @dataclass(frozen=True, kw_only=True)
 class MostProbable:
@@ -101,12 +92,15 @@ class MostProbable:
         Factor of the precision of each comparison, small for outliers.
     covariance : ndarray, shape (fields, rows, rows)
         Of the observed rows under these widths.
+    cost : float
+        Minus twice the logarithm of how probable the observations are, but for a constant.
     """
 
     coefficients: FloatArray
     trust: FloatArray
     widths: Widths
     covariance: FloatArray
+    cost: float
 
 
 def most_probable(
@@ -122,14 +116,16 @@ def most_probable(
         Of the residuals of the cells under the prior, nothing widened.
     """
     widths, wide = Widths(), covariance
-    coefficients, trust = _under(cells, comparisons, prior, wide)
+    cost, coefficients, trust = _under(cells, comparisons, prior, wide)
     for _ in range(_ROUNDS if _tells_apart(cells, prior) else 0):
         found = _widths(cells, prior, coefficients, widths)
         if _stand_still(found, widths):
             break
         widths, wide = found, found.widen(covariance, cells, cells, prior)
-        coefficients, trust = _under(cells, comparisons, prior, wide)
-    return MostProbable(coefficients=coefficients, trust=trust, widths=widths, covariance=wide)
+        cost, coefficients, trust = _under(cells, comparisons, prior, wide)
+    return MostProbable(
+        coefficients=coefficients, trust=trust, widths=widths, covariance=wide, cost=cost
+    )
 
 
 def _tells_apart(cells: StepCells, prior: ResidualPrior) -> bool:
@@ -173,30 +169,70 @@ def _own_sd(prior: ResidualPrior, one: Field) -> float:
 
 def _under(
     cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return coefficients and trust under a covariance of the observed rows."""
+) -> tuple[float, FloatArray, FloatArray]:
+    """Return cost, coefficients and trust under a covariance of the observed rows.
+
+    A step that is longer than predicted may wait for its device or for its host. Where the device
+    is predicted to take longer, small changes of the host change nothing: so it is sought from both
+    ends, and what is more probable counts.
+    """
     mean = prior.mean(cells)
     response = Response.of(cells, mean)
+    bound = _bound_by_host(cells, comparisons, mean)
+    found = [
+        _sought(response, comparisons, prior, covariance, mean, start) for start in (mean, bound)
+    ]
+    return min(found, key=lambda one: one[0])
+
+
+def _bound_by_host(cells: StepCells, comparisons: Comparisons, mean: FloatArray) -> FloatArray:
+    """Return the residual under which steps take as long as observed because of their hosts."""
+    alone = comparisons.mix[0] > 0
+    rows = comparisons.rows[alone]
+    bound = mean.copy()
+    bound[Field.HOST, rows] = comparisons.values[alone] - np.log(cells.host_s[rows])
+    return bound
+
+
+def _sought(
+    response: Response,
+    comparisons: Comparisons,
+    prior: ResidualPrior,
+    covariance: FloatArray,
+    mean: FloatArray,
+    start: FloatArray,
+) -> tuple[float, FloatArray, FloatArray]:
+    """Return a cost, low where probable, with coefficients and trust; sought from a residual."""
     paired = covariance[:, comparisons.rows[:, None], comparisons.rows]
     coefficients, residual = np.zeros(mean.shape), mean
-    channels, by_channel = response.linear(residual)
-    trust = _trust(comparisons, channels, prior.noise)
+    channels, by_channel = response.linear(start)
+    trust, at = _trust(comparisons, channels, prior.noise), start
     for _ in range(_ITERATIONS):
-        errors = comparisons.errors(trust, prior.noise.cell)
+        errors = comparisons.errors(trust)
         slopes = comparisons.of_channels(by_channel)
         missing = comparisons.values - comparisons.of_channels(channels)
-        target = missing + np.einsum("fj,fj->j", slopes, (residual - mean)[:, comparisons.rows])
+        target = missing + np.einsum("fj,fj->j", slopes, (at - mean)[:, comparisons.rows])
         weights = np.linalg.solve(spread_of(paired, slopes) + errors, target)
         step = _by_row(slopes * weights, comparisons, mean.shape[1]) - coefficients
         moved = np.einsum("fij,fj->fi", covariance, step)
-        length = _length(response, comparisons, errors, (mean, residual, coefficients), step, moved)
+        here, length = (mean, residual, coefficients), 1.0
+        if at is residual:
+            length = _length(response, comparisons, errors, here, step, moved)
         coefficients, residual = coefficients + length * step, residual + length * moved
-        before = channels
+        at, before = residual, channels
         channels, by_channel = response.linear(residual)
         trust = _trust(comparisons, channels, prior.noise)
         if np.abs(channels - before).max() < _ENOUGH:
             break
-    return coefficients, trust
+    off = comparisons.values - comparisons.of_channels(channels)
+    freedom = prior.noise.freedom
+    odd = off**2 / (comparisons.variance + comparisons.repeat)
+    misfit = np.sum((freedom + 1) * np.log1p(odd / freedom))
+    usual = comparisons.errors(np.ones(len(odd)))
+    spread = spread_of(paired, comparisons.of_channels(by_channel)) + usual
+    volume = np.linalg.slogdet(spread)[1]
+    cost = misfit + volume + np.sum(coefficients * (residual - mean))
+    return float(cost), coefficients, trust
 
 
 def _length(
@@ -240,7 +276,7 @@ def _misfit(errors: FloatArray) -> Callable[[FloatArray], float]:
 def _trust(comparisons: Comparisons, channels: FloatArray, noise: Noise) -> FloatArray:
     """Return the weights of Student's distribution; nobody is trusted more than a Gaussian."""
     off = comparisons.values - comparisons.of_channels(channels)
-    odd = off**2 / comparisons.variance
+    odd = off**2 / (comparisons.variance + comparisons.repeat)
     return np.asarray(np.minimum((noise.freedom + 1) / (noise.freedom + odd), 1.0))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,9 @@ from perfmodel.placement.calibration.residual_prior import Noise
 from perfmodel.placement.calibration.step_cells import StepCells
 
 FloatArray = npt.NDArray[np.float64]
+TextArray = npt.NDArray[np.str_]
 
+_NOBODY, _ONCE = np.array([""]), np.ones(1)
 #: A step is never all synchronisation: the least share of it that is left.
 _LEAST_ALONE = 0.05
 
@@ -29,6 +32,10 @@ class ObservedSteps:
         Whole steps, > 0.
     sync_time_s : ndarray, shape (rows,)
         Part of each that was logged as synchronisation; NaN where it was not.
+    reporter : ndarray of str, shape (rows,)
+        Who reported each; empty for whoever asks, and for nobody in particular.
+    repeats : ndarray, shape (rows,)
+        Measurements behind each, >= 1.
 
     Raises
     ------
@@ -39,6 +46,8 @@ class ObservedSteps:
     cells: StepCells
     step_time_s: FloatArray
     sync_time_s: FloatArray
+    reporter: TextArray = field(default_factory=lambda: _NOBODY)
+    repeats: FloatArray = field(default_factory=lambda: _ONCE)
 
     def __post_init__(self) -> None:
         rows = len(self.cells)
@@ -46,6 +55,8 @@ class ObservedSteps:
             raise InvalidInputError(f"{rows} observed cells need as many step times, at least one.")
         if np.shape(self.sync_time_s) != (rows,):
             raise InvalidInputError(f"{rows} observed cells need as many sync times, or NaN.")
+        for name in ("reporter", "repeats"):
+            object.__setattr__(self, name, np.array(np.broadcast_to(getattr(self, name), (rows,))))
         if not np.all(np.isfinite(self.step_time_s) & (self.step_time_s > 0)):
             raise InvalidInputError("An observed step_time_s is not a time above zero.")
         logged = self.sync_time_s[~np.isnan(self.sync_time_s)]
@@ -55,10 +66,32 @@ class ObservedSteps:
                 "An observed sync_time_s is below zero or longer than its step_time_s."
             )
 
-    def ordered(self) -> Self:
-        """Return the same rows in an order that only depends on what they hold."""
-        order = self.cells.order(self.step_time_s, np.nan_to_num(self.sync_time_s, nan=-1.0))
-        return self.take(order)
+    def pooled(self) -> Self:
+        """Return one row for each cell, in an order that only depends on what the rows hold.
+
+        A cell takes the median of what its reporters say, each of them the median of their
+        measurements. Where whoever asks has measured a cell, nobody else is heard about it.
+        """
+        rows: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for row, cell in enumerate(self.cells.identities()):
+            rows[cell].append(row)
+        found = [self._pooled_cell(some) for some in rows.values()]
+        first = self.cells.take(np.array([some[0] for some in rows.values()]))
+        step, sync, repeats = np.array(found).T
+        pooled = type(self)(cells=first, step_time_s=step, sync_time_s=sync, repeats=repeats)
+        return pooled.take(pooled.cells.order(step, np.nan_to_num(sync, nan=-1.0)))
+
+    def _pooled_cell(self, rows: Sequence[int]) -> tuple[float, float, float]:
+        """Return the step, its synchronisation, and how many measurements are behind them."""
+        by: dict[str, list[int]] = defaultdict(list)
+        for row in rows:
+            by[str(self.reporter[row])].append(row)
+        heard = [by[""]] if "" in by else list(by.values())
+        steps = [_median(np.log(self.step_time_s[some])) for some in heard]
+        step = float(np.exp(_median(np.array(steps))))
+        shares = [_median(self.sync_time_s[some] / self.step_time_s[some]) for some in heard]
+        share = _median(np.array(shares))
+        return step, share * step, float(sum(map(len, heard)))
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Self:
         """Return some of the rows, by a mask or by positions."""
@@ -66,13 +99,26 @@ class ObservedSteps:
             cells=self.cells.take(rows),
             step_time_s=self.step_time_s[rows],
             sync_time_s=self.sync_time_s[rows],
+            reporter=self.reporter[rows],
+            repeats=self.repeats[rows],
         )
 
     @classmethod
-    def of_one(cls, cells: StepCells, step_time_s: float, sync_time_s: float | None) -> Self:
+    def of_one(
+        cls,
+        cells: StepCells,
+        step_time_s: float,
+        sync_time_s: float | None,
+        reporter: str = "",
+    ) -> Self:
         """Return the one step of a row of cells; ``None`` where no sync time was logged."""
         sync = np.nan if sync_time_s is None else sync_time_s
-        return cls(cells=cells, step_time_s=np.array([step_time_s]), sync_time_s=np.array([sync]))
+        return cls(
+            cells=cells,
+            step_time_s=np.array([step_time_s]),
+            sync_time_s=np.array([sync]),
+            reporter=np.array([reporter]),
+        )
 
     @classmethod
     def join(cls, *pieces: ObservedSteps) -> Self:
@@ -81,24 +127,8 @@ class ObservedSteps:
             cells=StepCells.join([piece.cells for piece in pieces]),
             step_time_s=np.concatenate([piece.step_time_s for piece in pieces]),
             sync_time_s=np.concatenate([piece.sync_time_s for piece in pieces]),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; null where nothing was logged."""
-        logged = [None if np.isnan(one) else one for one in self.sync_time_s.tolist()]
-        return {
-            "cells": self.cells.to_dict(),
-            "step_time_s": self.step_time_s.tolist(),
-            "sync_time_s": logged,
-        }
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read back what :meth:`to_dict` gave."""
-        return cls(
-            cells=StepCells.from_dict(plain["cells"]),
-            step_time_s=np.asarray(plain["step_time_s"], dtype=np.float64),
-            sync_time_s=np.asarray(plain["sync_time_s"], dtype=np.float64),
+            reporter=np.concatenate([piece.reporter for piece in pieces]),
+            repeats=np.concatenate([piece.repeats for piece in pieces]),
         )
 
 
@@ -109,32 +139,35 @@ class Comparisons:
     Parameters
     ----------
     rows : ndarray of int, shape (comparisons,)
-        Which step each belongs to.
+        Which step each belongs to; no two steps are of one cell.
     mix : ndarray, shape (2, comparisons)
         What is taken of both channels: one of them, or both for a step whose parts are not known.
     values : ndarray, shape (comparisons,)
     variance : ndarray, shape (comparisons,)
-        Of the error that is expected.
+        Of what the cell has to itself, for ever; now and then it is far more.
+    repeat : ndarray, shape (comparisons,)
+        Variance of measuring it once more, over its measurements.
     misplaced : ndarray, shape (comparisons,)
-        Part of its standard deviation that belongs to the other comparison of the same step, with
+        Part of the standard deviation that belongs to the other comparison of the same step, with
         the opposite sign; above zero for a step alone, below for what communication adds to it.
-    alike : ndarray of bool, shape (comparisons, comparisons)
-        Repeats of the same comparison of the same cell.
-    paired : ndarray of bool, shape (comparisons, comparisons)
-        Step alone and what communication adds to it, of the same cell.
     """
 
     rows: npt.NDArray[np.int64]
     mix: FloatArray
     values: FloatArray
     variance: FloatArray
+    repeat: FloatArray
     misplaced: FloatArray
-    alike: npt.NDArray[np.bool_]
-    paired: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, observed: ObservedSteps, noise: Noise) -> Comparisons:
-        """Return two comparisons of steps whose parts are known and one of others."""
+        """Return two comparisons of steps whose parts are known and one of others.
+
+        Parameters
+        ----------
+        observed : ObservedSteps
+            Pooled.
+        """
         step, sync = observed.step_time_s, observed.sync_time_s
         apart = (observed.cells.ranks > 1) & ~np.isnan(sync)
         alone = alone_s(step, sync, observed.cells.ranks)
@@ -142,18 +175,16 @@ class Comparisons:
         split, whole = np.flatnonzero(apart), np.flatnonzero(~apart)
         rows = np.concatenate([split, split, whole])
         kind = np.repeat([0, 1, 2], [len(split), len(split), len(whole)])
-        values = np.where(kind == 1, np.log(step / alone)[rows], np.log(alone)[rows])
         misplaced = np.choose(kind, (noise.misplaced, -noise.misplaced, 0.0))
-        variance = np.where(kind == 1, variances[1][rows], variances[0][rows]) + misplaced**2
-        cell = cell_codes(observed.cells, observed.cells)[0][rows]
+        growth = kind == 1
+        repeat = np.where(growth, noise.sync, noise.repeat) ** 2 / observed.repeats[rows]
         return cls(
             rows=rows,
             mix=np.stack([kind != 1, kind != 0]).astype(np.float64),
-            values=values,
-            variance=variance,
+            values=np.where(growth, np.log(step / alone)[rows], np.log(alone)[rows]),
+            variance=np.where(growth, variances[1][rows], variances[0][rows]) + misplaced**2,
+            repeat=repeat,
             misplaced=misplaced,
-            alike=(cell[:, None] == cell) & (kind[:, None] == kind),
-            paired=(cell[:, None] == cell) & (kind[:, None] + kind == 1),
         )
 
     def of_channels(self, channels: FloatArray) -> FloatArray:
@@ -162,29 +193,26 @@ class Comparisons:
             channels[..., 0, self.rows] * self.mix[0] + channels[..., 1, self.rows] * self.mix[1]
         )
 
-    def errors(self, trust: FloatArray, cell: float) -> FloatArray:
-        """Return the covariance of the errors: repeats share what belongs to their cell."""
-        spread = np.sqrt(self.variance)
-        covariance = self.alike * (cell * spread[:, None] * spread)
-        np.fill_diagonal(covariance, self.variance / trust)
+    def errors(self, trust: FloatArray) -> FloatArray:
+        """Return the covariance of what is compared and of no field, shape (comparisons,) * 2."""
+        covariance = np.diag(self.variance / trust + self.repeat)
         if self.misplaced.any():
-            shared = np.where(self.rows[:, None] == self.rows, 1.0, cell)
-            covariance += self.paired * shared * self.misplaced[:, None] * self.misplaced
+            both = (self.rows[:, None] == self.rows) & (self.mix[0][:, None] != self.mix[0])
+            covariance += both * self.misplaced[:, None] * self.misplaced
         return np.asarray(covariance)
 
-    def effects(self, here: StepCells, observed: StepCells, cell: float) -> FloatArray:
-        """Return the covariance of cells' own errors with the comparisons.
+    def effects(self, here: StepCells, observed: StepCells, trust: FloatArray) -> FloatArray:
+        """Return the covariance of what cells have to themselves with the comparisons.
 
         Returns
         -------
         ndarray, shape (2, rows of here, comparisons)
-            Errors of the step alone, and of what communication adds to it.
+            Of the step alone, and of what communication adds to it.
         """
-        codes, known = cell_codes(here, observed)
-        same = cell * (codes[:, None] == known[self.rows])
+        same = same_cells(here, observed)[:, self.rows]
         growth, moved = self.mix[0] == 0, -(self.misplaced**2)
-        alone = np.where(growth, moved, self.variance)
-        return np.stack([same * alone, same * np.where(growth, self.variance, moved)])
+        own = self.variance / trust
+        return np.stack([same * np.where(growth, moved, own), same * np.where(growth, own, moved)])
 
 
 def alone_s(
@@ -203,14 +231,15 @@ def alone_s(
     return np.where(apart, left, step_time_s)
 
 
-def cell_codes(a: StepCells, b: StepCells) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return one number for each row of both, equal where the cell is the same."""
-    names = ("job", "machine", "fabric", "batch_size", "ranks", "hosts", "largest_share")
-    keys = [
-        tuple(row)
-        for cells in (a, b)
-        for row in zip(*(getattr(cells, name).tolist() for name in names), strict=True)
-    ]
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    codes = np.array([numbers[key] for key in keys], dtype=np.int64)
-    return codes[: len(a)], codes[len(a) :]
+def same_cells(here: StepCells, observed: StepCells) -> npt.NDArray[np.bool_]:
+    """Return which cells are the same, shape (rows of here, rows of observed)."""
+    known = {cell: code for code, cell in enumerate(dict.fromkeys(observed.identities()))}
+    codes = np.array([known[cell] for cell in observed.identities()])
+    asked = np.array([known.get(cell, -1) for cell in here.identities()])
+    return np.asarray(asked[:, None] == codes)
+
+
+def _median(values: FloatArray) -> float:
+    """Return the median of what is known of some values; NaN where nothing is."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else float("nan")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Self
@@ -49,6 +49,7 @@ class _Columns:
     hosts: FloatArray
     spread: FloatArray
     alone: FloatArray
+    setting: npt.NDArray[np.str_]
 
     @classmethod
     def of(cls, cells: StepCells) -> _Columns:
@@ -59,6 +60,7 @@ class _Columns:
             hosts=np.log(cells.hosts),
             spread=2.0 / cells.hosts,
             alone=(cells.ranks == 1).astype(np.float64),
+            setting=cells.setting,
         )
 
 
@@ -88,6 +90,11 @@ def _placement_curve(a: _Columns, b: _Columns) -> FloatArray:
     return shares * ranks * _near(a.spread, b.spread, _PLACEMENT_LENGTH)
 
 
+def _same_setting(a: _Columns, b: _Columns) -> FloatArray:
+    """Say which steps have the same limits or neighbours; plain ones have none."""
+    return _same(a.setting, b.setting) * (a.setting != "")[:, None]
+
+
 Shape = Callable[[_Columns, _Columns], FloatArray]
 
 #: How a term runs over batches and placements, by name.
@@ -105,6 +112,7 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "hosts": _same_kind_of_hosts,
         "rank_slope": lambda a, b: _product(a.ranks, b.ranks) * _same_kind_of_hosts(a, b),
         "placement": _placement_curve,
+        "setting": _same_setting,
         "placement_of_batch": lambda a, b: _placement_curve(a, b) * _batch_curve(a, b),
     }
 )
@@ -143,22 +151,22 @@ class Term:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """How far single steps are off what their cells would say for ever.
+    """What no field says of a step: what its cell has to itself, and each measurement.
 
     Parameters
     ----------
     compute : float
-        Standard deviation of the logarithm of a step without exposed communication.
+        Standard deviation, over cells, of the logarithm of a step without exposed communication.
     sync, sync_share : float
         Of the factor by which communication lengthens it: a floor, and a multiple of the exposed
         share of the step.
     misplaced : float
         Of the share of a step that its log counts as the other part: both parts are off by it,
         the whole step is not.
-    cell : float
-        Part of these variances that a cell keeps when it is measured again, in (0, 1).
+    repeat : float
+        Of a step that is measured again.
     freedom : float
-        Degrees of freedom of Student's distribution: how often something else went wrong.
+        Degrees of freedom of Student's distribution of cells: how often one is unlike all others.
     inflation : float
         Factor of all standard deviations that are given out, learned on held-out steps.
     """
@@ -167,12 +175,12 @@ class Noise:
     sync: float
     sync_share: float
     misplaced: float = 0.0
-    cell: float = 0.75
+    repeat: float = 0.03
     freedom: float = 4.0
     inflation: float = 1.0
 
     def variances(self, exposed_share: FloatArray) -> FloatArray:
-        """Return the variance of both channels but for what is misplaced, shape (2, rows)."""
+        """Return what cells vary in both channels but for what is misplaced, shape (2, rows)."""
         compute = np.full(exposed_share.shape, self.compute**2)
         return np.stack([compute, self.sync**2 + (self.sync_share * exposed_share) ** 2])
 
@@ -191,12 +199,21 @@ class ResidualPrior:
     freedom : float
         Degrees of freedom of Student's distribution of a job's levels on one machine or fabric:
         how often a job is unlike all others there; infinite for a Gaussian.
+    bare : float
+        Factor of all standard deviations for jobs whose steps are the ones that were predicted:
+        nothing but the predictor errs about them. The others are scripts, that load, log and wait.
     """
 
     means: Mapping[str, float]
     sds: Mapping[str, float]
     noise: Noise
     freedom: float = math.inf
+    bare: float = 1.0
+
+    def of_bare_steps(self) -> Self:
+        """Return what is known of jobs that do nothing but what was predicted."""
+        sds = {name: self.bare * sd for name, sd in self.sds.items()}
+        return replace(self, sds=sds, bare=1.0)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -213,7 +230,8 @@ class ResidualPrior:
                 Term.parse(name)
             means = {n: float(v) for n, v in plain["means"].items()}
             freedom = float(plain.get("freedom", math.inf))
-            return cls(means=means, sds=sds, noise=Noise(**plain["noise"]), freedom=freedom)
+            noise, bare = Noise(**plain["noise"]), float(plain.get("bare", 1.0))
+            return cls(means=means, sds=sds, noise=noise, freedom=freedom, bare=bare)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(f"This is no prior of residuals: {error!r}.") from error
 
@@ -221,7 +239,8 @@ class ResidualPrior:
         """Return plain JSON values."""
         noise = {name: getattr(self.noise, name) for name in Noise.__dataclass_fields__}
         tails = {} if math.isinf(self.freedom) else {"freedom": self.freedom}
-        return {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
+        plain = {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
+        return plain if self.bare == 1 else {**plain, "bare": self.bare}
 
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
@@ -266,6 +285,7 @@ def _diagonal(shape: str, columns: _Columns) -> FloatArray:
         "batch_slope": columns.batch, "alone": columns.alone, "share_slope": columns.share,
         "one_host": (columns.hosts == 0).astype(np.float64), "host_slope": columns.hosts,
         "share_slope_of_batch": columns.share, "rank_slope": columns.ranks,
+        "setting": (columns.setting != "").astype(np.float64),
     }  # fmt: skip
     value = squares.get(shape)
     return np.ones(len(columns.batch)) if value is None else value**2

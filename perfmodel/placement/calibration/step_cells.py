@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,18 @@ Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
 #: Of what runs on the accelerator, the part beside which gradients can be exchanged.
 USUAL_WINDOW_SHARE = 0.6
-_TEXTS = ("job", "machine", "fabric")
-_NUMBERS = ("batch_size", "ranks", "hosts", "largest_share", "host_s", "window_share", "device_s")
+_TEXTS = ("job", "machine", "fabric", "setting")
+_NUMBERS = (
+    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "window_share",
+    "device_s",
+)  # fmt: skip
+#: What tells one cell from all others.
+_IDENTITY = (
+    "job", "machine", "fabric", "setting", "batch_size", "micro_batches", "ranks", "hosts",
+    "largest_share",
+)  # fmt: skip
 _FLAGS = ("guessed",)
 _COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS)
-_TYPES = {**dict.fromkeys(_TEXTS, np.str_), **dict.fromkeys(_FLAGS, np.bool_)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,6 +40,8 @@ class StepCells:
     ----------
     batch_size : ndarray, shape (rows,)
         Samples of one replica and step.
+    micro_batches : ndarray, shape (rows,)
+        In which a step takes them.
     ranks, hosts, largest_share : ndarray, shape (rows,)
         Accelerators, hosts, and accelerators on the fullest host.
     parts : StepParts
@@ -51,6 +60,8 @@ class StepCells:
         What computes: the accelerator, with its host where that is known.
     fabric : ndarray of str
         What carries the communication: link, network, cluster.
+    setting : ndarray of str
+        What else tells a placement from others: plan, limits, neighbours; empty for plain ones.
 
     Raises
     ------
@@ -59,6 +70,7 @@ class StepCells:
     """
 
     batch_size: FloatArray
+    micro_batches: FloatArray
     ranks: FloatArray
     hosts: FloatArray
     largest_share: FloatArray
@@ -70,6 +82,7 @@ class StepCells:
     job: TextArray
     machine: TextArray
     fabric: TextArray
+    setting: TextArray
 
     def __post_init__(self) -> None:
         rows = len(self.batch_size)
@@ -95,12 +108,14 @@ class StepCells:
         hosts: npt.ArrayLike,
         largest_share: npt.ArrayLike,
         host_s: npt.ArrayLike,
+        micro_batches: npt.ArrayLike = 1.0,
         window_share: npt.ArrayLike = USUAL_WINDOW_SHARE,
         device_s: npt.ArrayLike | None = None,
         guessed: bool = False,
         job: str = "",
         machine: str | Sequence[str] = "",
         fabric: str | Sequence[str] = "",
+        setting: str | Sequence[str] = "",
     ) -> Self:
         """Return the cells of one job; everything but the parts may be one value for all rows."""
         rows = len(parts.compute_s)
@@ -114,6 +129,7 @@ class StepCells:
         return cls(
             parts=parts,
             batch_size=numbers(batch_size),
+            micro_batches=numbers(micro_batches),
             ranks=numbers(ranks),
             hosts=numbers(hosts),
             largest_share=numbers(largest_share),
@@ -124,7 +140,12 @@ class StepCells:
             job=texts(job),
             machine=texts(machine),
             fabric=texts(fabric),
+            setting=texts(setting),
         )
+
+    def identities(self) -> list[tuple[object, ...]]:
+        """Return for each row what tells its cell from all others."""
+        return list(zip(*(getattr(self, name).tolist() for name in _IDENTITY), strict=True))
 
     def take(self, rows: Rows) -> Self:
         """Return some of the rows, by a mask or by positions."""
@@ -150,20 +171,3 @@ class StepCells:
         parts = [getattr(self.parts, one.name) for one in fields(StepParts)]
         keys = [getattr(self, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)]
         return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the columns as plain JSON values."""
-        plain = {name: getattr(self, name).tolist() for name in _COLUMNS}
-        plain["parts"] = {
-            one.name: getattr(self.parts, one.name).tolist() for one in fields(StepParts)
-        }
-        return plain
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read back what :meth:`to_dict` gave."""
-        columns: dict[str, Any] = {
-            name: np.asarray(plain[name], dtype=_TYPES.get(name, np.float64)) for name in _COLUMNS
-        }
-        parts = {name: np.asarray(one, dtype=np.float64) for name, one in plain["parts"].items()}
-        return cls(parts=StepParts(**parts), **columns)

@@ -82,6 +82,7 @@ START = ResidualPrior(
         "spread.batch.own": 0.05,
         "spread.host_slope.own": 0.03,
         "spread.placement_of_batch.own": 0.08,
+        "spread.setting.own": 0.4,
         "fixed.level.all": 1.0,
         "fixed.level.place": 1.0,
         "fixed.level.own": 0.5,
@@ -124,6 +125,7 @@ START = ResidualPrior(
     },
     noise=Noise(compute=0.03, sync=0.016, sync_share=0.15, misplaced=0.05),
     freedom=1.0,
+    bare=0.2,
 )  # fmt: skip
 
 
@@ -187,7 +189,7 @@ def draw_steps(groups: Groups, seed: int) -> list[ObservedSteps]:
         for other, beside in groups.items():
             if other != group and (other.cluster == group.cluster or other.job == group.job):
                 chosen.append(_some(beside, _OTHER_ROWS, rng))
-        sets.append(ObservedSteps.join(*chosen))
+        sets.append(ObservedSteps.join(*chosen).pooled())
     return sets
 
 
@@ -210,7 +212,7 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
         slope[:, None] * one[rows[:, None], rows] * slope
         for one, slope in zip(covariance, slopes, strict=True)
     )
-    errors = comparisons.errors(found.trust, prior.noise.cell)
+    errors = comparisons.errors(found.trust)
     inverse = np.linalg.inv(spread + errors)
     missing = comparisons.values - comparisons.of_channels(at)
     alpha = inverse @ (missing + np.einsum("fj,fj->j", slopes, moved[:, rows]))
@@ -219,7 +221,7 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
         sd**2 * _pulled(pull, sample.terms[name][rows[:, None], rows], slopes, name)
         for name, sd in prior.sds.items()
     ]
-    by_noise = _by_noise(pull, comparisons, errors, prior)
+    by_noise = _by_noise(pull / found.trust, comparisons, prior)
     return np.concatenate([_by_mean(alpha, slopes, rows, sample, prior), by_term, by_noise])
 
 
@@ -246,10 +248,8 @@ def _by_mean(
     ]
 
 
-def _by_noise(
-    pull: FloatArray, comparisons: Comparisons, errors: FloatArray, prior: ResidualPrior
-) -> list[float]:
-    each = 0.5 * np.diag(pull) * np.diag(errors) / comparisons.variance
+def _by_noise(pull: FloatArray, comparisons: Comparisons, prior: ResidualPrior) -> list[float]:
+    each = 0.5 * np.diag(pull)
     growth = comparisons.mix[0] == 0
     # What is misplaced was laid down, not learned.
     learned = comparisons.variance - comparisons.misplaced**2
@@ -272,6 +272,7 @@ def _unpacked(x: FloatArray) -> ResidualPrior:
         sds=dict(zip(START.sds, map(float, sds), strict=True)),
         noise=replace(START.noise, **dict(zip(_NOISES, map(float, noise), strict=True))),
         freedom=START.freedom,
+        bare=START.bare,
     )
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from perfmodel.estimator.evidence.told_jobs import ToldJobs
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.evidence.other_jobs import OtherJobs
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -288,14 +288,14 @@ def test_other_jobs_on_the_machine_tell_what_its_links_are_like(ask) -> None:
 def test_jobs_whose_steps_are_stored_share_the_cells_of_all(estimator: Estimator) -> None:
     types = [replace(JOB, job_type=name) for name in ("a", "b")]
     stored = [replace(one, job=job) for job in types for one in OBSERVED]
-    others = OtherJobs(estimator.core, stored)
+    others = ToldJobs(estimator.core, stored)
     found = []
     for job in types:
         # Read again from where they are kept: equal, not the same.
         own = [replace(one) for one in stored if one.job is job]
         found.append(estimator.job_type(job, own, others))
     assert found[0].tables is found[1].tables is others.tables(estimator.accelerators)
-    later = OtherJobs(estimator.core, stored, previous=others)
+    later = ToldJobs(estimator.core, stored, previous=others)
     assert found[0].with_others(later).others is later
     told = estimator.job_type(types[0], [*OBSERVED, seen(HOST, 16, 0.2, None)], others)
     assert told.tables is not found[0].tables

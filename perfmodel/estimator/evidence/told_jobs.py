@@ -1,4 +1,7 @@
-"""Observed steps of other jobs: what they say about the machines that a job is asked about."""
+"""Observed steps of other jobs that a question tells: what they say about the machines they ran on.
+
+Whoever asks is believed about all jobs alike, other than strangers are (:mod:`.strangers`).
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,11 @@ from collections.abc import Iterable, Sequence
 from operator import is_
 from typing import NamedTuple
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
-from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family, type_word
@@ -22,7 +23,6 @@ from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
-from perfmodel.placement.job_types.job_type_cells import has_accelerators
 from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 
 logger = logging.getLogger(__name__)
@@ -34,20 +34,20 @@ _Steps = ObservedSteps | None
 MOST_JOBS, MOST_CELLS = 8, 12
 
 
-class OtherJobs:
+class ToldJobs:
     """Observed steps of any jobs, by the machine that they ran on.
 
-    Of a machine the jobs observed last count, and of each as many cells as are allowed: the newest
-    of every placement first. Within these bounds the order of observations does not matter.
+    Of a machine so many jobs count, and of each so many cells of as many placements as there is
+    room for. Which they are depends on what was observed alone, not on its order.
 
     Parameters
     ----------
     core : Core
         Predicts what was observed.
     observations : iterable of Observation
-        Each with its ``job``, oldest first. Equal ones count once; one that cannot be weighed is
-        passed over. Of a job that is known by its type alone plain replicas count.
-    previous : OtherJobs or None
+        Each with its ``job``. Equal ones count once; one that cannot be weighed is passed over. Of
+        a job that is known by its type alone plain replicas count.
+    previous : ToldJobs or None
         Of the same estimator; what both hold is not weighed again.
     """
 
@@ -55,13 +55,12 @@ class OtherJobs:
         self,
         core: Core,
         observations: Iterable[Observation],
-        previous: OtherJobs | None = None,
+        previous: ToldJobs | None = None,
     ) -> None:
         self._core = core
         self.observations = tuple(observations)
         self._machines = _by_machine(core, self.observations)
         self._ready: set[_Chosen] = set()
-        self._tables: TypeTables | None = None
         # Carried over, and taken where what it was made of is still the same.
         self._pieces: dict[tuple[str, str], tuple[_Seen, JobTypeGuess | None, _Steps]] = {}
         self._guesses: dict[str, JobTypeGuess | None] = {}
@@ -75,9 +74,9 @@ class OtherJobs:
     def __bool__(self) -> bool:
         return bool(self._machines)
 
-    def with_others(self, observations: Iterable[Observation]) -> OtherJobs:
+    def with_others(self, observations: Iterable[Observation]) -> ToldJobs:
         """Return these and some more."""
-        return OtherJobs(self._core, (*self.observations, *observations), previous=self)
+        return ToldJobs(self._core, (*self.observations, *observations), previous=self)
 
     def steps(self, machine: str, family: str) -> ObservedSteps | None:
         """Return what other jobs than one family reached on a machine; None where none did.
@@ -108,25 +107,9 @@ class OtherJobs:
             known = self._alone[chosen] = (steps, calibrate(steps, fitted_prior()))
         return known[1]
 
-    def tables(self, catalog: Catalog) -> TypeTables:
-        """Return the cells of all job types, for completion; laid out once."""
-        if self._tables is None:
-            seen = [
-                one
-                for one in self.observations
-                if _is_job_type(one.job) and has_accelerators(catalog, one.placement)
-            ]
-            self._tables = TypeTables.of(None, seen, catalog)
-        return self._tables
-
-    def is_ready(self, machine: str, family: str) -> bool:
-        """Return whether :meth:`steps` would answer from memory."""
-        chosen = self._chosen(machine, family)
-        return not chosen.families or chosen in self._ready
-
     def _chosen(self, machine: str, family: str) -> _Chosen:
         found = [other for other in self._machines.get(machine, {}) if other != family]
-        return _Chosen(machine, tuple(found[-MOST_JOBS:]))
+        return _Chosen(machine, tuple(sorted(found)[:MOST_JOBS]))
 
     def _piece(self, machine: str, family: str) -> ObservedSteps | None:
         key, seen = (machine, family), tuple(spread(self._machines[machine][family], MOST_CELLS))
@@ -184,7 +167,7 @@ def _same(some: Sequence[Observation], others: Sequence[Observation]) -> bool:
 def _by_machine(
     core: Core, observations: Sequence[Observation]
 ) -> dict[str, dict[str, list[Observation]]]:
-    """Return observations by machine and family, the family observed last at the end."""
+    """Return observations by machine and family."""
     found: dict[str, dict[str, list[Observation]]] = defaultdict(dict)
     families: dict[int, str] = {}
     known = set()
@@ -206,8 +189,7 @@ def _by_machine(
         if _is_job_type(one.job) and not is_weighed(placement, one.job.mode):
             continue
         machine = machine_word(placement)
-        seen = found[machine].pop(family, [])
-        found[machine][family] = [*seen, one]
+        found[machine].setdefault(family, []).append(one)
     return found
 
 
@@ -220,13 +202,17 @@ def _family(job: Job) -> str:
 
 
 def spread(seen: Sequence[Observation], most: int) -> list[Observation]:
-    """Return the newest observation of each cell, of as many placements as there is room for."""
-    cells = {
-        (o.placement, o.batch_size, o.accumulation_steps, o.job and o.job.job_type): o for o in seen
-    }
+    """Return observations of as many placements as there is room for, whatever their order."""
     turns: dict[int, list[Observation]] = defaultdict(list)
     taken: dict[object, int] = defaultdict(int)
-    for one in reversed(list(cells.values())):
+    for one in sorted(seen, key=_content):
         turns[taken[one.placement]].append(one)
         taken[one.placement] += 1
     return [one for turn in sorted(turns) for one in turns[turn]][:most]
+
+
+def _content(seen: Observation) -> tuple[object, ...]:
+    return (
+        repr(seen.placement), seen.batch_size, seen.accumulation_steps, seen.step_time_s,
+        seen.sync_time_s or 0.0, str(seen.job and seen.job.job_type),
+    )  # fmt: skip

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.evidence.other_jobs import MOST_CELLS, MOST_JOBS, OtherJobs
+from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.told_jobs import MOST_CELLS, MOST_JOBS, ToldJobs
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -92,7 +92,7 @@ def test_kept_others_count_as_those_of_a_request(estimator: Estimator) -> None:
         estimator.core.prepare(JOB),
         estimator.core.resolve(parse_placement("4xA10")),
     )
-    kept = estimator.observed(prepared, (), OtherJobs(estimator.core, seen))
+    kept = ObservedJob.of(estimator.core, prepared, (), told=ToldJobs(estimator.core, seen))
     assert estimator.answer(prepared, placement, kept) == _ask(estimator, "4xA10", *seen)
 
 
@@ -101,8 +101,8 @@ def test_what_is_in_memory_is_told_without_waiting(estimator: Estimator) -> None
         estimator.core.prepare(JOB),
         estimator.core.resolve(parse_placement("4xA10")),
     )
-    observed = estimator.observed(prepared, (), OtherJobs(estimator.core, _of_other(estimator)))
-    assert observed is not None
+    told = ToldJobs(estimator.core, _of_other(estimator))
+    observed = ObservedJob.of(estimator.core, prepared, (), told=told)
     assert estimator.answer_from_memory(prepared, placement, observed) is None
     answer = estimator.answer(prepared, placement, observed)
     assert estimator.answer_from_memory(prepared, placement, observed) == answer
@@ -147,6 +147,5 @@ def test_a_bounded_number_counts(estimator: Estimator) -> None:
         for job in jobs
         for b in range(1, MOST_CELLS + 4)
     ]
-    steps = OtherJobs(estimator.core, seen).steps("A10", "")
+    steps = ToldJobs(estimator.core, seen).steps("A10", "")
     assert steps is not None and len(steps.cells) == MOST_JOBS * MOST_CELLS
-    assert steps.cells.batch_size.min() == 4

@@ -1,0 +1,260 @@
+"""What observations of other jobs, by anybody, say of a machine: as much as reporters agree on.
+
+Nobody who asks about a job knows who reported the steps of others, nor whether they are true. So
+each reporter has one voice for a machine, whatever number of jobs and steps it sent: by how much
+what it saw there takes longer than predicted. The model itself has a voice, too, which says that it
+does not. What counts is the median of all voices; where there are two in the middle, the one that
+moves the answer less, and of what lies between them :data:`ONE_VOICE` at most. So one reporter
+alone moves no job of others by more than that, and what fewer than half of them invent moves it no
+further than those do that are next to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.evidence.observed_rows import weighed_cells
+from perfmodel.estimator.evidence.type_tables import TypeTables
+from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.graph.job_identity import job_family
+from perfmodel.lru import LruCache
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.job_types.job_type_cells import has_accelerators
+
+logger = logging.getLogger(__name__)
+
+#: Most by which one reporter moves an answer about a job of others, in logarithms.
+ONE_VOICE = float(np.log(1.05))
+#: Variances, in logarithms, of how far jobs lie off on a machine, and machines off for all jobs: a
+#: reporter that saw few jobs there says less. Residuals of Gavel's and Sia's jobs.
+_OF_JOBS, _OF_MACHINES = 0.25, 0.12
+#: Reporters, jobs of each and steps of each job that count on a machine. Which they are depends on
+#: what was reported alone, not on when.
+_MOST_REPORTERS, _MOST_JOBS, _MOST_STEPS = 32, 8, 4
+#: Steps whose predictions are remembered.
+_REMEMBERED = 20_000
+
+
+class Shift(NamedTuple):
+    """How much longer a machine takes than predicted, in logarithms, as reporters agree.
+
+    Parameters
+    ----------
+    compute, communication : float
+        Parts of a step.
+    reporters : int
+        Who saw the machine at all.
+    """
+
+    compute: float = 0.0
+    communication: float = 0.0
+    reporters: int = 0
+
+
+class Strangers:
+    """Observations of any jobs, by the machine they ran on and by who reported them.
+
+    Parameters
+    ----------
+    core : Core
+        Predicts what was observed.
+    observations : iterable of Observation
+        Each with its ``job``; their order does not matter. One that cannot be weighed is passed
+        over.
+    previous : Strangers or None
+        Of the same estimator; what both hold is not predicted again.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        observations: Iterable[Observation],
+        previous: Strangers | None = None,
+    ) -> None:
+        self._core = core
+        self.observations = tuple(observations)
+        self._shifts: dict[tuple[str, str], Shift] = {}
+        self._known: LruCache[int, _Known] = LruCache(_REMEMBERED)
+        if previous is not None:
+            self._known = previous._known
+
+    def __bool__(self) -> bool:
+        return bool(self.observations)
+
+    def shift(self, machine: str, family: str) -> Shift:
+        """Return what is agreed of a machine, but for what was seen of one family of jobs."""
+        key = (machine, family if (machine, family) in self._observed_there else "")
+        found = self._shifts.get(key)
+        if found is None:
+            found = self._shifts[key] = self._agreed(*key)
+        return found
+
+    def is_ready(self, machine: str, family: str) -> bool:
+        """Return whether :meth:`shift` would answer from memory."""
+        if "_by_machine" not in vars(self):
+            return not self.observations
+        key = (machine, family if (machine, family) in self._observed_there else "")
+        return machine not in self._by_machine or key in self._shifts
+
+    @cached_property
+    def tables(self) -> TypeTables | None:
+        """The cells of all job types, for completion; None where there are none."""
+        catalog: Catalog = self._core.accelerators
+        seen = [
+            one
+            for one in self.observations
+            if one.job is not None
+            and one.job.job_type is not None
+            and has_accelerators(catalog, one.placement)
+        ]
+        return TypeTables.of(None, seen, catalog) if seen else None
+
+    @cached_property
+    def _by_machine(self) -> dict[str, dict[str, dict[str, list[Observation]]]]:
+        """Observations of jobs with a model, by machine, reporter and family of jobs."""
+        found: dict[str, dict[str, dict[str, list[Observation]]]] = {}
+        families: dict[int, str] = {}
+        for one in self.observations:
+            if one.job is None or one.job.job_type is not None:
+                # A name says nothing of how long its steps should take.
+                continue
+            family = families.get(id(one.job)) or families.setdefault(
+                id(one.job), job_family(one.job)
+            )
+            try:
+                machine = machine_word(self._core.resolve(one.placement))
+            except PerfModelError:
+                continue
+            by = found.setdefault(machine, {}).setdefault(one.reporter, {})
+            by.setdefault(family, []).append(one)
+        return found
+
+    @cached_property
+    def _observed_there(self) -> frozenset[tuple[str, str]]:
+        return frozenset(
+            (machine, family)
+            for machine, reporters in self._by_machine.items()
+            for jobs in reporters.values()
+            for family in jobs
+        )
+
+    def _agreed(self, machine: str, family: str) -> Shift:
+        reporters = self._by_machine.get(machine, {})
+        voices = []
+        for name in sorted(reporters)[:_MOST_REPORTERS]:
+            jobs = sorted(one for one in reporters[name] if one != family)[:_MOST_JOBS]
+            seen = [self._residual(reporters[name][one]) for one in jobs]
+            voice = _voice([one for one in seen if one is not None])
+            voices += [] if voice is None else [voice]
+        return Shift(
+            compute=agreed([one[0] for one in voices]),
+            communication=agreed([one[1] for one in voices]),
+            reporters=len(voices),
+        )
+
+    def _residual(self, seen: Sequence[Observation]) -> tuple[float, float] | None:
+        """Return how much longer a job takes, in logarithms; NaN for what its steps do not tell."""
+        chosen = sorted(seen, key=_content)[:_MOST_STEPS]
+        known = [one for one in map(self._off, chosen) if one is not None]
+        if not known:
+            return None
+        both = np.array(known)
+        return tuple(_median(both[:, part]) for part in (0, 1))  # type: ignore[return-value]
+
+    def _off(self, seen: Observation) -> tuple[float, float] | None:
+        """Return how much longer computing and communicating take in one step than predicted."""
+        known = self._known.get(id(seen))
+        if known is None or known.of is not seen:
+            known = _Known(seen, self._predicted(seen))
+            self._known.put(id(seen), known)
+        return known.off
+
+    def _predicted(self, seen: Observation) -> tuple[float, float] | None:
+        assert seen.job is not None
+        try:
+            cells = weighed_cells(self._core, seen.job, seen, "", "")
+        except PerfModelError as error:
+            logger.info("an observation of %s says nothing of others: %s", seen.job.label, error)
+            return None
+        return _off(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An observation, which keeps its identity from being given to another, and what it says."""
+
+    of: Observation
+    off: tuple[float, float] | None
+
+
+def agreed(voices: Sequence[float]) -> float:
+    """Return what voices agree on, the model's own among them.
+
+    Parameters
+    ----------
+    voices : sequence of float
+        One of each reporter, in logarithms; NaN says nothing.
+
+    Examples
+    --------
+    One voice is not believed far, one among several that agree not at all:
+
+    >>> round(agreed([0.7]), 3)
+    0.049
+    >>> agreed([0.3, 0.31, 0.29, -2.0])
+    0.29
+    """
+    said = sorted([0.0, *(one for one in voices if not np.isnan(one))])
+    middle = len(said) // 2
+    if len(said) % 2:
+        return said[middle]
+    nearer, farther = sorted(said[middle - 1 : middle + 1], key=abs)
+    return nearer + float(np.clip(farther - nearer, -ONE_VOICE, ONE_VOICE))
+
+
+def _voice(jobs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Return what one reporter says of a machine: the median of its jobs, shrunk."""
+    if not jobs:
+        return None
+    found = []
+    for part in zip(*jobs, strict=True):
+        told = [one for one in part if not np.isnan(one)]
+        share = len(told) / (len(told) + _OF_JOBS / _OF_MACHINES)
+        found.append(share * _median(np.array(told)) if told else float("nan"))
+    return found[0], found[1]
+
+
+def _off(seen: ObservedSteps) -> tuple[float, float]:
+    step, sync = float(seen.step_time_s[0]), float(seen.sync_time_s[0])
+    parts = seen.cells.parts.at((0,))
+    if seen.cells.ranks[0] == 1:
+        return float(np.log(step / parts.step_time_s)), float("nan")
+    exposed_s = parts.exposed_communication_s
+    if np.isnan(sync) or sync <= 0 or exposed_s <= 0:
+        return float("nan"), float("nan")
+    alone_s = max(step - sync, 0.05 * step)
+    predicted_s = parts.step_time_s - exposed_s
+    return float(np.log(alone_s / predicted_s)), float(np.log(sync / exposed_s))
+
+
+def _content(seen: Observation) -> tuple[object, ...]:
+    """Return what sorts observations, whichever came first."""
+    return (
+        repr(seen.placement), seen.batch_size, seen.accumulation_steps, seen.step_time_s,
+        seen.sync_time_s or 0.0,
+    )  # fmt: skip
+
+
+def _median(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else float("nan")
