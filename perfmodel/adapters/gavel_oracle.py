@@ -99,26 +99,34 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
     def __len__(self) -> int:
         return len(self._current())
 
+    def refresh(self) -> None:
+        """Read what was measured and ask for the table, now."""
+        self._asked_at = time.monotonic()
+        self._read_again()
+        self._ask()
+
     def _current(self) -> Table:
         now = time.monotonic()
-        if self._asked_at is None or now - self._asked_at >= self._refresh_s:
+        if self._asked_at is None:
+            self.refresh()
+        elif now - self._asked_at >= self._refresh_s:
             self._asked_at = now
-            try:
-                # Here, where nobody adds to it meanwhile.
-                self._measured = self._read()
-            except InvalidInputError as error:
-                LOG.warning("Gavel goes on with what was measured before: %s", error)
-            if self._table:
-                # A table takes seconds; meanwhile Gavel goes on with the one there is.
-                threading.Thread(target=self._refresh, daemon=True).start()
-            else:
-                self._refresh()
+            # Here, where nobody adds to what was measured meanwhile.
+            self._read_again()
+            # A table takes seconds; meanwhile Gavel goes on with the one there is.
+            threading.Thread(target=self._ask, daemon=True).start()
         return self._table
 
     def _read(self) -> MeasuredRates:
         return measured_rates(self._jobs, self._worker_types, self._unconsolidated, self._observed)
 
-    def _refresh(self) -> None:
+    def _read_again(self) -> None:
+        try:
+            self._measured = self._read()
+        except InvalidInputError as error:
+            LOG.warning("Gavel goes on with what was measured before: %s", error)
+
+    def _ask(self) -> None:
         measured = self._measured.table()
         try:
             found = throughput_table(
