@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from adapter_world import training
+from published_files import published
 
 from perfmodel.adapters.ask import NoAnswerError, Service
 from perfmodel.adapters.local import LocalAnswers
@@ -140,10 +141,14 @@ def test_measured_rows_come_back_and_move_the_rest(table: SiaTable, estimator: E
 def test_a_measured_row_stays_where_the_memory_is_predicted_too_small(estimator: Estimator) -> None:
     small = SiaCluster(accelerator="P4", per_node=2, nodes=1)
     again = steps(
-        LocalAnswers(estimator), training("timm/huge"), small, local_batch_sizes=[1],
-        placements=["1"], observed=[("1", 1, 2.5, 0.0)],
+        LocalAnswers(estimator), training("timm/huge"), small, local_batch_sizes=[1, 2, 4],
+        placements=["1", "2"], observed=[("1", 2, 2.5, 0.0)],
     )  # fmt: skip
-    assert again.steps == (("1", 1, 2.5, 0.0),) and again.left_out == ()
+    found = {(step.placement, step.local_bsz): step for step in again.steps}
+    assert found["1", 2] == ("1", 2, 2.5, 0.0)
+    # A replica holds no more on two accelerators, nor with fewer samples; with more it may.
+    assert found.keys() == {("1", 1), ("1", 2), ("2", 1), ("2", 2)}
+    assert again.left_out == ("1 4: does not fit into memory", "2 4: does not fit into memory")
 
 
 @pytest.mark.parametrize(
@@ -196,3 +201,14 @@ def test_an_application_without_a_workload_is_asked_by_its_name() -> None:
     assert sia_jobs("T4", ["gpt"]) == {
         "gpt": {"job_type": "gpt", "mode": "training", "batch_size": 1}
     }
+
+
+def test_sias_own_rows_come_back(estimator: Estimator) -> None:
+    measured = read_steps(published("sia/cifar10/placements-aws.csv"))[:40]
+    # Nothing but these is known of a name.
+    job = {"job_type": "a name", "mode": "training", "batch_size": 1}
+    asked: Any = {"local_batch_sizes": [50], "placements": ["1", "44"]}
+    again = steps(LocalAnswers(estimator), job, AWS, observed=measured, **asked)
+    assert set(measured) <= set(again.steps) and again.left_out == ()
+    assert {("1", 50), ("44", 50)} <= {(step.placement, step.local_bsz) for step in again.steps}
+    assert steps(LocalAnswers(estimator), job, AWS, **asked).steps == ()
