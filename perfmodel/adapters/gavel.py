@@ -25,7 +25,7 @@ from perfmodel.adapters.measured.gavel_rates import (
     ALONE,
     SPREAD,
     AnyTable,
-    Key,
+    Entry,
     MeasuredRates,
     Rate,
     Table,
@@ -127,27 +127,19 @@ def throughput_table(
         worker: answers.memory_bytes(accelerator)
         for worker, accelerator, _ in workers(worker_types, True)
     }
-    columns = {(p.worker, p.scale_factor, p.partner): column for column, p in enumerate(places)}
     rates: Table = {place.worker: {} for place in places}
-    unanswered = []
-    for column, place in enumerate(places):
-        for row in place.members:
-            worker, scale, beside = place.worker, place.scale_factor, place.partner
-            key, found = (jobs[row].job_type, scale), [cells[row][column]]
-            partner: str | Key = ALONE
-            if beside is not None:
-                partner = (jobs[beside].job_type, scale)
-                found.append(cells[beside][columns[worker, scale, row]])
-            ran_in = measured.ran_in(key[0], None if beside is None else partner[0], memory)
-            rate = measured.entries.get((worker, key, partner))
-            if rate is None:
-                rate = _predicted(found, scale, memory[worker], ran_in)
-            if rate is None:
-                unanswered.append(f"{worker} {key} {partner}")
-            else:
-                rates[worker].setdefault(key, {})[partner] = rate
     for (worker, key, partner), rate in measured.entries.items():
         rates[worker].setdefault(key, {})[partner] = rate
+    unanswered = []
+    for (worker, key, partner), found in _entries(jobs, places, cells):
+        if (worker, key, partner) in measured.entries:
+            continue
+        ran_in = measured.ran_in(key[0], partner, memory)
+        predicted = _predicted(found, key[1], memory[worker], ran_in)
+        if predicted is None:
+            unanswered.append(f"{worker} {key} {partner}")
+        else:
+            rates[worker].setdefault(key, {})[partner] = predicted
     return GavelTable(rates=rates, unanswered=tuple(unanswered))
 
 
@@ -232,6 +224,22 @@ def _places(layout: _Layout, pairs: bool, unconsolidated: bool) -> list[_Place]:
                 for partner in (None, *(members if pairs else ()))
             ]
     return found
+
+
+def _entries(
+    jobs: Sequence[GavelJob], places: Sequence[_Place], cells: Sequence[Sequence[Cell | None]]
+) -> Iterator[tuple[Entry, list[Cell | None]]]:
+    """Yield each entry of the table, and the cells of its job and of the partner if it has one."""
+    columns = {(p.worker, p.scale_factor, p.partner): column for column, p in enumerate(places)}
+    for column, place in enumerate(places):
+        worker, scale, beside = place.worker, place.scale_factor, place.partner
+        for row in place.members:
+            key, own = (jobs[row].job_type, scale), cells[row][column]
+            if beside is None:
+                yield (worker, key, ALONE), [own]
+            else:
+                other = cells[beside][columns[worker, scale, row]]
+                yield (worker, key, (jobs[beside].job_type, scale)), [own, other]
 
 
 def workers(

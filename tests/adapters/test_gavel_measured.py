@@ -190,10 +190,11 @@ def test_the_least_memory_counts_in_which_jobs_ran() -> None:
     }
     measured = MeasuredRates(given, [SMALL, WIDE], ["k80", "v100"])
     memory = {"k80": 12e9, "v100": 16e9}
-    assert measured.ran_in(SMALL, WIDE, memory) == measured.ran_in(WIDE, SMALL, memory) == 16e9
-    assert measured.ran_in(SMALL, None, memory) == 16e9
-    assert measured.ran_in(WIDE, WIDE, memory) is None
-    assert measured.ran_in(SMALL, None, {**memory, "v100": None}) is None
+    assert measured.ran_in(SMALL, (WIDE, 2), memory) == 16e9
+    assert measured.ran_in(WIDE, (SMALL, 1), memory) == 16e9
+    assert measured.ran_in(SMALL, "null", memory) == 16e9
+    assert measured.ran_in(WIDE, (WIDE, 1), memory) is None
+    assert measured.ran_in(SMALL, "null", {**memory, "v100": None}) is None
 
 
 def test_the_oracle_holds_what_was_measured(service: Service) -> None:

@@ -37,7 +37,7 @@ Table = dict[str, dict[Key, Partners]]
 AnyTable = Mapping[str, Mapping[Key, Mapping[Any, Any]]]
 
 #: Worker type, job and partner.
-_Entry = tuple[str, Key, str | Key]
+Entry = tuple[str, Key, str | Key]
 
 
 class MeasuredRates:
@@ -65,7 +65,7 @@ class MeasuredRates:
         self._workers = workers
         given = dict(self._checked(measured))
         #: Every entry that is known, those given first.
-        self.entries: dict[_Entry, Rate] = dict(given)
+        self.entries: dict[Entry, Rate] = dict(given)
         for entry, rate in given.items():
             for alike, same in self._alike(entry, rate):
                 self.entries.setdefault(alike, same)
@@ -110,18 +110,19 @@ class MeasuredRates:
         return found
 
     def ran_in(
-        self, job_type: str, partner: str | None, memory: Mapping[str, float | None]
+        self, job_type: str, partner: str | Key, memory: Mapping[str, float | None]
     ) -> float | None:
         """Return the least memory in which a job was measured to run, bytes; None if it was not.
 
         Parameters
         ----------
-        partner : str or None
-            Job type beside it; None: alone, or beside any.
+        partner : str or (str, int)
+            The job beside it, on however many accelerators; without one, it may have had any.
         memory : mapping of str to float or None
             Of an accelerator of each worker type.
         """
-        held = [memory[worker] for worker in self._ran_on.get((job_type, partner), ())]
+        beside = None if isinstance(partner, str) else partner[0]
+        held = [memory[worker] for worker in self._ran_on.get((job_type, beside), ())]
         return min((one for one in held if one is not None), default=None)
 
     @cached_property
@@ -134,7 +135,7 @@ class MeasuredRates:
                     found[job_type, partner[0]].add(worker)
         return found
 
-    def _checked(self, measured: AnyTable) -> Iterator[tuple[_Entry, Rate]]:
+    def _checked(self, measured: AnyTable) -> Iterator[tuple[Entry, Rate]]:
         for worker, jobs in measured.items():
             if worker not in self._workers:
                 raise InvalidInputError(
@@ -166,7 +167,7 @@ class MeasuredRates:
             )
         return key  # type: ignore[return-value]
 
-    def _alike(self, entry: _Entry, rate: Rate) -> Iterator[tuple[_Entry, Rate]]:
+    def _alike(self, entry: Entry, rate: Rate) -> Iterator[tuple[Entry, Rate]]:
         """Yield the entries that are the same measurement by another name."""
         worker, key, partner = entry
         twin = worker.removesuffix(SPREAD) if worker.endswith(SPREAD) else worker + SPREAD
