@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ __all__ = [
     "Service",
     "read_matrix",
 ]
+
+LOG = logging.getLogger(__name__)
 
 #: A job as JSON, and a placement in either form.
 JobForm = Mapping[str, Any]
@@ -66,8 +69,8 @@ class Answers(Protocol):
     ) -> list[list[Cell | None]]:
         """Return a cell for each job and placement; None where there is no answer.
 
-        An answer that rests on nothing but what jobs in general take (``default``) is none: ratios
-        between such answers are noise, and a scheduler does better without.
+        An answer that rests on nothing but what jobs in general take (``default``) is none: it says
+        nothing of the job, and nobody knows within two orders of magnitude how long that takes.
 
         Parameters
         ----------
@@ -114,6 +117,7 @@ class Service:
             No usable answer in time.
         """
         answer = self._client.matrix(jobs, placements, observations=observations or None)
+        log_problems((one.job, one.detail or one.title) for one in answer.errors)
         try:
             return read_matrix(answer, len(jobs), len(placements))
         except ValueError as error:
@@ -131,6 +135,19 @@ class Service:
             self._catalogue = self._client.accelerators()
         found = self._catalogue.named(accelerator)
         return None if found is None else found.memory_bytes
+
+
+def log_problems(problems: Iterable[tuple[int | None, str]]) -> None:
+    """Write into the log why jobs have cells without an answer, each reason once.
+
+    Parameters
+    ----------
+    problems : iterable of (int or None, str)
+        Position of the job, None for all of them, and the reason.
+    """
+    for job, detail in dict.fromkeys(problems):
+        which = "some placements" if job is None else f"job {job}"
+        LOG.warning("%s of this question: not all is answered: %s", which, detail)
 
 
 def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | None]]:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perfmodel.adapters.ask import Cell, JobForm, NoAnswerError, PlacementForm, SeenInMatrix
+from perfmodel.adapters.ask import (
+    Cell,
+    JobForm,
+    NoAnswerError,
+    PlacementForm,
+    SeenInMatrix,
+    log_problems,
+)
 from perfmodel.errors import InvalidInputError, PerfModelError, UnknownAcceleratorError
 from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.topology.parse import parse_placement
@@ -51,6 +58,7 @@ class LocalAnswers:
             [_attempt(parse_placement, placement) for placement in placements],
             seen,
         )
+        log_problems((one.job, str(one.error)) for one in matrix.errors)
         table = {name: getattr(matrix, name).tolist() for name in _NUMBERS}
         table["basis"] = [[LADDER[at] if at >= 0 else None for at in row] for row in matrix.basis]
         return [

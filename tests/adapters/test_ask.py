@@ -65,6 +65,20 @@ def test_observations_that_cannot_be_read_get_no_answer(
                 answers.cells([training("timm/small")], ["T4"], [seen])  # type: ignore[list-item]
 
 
+def test_why_there_is_no_answer_is_in_the_log(
+    service: Service, estimator: Estimator, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Faster than its arithmetic allows: milliseconds, perhaps, for which the whole job is refused.
+    seen: SeenInMatrix = {"job": 1, "placement": "T4", "batch_size": 64, "step_time_s": 1e-9}
+    for answers in (service, LocalAnswers(estimator)):
+        caplog.clear()
+        jobs = [training("timm/wide"), training("timm/small")]
+        [known, refused] = answers.cells(jobs, ["T4", "V100"], [seen])
+        assert known[0] is not None and refused == [None, None]
+        [told] = [one.getMessage() for one in caplog.records if "perfmodel.adapters" in one.name]
+        assert told.startswith("job 1 of this question") and "Is it in seconds" in told
+
+
 def test_memory_is_that_of_the_catalogue(service: Service, estimator: Estimator) -> None:
     for name in ("V100-SXM2-16GB", "v100", "no such thing"):
         assert service.memory_bytes(name) == LocalAnswers(estimator).memory_bytes(name)
