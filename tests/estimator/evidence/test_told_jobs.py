@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed import ObservedJob

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from perfmodel.estimator.evidence.told_jobs import ToldJobs
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
