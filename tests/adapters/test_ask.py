@@ -43,7 +43,7 @@ def test_observations_count_for_their_job(service: Service, estimator: Estimator
     over_http = service.cells(jobs, places, seen)
     assert over_http == local.cells(jobs, places, seen)
     [[observed, _, _], [named, four, other]] = over_http
-    assert observed is not None and observed.basis == "calibrated"
+    assert observed is not None and observed.basis == "measured"
     assert observed.step_time_s == pytest.approx(0.5, rel=0.1)
     assert named is not None and named.basis == "measured"
     assert four is not None and other is not None

@@ -175,6 +175,10 @@ class Observed:
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
+        (observed,), (placement,) = self._observed, cell.placements
+        machine = machine_word(placement)
+        if observed is None or not (observed.on(machine) or observed.shift(machine).reporters):
+            return self._source.step(cell)
         return self.steps(cell).at((0, 0))
 
     def steps(self, cells: Cells) -> Steps:

@@ -216,7 +216,7 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
     comparisons = Comparisons.of(rows, known.noise)
     covariance = known.covariance(rows.cells, rows.cells)
     found = most_probable(rows.cells, comparisons, known, covariance)
-    if known.bare != 1:
+    if known.bare != 1 and not rows.cells.guessed.any():
         bare = known.of_bare_steps()
         close = most_probable(rows.cells, comparisons, bare, known.bare**2 * covariance)
         if close.cost < found.cost:

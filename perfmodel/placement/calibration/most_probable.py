@@ -259,10 +259,7 @@ def _length(
 
 
 def _misfit(errors: FloatArray) -> Callable[[FloatArray], float]:
-    """Return x to x^T errors^-1 x; without an inverse where nothing has more than one partner."""
-    if np.count_nonzero(errors, axis=1).max() > 2:
-        inverse = np.linalg.inv(errors)
-        return lambda x: float(x @ inverse @ x)
+    """Return x to x^T errors^-1 x, where nothing has more than one partner."""
     variance = np.diag(errors)
     others = errors - np.diag(variance)
     rows = np.arange(len(errors))

@@ -92,7 +92,7 @@ def _placement_curve(a: _Columns, b: _Columns) -> FloatArray:
 
 def _same_setting(a: _Columns, b: _Columns) -> FloatArray:
     """Say which steps have the same limits or neighbours; plain ones have none."""
-    return _same(a.setting, b.setting) * (a.setting != "")[:, None]
+    return np.asarray(_same(a.setting, b.setting) * (a.setting != "")[:, None])
 
 
 Shape = Callable[[_Columns, _Columns], FloatArray]

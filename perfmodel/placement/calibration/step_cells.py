@@ -153,10 +153,11 @@ class StepCells:
         return type(self)(parts=self.parts.each(lambda part: part[rows]), **columns)
 
     def on_one_accelerator(self) -> Self:
-        """Return the steps of the same jobs without communication."""
+        """Return the steps of the same jobs without communication, neighbours and limits."""
         one = np.ones(len(self))
         parts = StepParts.of(self.parts.compute_s, input_stall_s=self.parts.input_stall_s)
-        return replace(self, parts=parts, ranks=one, hosts=one, largest_share=one)
+        plain = np.full(len(self), "")
+        return replace(self, parts=parts, ranks=one, hosts=one, largest_share=one, setting=plain)
 
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Self:

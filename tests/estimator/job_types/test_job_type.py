@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.evidence.told_jobs import ToldJobs
+from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -99,9 +99,9 @@ def test_the_order_of_observations_does_not_matter(ask) -> None:
     assert backwards.step_time_s == ask(f"3x({HOST})@eth-10g").step_time_s
 
 
-def test_a_device_without_steps_is_extrapolated_and_less_sure(ask) -> None:
+def test_a_device_without_steps_is_less_sure(ask) -> None:
     here, there = ask(HOST), ask("4xT4")
-    assert there.basis is Basis.EXTRAPOLATED
+    assert there.basis is Basis.TRANSFERRED
     assert there.step_time_s > here.step_time_s
     width = [a.throughput.high / a.throughput.low for a in (here, there)]
     assert width[1] > 1.5 * width[0]
@@ -179,7 +179,7 @@ def test_a_plan_under_which_nothing_was_seen_is_said_to_be_unknown(ask) -> None:
     split = ask({"nodes": nodes, "plan": {"data": 2, "tensor": 2}})
     assert any("its plan" in text for text in split.warnings)
     shared = ask({"nodes": nodes, "plan": {"data": 4, "zero_stage": 3}})
-    assert shared.basis is Basis.INTERPOLATED
+    assert shared.basis is Basis.CALIBRATED
     assert shared.sync_time_s > ask(HOST).sync_time_s
 
 
@@ -285,20 +285,16 @@ def test_other_jobs_on_the_machine_tell_what_its_links_are_like(ask) -> None:
     )
 
 
-def test_jobs_whose_steps_are_stored_share_the_cells_of_all(estimator: Estimator) -> None:
+def test_jobs_never_observed_share_the_cells_of_all(estimator: Estimator) -> None:
     types = [replace(JOB, job_type=name) for name in ("a", "b")]
-    stored = [replace(one, job=job) for job in types for one in OBSERVED]
-    others = ToldJobs(estimator.core, stored)
-    found = []
-    for job in types:
-        # Read again from where they are kept: equal, not the same.
-        own = [replace(one) for one in stored if one.job is job]
-        found.append(estimator.job_type(job, own, others))
-    assert found[0].tables is found[1].tables is others.tables(estimator.accelerators)
-    later = ToldJobs(estimator.core, stored, previous=others)
-    assert found[0].with_others(later).others is later
-    told = estimator.job_type(types[0], [*OBSERVED, seen(HOST, 16, 0.2, None)], others)
-    assert told.tables is not found[0].tables
+    stored = Strangers(estimator.core, [replace(one, job=types[0]) for one in OBSERVED])
+    new = [estimator.job_type(replace(JOB, job_type=name), (), stored) for name in ("c", "d")]
+    assert new[0].tables is new[1].tables is stored.tables
+    # What is known of a job itself is not mixed with what anybody invents.
+    own = estimator.job_type(types[1], OBSERVED, stored)
+    assert own.tables is not stored.tables
+    plain = estimator.job_type(types[1], OBSERVED)
+    assert own.known == plain.known
 
 
 def test_a_faster_machine_is_one_for_all_jobs(ask) -> None:

@@ -75,14 +75,13 @@ def test_widths_grow_variance_and_covariance_alike():
     # Two levels of 0.3 as they were, the third three times as wide.
     assert np.diag(wide) == pytest.approx(variance)
     assert variance == pytest.approx(np.full(len(at), 2 * 0.3**2 + 0.9**2))
-    assert Widths.from_list(widths.to_list()) == widths
 
 
 def test_what_is_misplaced_leaves_the_whole_step_as_sure_as_before():
     at = world.cells(((8, 2, 4),), (32,))
     steps = world.measured(at)
     plain, split = NOISE, replace(NOISE, misplaced=0.2)
-    sure, unsure = (Comparisons.of(steps, n).errors(np.ones(2), n.cell) for n in (plain, split))
+    sure, unsure = (Comparisons.of(steps, n).errors(np.ones(2)) for n in (plain, split))
     # The sum of both comparisons is the logarithm of the whole step.
     assert unsure.sum() == pytest.approx(sure.sum())
     assert np.diag(unsure) == pytest.approx(np.diag(sure) + 0.2**2)
@@ -95,7 +94,7 @@ def test_what_is_misplaced_stays_positive_with_repeats_and_outliers():
     noise = replace(NOISE, misplaced=0.5)
     comparisons = Comparisons.of(steps, noise)
     trust = np.array([1.0, 0.1, 1.0, 1.0, 1.0, 0.02])
-    assert np.all(np.linalg.eigvalsh(comparisons.errors(trust, noise.cell)) > 0)
+    assert np.all(np.linalg.eigvalsh(comparisons.errors(trust)) > 0)
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -104,7 +103,7 @@ def test_a_misfit_without_an_inverse_is_that_with_it(repeats):
     steps = ObservedSteps.join(*(world.measured(at, seed=seed) for seed in range(repeats)))
     comparisons = Comparisons.of(steps, replace(NOISE, misplaced=0.1))
     trust = np.linspace(0.2, 1.0, len(comparisons.values))
-    errors = comparisons.errors(trust, NOISE.cell)
+    errors = comparisons.errors(trust)
     off = np.random.default_rng(0).normal(size=len(trust))
     assert _misfit(errors)(off) == pytest.approx(off @ np.linalg.solve(errors, off))
 
