@@ -10,7 +10,8 @@ from made_up_observations import stored_job, stored_observation
 from perfmodel.errors import StoreError
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.observation_feed import ObservationFeed
-from perfmodel.store.state.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.observation_records import StoredObservation
+from perfmodel.store.state.observations import ObservationStore
 
 
 def keys(stored: Sequence[StoredObservation]) -> tuple[str, ...]:
