@@ -57,7 +57,7 @@ class ObservationIntake:
         self._state = state = dispatcher.state
         self._depth = dispatcher.metrics.queue("observations")
         self._reader = ObservationReader(state.references)
-        self._plausibility = Plausibility(dispatcher.estimator)
+        self._plausibility = Plausibility(dispatcher.estimator, state.feed)
 
     async def take(self, body: Any, *, reporter: str = "") -> dict[str, Any]:
         """Keep the observations of a request; when this returns they are on disk.
@@ -120,7 +120,7 @@ class ObservationIntake:
         estimator = self._dispatcher.estimator
         if self._plausibility.estimator is not estimator:
             # It remembers what one version of the model says.
-            self._plausibility = Plausibility(estimator)
+            self._plausibility = Plausibility(estimator, self._state.feed)
         plausibility = self._plausibility
         read = [
             self._judge(value, f"/observations/{i}", plausibility, reporter)
@@ -137,7 +137,7 @@ class ObservationIntake:
             job, seen, stored = self._reader.read(value, pointer)
             stored = replace(stored, reporter=reporter)
             try:
-                bounds = plausibility.bounds(job, stored.job.ref, seen)
+                bounds = plausibility.bounds(job, stored, seen)
             except InvalidInputError as error:
                 # The estimator points into a question; here job and placement are of one item.
                 error.pointer = pointer + error.pointer
