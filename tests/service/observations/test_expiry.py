@@ -22,16 +22,16 @@ _PATIENCE_S = 60.0
 
 
 def test_answers_are_as_before_once_an_observation_is_too_old(tmp_path: Path) -> None:
-    with TestClient(make_app(tmp_path, observations_keep_s=1.0)) as client:
+    with TestClient(make_app(tmp_path, observations_keep_s=3.0)) as client:
         before = client.post("/v1/predict", json=ASKED)
         sent = {**ASKED, "step_time_s": 2 * before.json()["step_time_s"]}
-        assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
         began = time.monotonic()
+        assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
         assert client.post("/v1/predict", json=ASKED).content != before.content
         while client.post("/v1/predict", json=ASKED).content != before.content:
             assert time.monotonic() - began < _PATIENCE_S
             time.sleep(0.02)
-        assert time.monotonic() - began > 0.9
+        assert time.monotonic() - began > 3.0
         until = time.monotonic() + _PATIENCE_S
         while client.get("/v1/observations").json()["observations"]:
             assert time.monotonic() < until
