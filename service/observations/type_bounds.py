@@ -14,6 +14,7 @@ from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
+from perfmodel.placement.topology.topology import Placement
 from perfmodel.store.state.observation_feed import ObservationFeed
 
 #: Seconds of a step. Starting one kernel takes an accelerator some microseconds, and a step is
@@ -21,6 +22,9 @@ from perfmodel.store.state.observation_feed import ObservationFeed
 LEAST_S, MOST_S = 1e-5, 86_400.0
 #: Seconds for which a guess is judged by: it need not follow each step that is reported.
 _YOUNG_S = 10.0
+
+
+_Cell = tuple[JobTypeGuess, Placement, int, int]
 
 
 class _Guessed(NamedTuple):
@@ -47,6 +51,7 @@ class TypeGuesses:
         self._feed = feed
         self._clock = clock
         self._known: LruCache[tuple[str, str], _Guessed] = LruCache(4_096)
+        self._likely: LruCache[_Cell, tuple[float, float]] = LruCache(4_096)
 
     def likely_s(
         self, job: Job, family: str, seen: Observation, reporter: str
@@ -59,11 +64,16 @@ class TypeGuesses:
         guess = self._guess(job, family, reporter)
         if guess is None:
             return None
-        placement = self._core.resolve(seen.placement)
-        samples = seen.batch_size * seen.accumulation_steps
-        device_s = float(guess.device_s(samples, slowest(placement.accelerators)))
-        host_s = guess.host_s * seen.accumulation_steps
-        return min(device_s, host_s), device_s + host_s
+        cell = (guess, seen.placement, seen.batch_size, seen.accumulation_steps)
+        known = self._likely.get(cell)
+        if known is None:
+            placement = self._core.resolve(seen.placement)
+            samples = seen.batch_size * seen.accumulation_steps
+            device_s = float(guess.device_s(samples, slowest(placement.accelerators)))
+            host_s = guess.host_s * seen.accumulation_steps
+            known = min(device_s, host_s), device_s + host_s
+            self._likely.put(cell, known)
+        return known
 
     def _guess(self, job: Job, family: str, reporter: str) -> JobTypeGuess | None:
         taken_back, now_s = self._feed.taken_back, self._clock()
