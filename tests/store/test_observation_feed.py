@@ -140,6 +140,33 @@ def test_what_is_taken_back_waits_for_nothing(
     assert feed.of_all() == ("2", "3")
 
 
+def test_while_one_reads_what_was_added_the_others_go_on(
+    open_store: Callable[[], ObservationStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation_feed, "EVERY_S", 0.0)
+    store = open_store()
+    store.add([stored_observation("1")])
+    meanwhile: list[tuple[str, ...] | None] = []
+
+    def read(stored: Sequence[StoredObservation]) -> tuple[str, ...]:
+        meanwhile.append(feed.known_of_all())
+        return keys(stored)
+
+    feed: ObservationFeed[str] = ObservationFeed(store, read, poll_s=3_600)
+    assert feed.of_all() == ("1",)
+    store.add([stored_observation("2")])
+    feed.forget(["a"])
+    assert feed.known_of_all() is None
+    assert feed.of_all() == ("1", "2")
+    store.add([stored_observation("3")])
+    store.remove(ObservationFilter(key="1"))
+    feed.forget_all()
+    assert feed.of_all() == ("2", "3")
+    # Nothing was known at first, and with what was taken back nobody goes on.
+    assert meanwhile == [None, ("1",), None]
+    feed.close()
+
+
 def test_what_was_read_before_stays_the_same_object(
     open_store: Callable[[], ObservationStore],
 ) -> None:

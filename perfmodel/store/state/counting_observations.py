@@ -5,22 +5,42 @@ The choice is a function of what is stored, whatever came when: every process ma
 
 from __future__ import annotations
 
-from sqlalchemy import CTE, ColumnElement, Select, func, select
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS
 from perfmodel.store.state.observation_records import ObservationState
 
 #: Of the newest observations, in all, those that count are chosen; each reporter has an equal
 #: share of them, so that none hides what others said by saying much.
-_LOOKED_AT = 16_384
+_LOOKED_AT = 8_192
+#: Reporters that are looked at: as many as there is time for.
+_REPORTERS = 1_024
 #: Of one cell (placement, batch, accumulation) and reporter.
 OF_ONE_CELL = 5
 
+_Conditions = Sequence[ColumnElement[bool]]
 
-def counting(
-    *, family: str | None, since: str | None, most: int, of_one_cell: int = OF_ONE_CELL
-) -> Select[tuple[object, ...]]:
-    """Return a query for the accepted observations that count, oldest first.
+
+class _Cell(NamedTuple):
+    """A cell of one reporter: the numbers of its newest rows, and how many cells are newer."""
+
+    turn: int
+    rows: list[int]
+
+
+def read_counting(
+    connection: Connection,
+    *,
+    family: str | None,
+    since: str | None,
+    most: int,
+    of_one_cell: int = OF_ONE_CELL,
+) -> Sequence[Row[Any]]:
+    """Return the accepted observations that count, oldest first.
 
     A job that reports each of its steps must not crowd out what it reached elsewhere: of one cell
     only the newest few count. A reporter of many cells must not crowd out the others: the newest
@@ -39,77 +59,69 @@ def counting(
 
     Returns
     -------
-    Select
-        Rows of observations, with the ``content`` of their jobs.
+    sequence of Row
+        Of observations, with the ``content`` of their jobs.
     """
     table = OBSERVATIONS.c
     alike = [] if family is None else [table.family == family]
     counts = [table.state == ObservationState.ACCEPTED, *alike]
     if since is not None:
         counts.append(table.received_at >= since)
-    shares = _shares(alike, counts)
-    cell = (
-        table.reporter, table.family, table.placement, table.batch_size, table.accumulation_steps,
-    )  # fmt: skip
-    numbered = (
-        select(
-            table.id,
-            table.reporter,
-            func.row_number().over(partition_by=cell, order_by=table.id.desc()).label("place"),
-            func.max(table.id).over(partition_by=cell).label("newest"),
+    reporters = _reporters(connection, alike)
+    cells = [
+        cell
+        for reporter in reporters
+        for cell in _cells(
+            _newest(connection, reporter, counts, _LOOKED_AT // len(reporters)), of_one_cell
         )
-        .join(shares, table.reporter == shares.c.reporter)
-        .where(table.id >= shares.c.oldest, *counts)
-        .subquery("numbered")
-    )
-    turn = func.dense_rank().over(
-        partition_by=numbered.c.reporter, order_by=numbered.c.newest.desc()
-    )
-    ranked = (
-        select(numbered.c.id, numbered.c.newest, turn.label("turn"))
-        .where(numbered.c.place <= of_one_cell)
-        .subquery("ranked")
-    )
-    chosen = (
-        select(ranked.c.id)
-        .order_by(ranked.c.turn, ranked.c.newest.desc(), ranked.c.id.desc())
-        .limit(most)
-    )
-    return (
+    ]
+    cells.sort(key=lambda cell: (cell.turn, -cell.rows[0]))
+    chosen = list(islice(chain.from_iterable(cell.rows for cell in cells), most))
+    query = (
         select(OBSERVATIONS, JOBS.c.content.label("content"))
         .join(JOBS, table.job_ref == JOBS.c.ref)
         .where(table.id.in_(chosen))
         .order_by(table.id)
     )
+    return connection.execute(query).all() if chosen else []
 
 
-def _shares(alike: list[ColumnElement[bool]], counts: list[ColumnElement[bool]]) -> CTE:
-    """Return the reporters, each with the oldest of its observations that are looked at."""
+def _cells(newest_first: Iterable[Row[Any]], most: int) -> Iterator[_Cell]:
+    """Return the cells of one reporter, the one that was observed last first."""
+    cells: dict[tuple[object, ...], list[int]] = {}
+    for row in newest_first:
+        rows = cells.setdefault(tuple(row[1:]), [])
+        if len(rows) < most:
+            rows.append(row.id)
+    return (_Cell(turn, rows) for turn, rows in enumerate(cells.values()))
+
+
+def _newest(
+    connection: Connection, reporter: str, counts: _Conditions, most: int
+) -> Iterable[Row[Any]]:
+    """Return number and cell of what somebody reported last, the newest first.
+
+    The oldest of them is looked up before, in an index alone: a planner that has to stop after so
+    many rows may rather walk through those of all.
+    """
     table = OBSERVATIONS.c
-    reporters = _reporters(alike)
-    number = select(func.count(reporters.c.reporter)).scalar_subquery()
-    oldest = (
-        select(table.id)
-        .where(table.reporter == reporters.c.reporter, *counts)
-        .order_by(table.id.desc())
-        .limit(1)
-        .offset(_LOOKED_AT // number)
-        .correlate(reporters)
-        .scalar_subquery()
-    )
-    shares = select(reporters.c.reporter, func.coalesce(oldest, 0).label("oldest")).where(
-        reporters.c.reporter.is_not(None)
-    )
-    # Worked out once for each reporter, not for each row.
-    return shares.cte("shares").prefix_with("MATERIALIZED")
+    own = (table.reporter == reporter, *counts)
+    numbers = select(table.id).where(*own).order_by(table.id.desc())
+    oldest = connection.execute(numbers.limit(1).offset(max(most, 1) - 1)).scalar_one_or_none()
+    query = select(
+        table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
+    ).where(table.id >= (oldest or 0), *own)
+    return connection.execute(query.order_by(table.id.desc()))
 
 
-def _reporters(alike: list[ColumnElement[bool]]) -> CTE:
-    """Return everybody who reported, by a step through an index each."""
+def _reporters(connection: Connection, alike: _Conditions) -> Sequence[str]:
+    """Return who reported, by name: a step through an index each, not a look at every row."""
     table = OBSERVATIONS.c
     first = select(func.min(table.reporter).label("reporter")).where(*alike)
     found = first.cte("reporters", recursive=True)
     following = select(func.min(table.reporter)).where(*alike, table.reporter > found.c.reporter)
-    return found.union_all(
+    found = found.union_all(
         select(following.correlate(found).scalar_subquery()).where(found.c.reporter.is_not(None))
     )
+    query = select(found.c.reporter).where(found.c.reporter.is_not(None)).limit(_REPORTERS)
+    return connection.execute(query).scalars().all()

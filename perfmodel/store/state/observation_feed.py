@@ -82,13 +82,10 @@ class ObservationFeed(Generic[Seen]):
 
     def known_of_all(self) -> tuple[Seen, ...] | None:
         """Return what :meth:`of_all` would, or None where it is to be read again; never waits."""
-        marks, known_s = self._marks, self._next_s
-        if self._of_all_is_of is marks:
-            return self._of_all
-        if self._of_all_is_of.taken_back != marks.taken_back:
-            # That is not to wait, unless the database is away.
-            known_s = self._paused_all_until
-        return None if time.monotonic() >= known_s else self._of_all
+        if self._is_old() and (self._has_taken_back() or not self._reading_all.locked()):
+            return None
+        # While somebody reads what was added, the others go on with what was known.
+        return self._of_all
 
     def of(self, family: str) -> tuple[Seen, ...]:
         """Return the observations that count for a family; the same object until they change.
@@ -129,9 +126,9 @@ class ObservationFeed(Generic[Seen]):
         known = self.known_of_all()
         if known is None:
             with self._reading_all:
-                known = self.known_of_all()
-                if known is None:
-                    known = self._load_all()
+                if self._is_old():
+                    self._load_all()
+                known = self._of_all or ()
         return known
 
     def forget(self, families: Iterable[str]) -> None:
@@ -176,6 +173,17 @@ class ObservationFeed(Generic[Seen]):
         if thread is not None:
             thread.join()
 
+    def _is_old(self) -> bool:
+        """Return whether what is known of all jobs is to be read again, and may be."""
+        if self._of_all_is_of is self._marks:
+            return False
+        # What was taken back is not to wait, unless the database is away.
+        since_s = self._paused_all_until if self._has_taken_back() else self._next_s
+        return time.monotonic() >= since_s
+
+    def _has_taken_back(self) -> bool:
+        return self._of_all_is_of.taken_back != self._marks.taken_back
+
     def _load(self, family: str, before: tuple[Seen, ...]) -> tuple[Seen, ...]:
         self._start()
         marks = self._marks
@@ -192,7 +200,7 @@ class ObservationFeed(Generic[Seen]):
                     self._old.discard(self._known.popitem(last=False)[0])
         return found
 
-    def _load_all(self) -> tuple[Seen, ...]:
+    def _load_all(self) -> None:
         marks, known = self._marks, self._of_all or ()
         try:
             self._start()
@@ -201,12 +209,11 @@ class ObservationFeed(Generic[Seen]):
             logger.warning("observations of other jobs cannot be read: %s", error)
             self._next_s = self._paused_all_until = time.monotonic() + _PAUSE_S
             self._of_all = known
-            return known
+            return
         # What is added after a quiet time counts at once; many a second are taken together.
         self._next_s = time.monotonic() + (0.0 if found == known else EVERY_S)
         self._of_all = known if found == known else found
         self._of_all_is_of = marks
-        return self._of_all
 
     def _read_each(self, stored: Sequence[StoredObservation]) -> tuple[Seen, ...]:
         """Read observations; what was read before stays the same object."""

@@ -12,7 +12,7 @@ from perfmodel.store.sql.connections import Connections, now
 from perfmodel.store.sql.revisions import raise_revision, read_revisions
 from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
 from perfmodel.store.sql.tables import OBSERVATIONS
-from perfmodel.store.state.counting_observations import OF_ONE_CELL, counting
+from perfmodel.store.state.counting_observations import OF_ONE_CELL, read_counting
 from perfmodel.store.state.jobs import StoredJob, insert_jobs
 from perfmodel.store.state.observation_records import (
     EVERY_OBSERVATION,
@@ -108,7 +108,7 @@ class ObservationStore(SharedStore):
     ) -> tuple[StoredObservation, ...]:
         """Return the observations that count for a family of jobs, oldest first.
 
-        As :func:`~perfmodel.store.state.counting_observations.counting` chooses them.
+        As :func:`~perfmodel.store.state.counting_observations.read_counting` chooses them.
         """
         return self._counting(family, most, of_one_cell)
 
@@ -122,9 +122,14 @@ class ObservationStore(SharedStore):
     def _counting(
         self, family: str | None, most: int, of_one_cell: int
     ) -> tuple[StoredObservation, ...]:
-        query = counting(family=family, since=self._oldest(), most=most, of_one_cell=of_one_cell)
         with self._connections.reading() as connection:
-            rows = connection.execute(query).all()
+            rows = read_counting(
+                connection,
+                family=family,
+                since=self._oldest(),
+                most=most,
+                of_one_cell=of_one_cell,
+            )
         # A family of jobs is asked about by those who know the job.
         return tuple(_stored(row, "" if family else row.content) for row in rows)
 
