@@ -107,7 +107,7 @@ def _newest(
     table = OBSERVATIONS.c
     own = (table.reporter == reporter, *counts)
     numbers = select(table.id).where(*own).order_by(table.id.desc())
-    oldest = connection.execute(numbers.limit(1).offset(max(most, 1) - 1)).scalar_one_or_none()
+    oldest = connection.execute(numbers.limit(1).offset(most - 1)).scalar_one_or_none()
     query = select(
         table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
     ).where(table.id >= (oldest or 0), *own)
