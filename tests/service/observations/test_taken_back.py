@@ -194,6 +194,15 @@ def test_only_administrators_take_in_what_is_not_believed(world: World, step: Ma
     assert world.admin.answers() != before
 
 
+def test_what_is_faster_than_its_arithmetic_counts_for_nothing_ever(
+    world: World, step: Make
+) -> None:
+    before = world.admin.answers()
+    assert world.one.observe(step("a", factor=1e-6)) == ["quarantined"]
+    assert world.admin.take("key=a", "accepted") == 1
+    assert world.admin.answers() == before
+
+
 def test_others_are_out_of_reach(world: World, step: Make) -> None:
     world.one.observe(step("a"))
     world.other.observe(step("a"))
