@@ -23,8 +23,8 @@ from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: What is set comes before what is read, and what is removed last.
-_ORDER = ("post", "put", "get", "delete")
+#: What is set comes before what is read, then what is changed, and what is removed last.
+_ORDER = ("post", "put", "get", "patch", "delete")
 _TIME = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00")
 _SHOWN_ITEMS = 2
 _SHOWN_LINES = 12

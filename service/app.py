@@ -20,6 +20,7 @@ from service.http.body_coding import BodyCoding
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
+from service.observations.expiry import Expiry
 from service.observations.intake import ObservationIntake
 from service.openapi import document
 from service.operations.middleware import RespondAsync
@@ -67,14 +68,17 @@ def create_app(
     dispatcher = Dispatcher(estimator, settings, counts)
     state = dispatcher.state
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
+    expiry = Expiry(state, settings.observations_keep_s)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.watch.start()
         runner.start()
+        expiry.start()
         async with dispatcher.watch.running():
             yield
         await runner.stop()
+        expiry.stop()
         dispatcher.close()
         if on_close is not None:
             on_close()

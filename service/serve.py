@@ -61,6 +61,7 @@ def serve(
     database: str = "sqlite:///perfmodel.db",
     workers: int = 1,
     keys: str | Path | None = None,
+    observations_keep_s: float | None = None,
     insecure: bool = False,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
@@ -72,6 +73,8 @@ def serve(
         0 takes a free one.
     keys : path or None
         File of the keys; None: ``keys.json`` beside the database.
+    observations_keep_s : float or None
+        Age from which observations count no longer; None: what the environment says, else never.
     insecure : bool
         Listen beyond the loopback even if there is no key.
     on_ready : callable or None
@@ -87,6 +90,8 @@ def serve(
     os.environ["PERFMODEL_DATABASE"] = database
     if keys is not None:
         os.environ["PERFMODEL_KEYS"] = str(keys)
+    if observations_keep_s is not None:
+        os.environ["PERFMODEL_OBSERVATIONS_KEEP_S"] = str(observations_keep_s)
     if insecure:
         os.environ["PERFMODEL_INSECURE"] = "true"
     settings = Settings()

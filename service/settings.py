@@ -32,6 +32,8 @@ class Settings(BaseSettings):
         Most cells of one matrix.
     operations_keep_s : float
         Time for which the answer to ``Prefer: respond-async`` is kept.
+    observations_keep_s : float
+        Age from which an observation counts no longer, and is removed; 0: never.
     max_waiting : int
         Questions that may wait for a capture or the model; past it the answer is 503.
     onnx_time_s, onnx_memory_bytes : float, int
@@ -77,6 +79,7 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(default=64 * _MIB, ge=1024)
     max_cells: int = Field(default=1_000_000, ge=1)
     operations_keep_s: float = Field(default=86_400.0, gt=0)
+    observations_keep_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     max_waiting: int = Field(default=64, ge=1)
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)

@@ -17,9 +17,10 @@ class Service:
 
     url: str
 
-    def ask(self, path: str, body: Any = None, **headers: str) -> Any:
-        """Return the JSON that is answered; GET without a body, else POST."""
+    def ask(self, path: str, body: Any = None, *, method: str | None = None, **headers: str) -> Any:
+        """Return the JSON that is answered; unless it is said, GET without a body, else POST."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(self.url + path, data, {"Content-Type": "application/json", **headers})
+        stated = {"Content-Type": "application/json", **headers}
+        request = Request(self.url + path, data, stated, method=method)
         with urlopen(request, timeout=PATIENCE_S) as answer:
             return json.load(answer)

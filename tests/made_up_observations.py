@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.store.state.jobs import StoredJob
-from perfmodel.store.state.observations import ObservationState, StoredObservation
+from perfmodel.store.state.observation_records import ObservationState, StoredObservation
 
 
 def stored_job(name: str = "a", *, batch_size: int = 8) -> StoredJob:
@@ -22,6 +22,7 @@ def stored_observation(
     placement: str = '"8xT4"',
     step_time_s: float = 0.5,
     reason: str | None = None,
+    reporter: str = "",
 ) -> StoredObservation:
     """Return an observation whose content is its step time; one with a reason is quarantined."""
     return StoredObservation(
@@ -35,4 +36,5 @@ def stored_observation(
         sync_time_s=0.1,
         state=ObservationState.QUARANTINED if reason else ObservationState.ACCEPTED,
         reason=reason,
+        reporter=reporter,
     )

@@ -10,8 +10,9 @@ import sys
 from made_up_observations import stored_observation
 
 from perfmodel.store.state.database import Database
+from perfmodel.store.state.observation_records import Outcome
 from perfmodel.store.state.observation_writer import ObservationWriter
-from perfmodel.store.state.observations import ObservationStore, Outcome
+from perfmodel.store.state.observations import ObservationStore
 
 
 def main(url: str, count: int, first: int = 0) -> None:

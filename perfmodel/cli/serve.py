@@ -42,6 +42,13 @@ EXAMPLE = {
     help="File of the keys. [default: keys.json beside the database; environment: PERFMODEL_KEYS]",
 )
 @click.option(
+    "--observations-keep-s",
+    type=click.FloatRange(0),
+    envvar="PERFMODEL_OBSERVATIONS_KEEP_S",
+    help="Seconds after which an observation counts no longer and is removed. [default: never; "
+    "environment: PERFMODEL_OBSERVATIONS_KEEP_S]",
+)
+@click.option(
     "--insecure", is_flag=True, help="Listen beyond the loopback without any key; on your own risk."
 )
 @click.option("--example", is_flag=True, help="Ask one question when ready and print its answer.")
@@ -53,6 +60,7 @@ def command(
     database: str,
     workers: int,
     keys: Path | None,
+    observations_keep_s: float | None,
     insecure: bool,
     example: bool,
     models: Path,
@@ -80,6 +88,7 @@ def command(
             database=database,
             workers=workers,
             keys=keys,
+            observations_keep_s=observations_keep_s,
             insecure=insecure,
             on_ready=on_ready,
         )

@@ -137,3 +137,19 @@ class Constraints(TypedDict, total=False):
 AnyJob = str | Job | Mapping[str, Any]
 #: A placement, short or long.
 AnyPlacement = str | Placement | Mapping[str, Any]
+
+
+class WhichObservations(TypedDict, total=False):
+    """Which stored observations are meant: those to which all that is said applies.
+
+    ``job`` is a reference, and means the same job with other batches too; ``reporter`` the
+    identifier of a key; ``state`` is ``accepted``, ``quarantined`` or ``excluded``; ``before`` and
+    ``after`` are times of receipt as in RFC 3339.
+    """
+
+    job: str | None
+    key: str | None
+    reporter: str | None
+    state: str | None
+    before: str | None
+    after: str | None

@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack
 
 from perfmodel.client.errors import TimedOutError
-from perfmodel.client.forms import Job, Observation
+from perfmodel.client.forms import Job, Observation, WhichObservations
 from perfmodel.client.protocol.messages import Call, Page, Task, Wait, listing, quoted, removal
 from perfmodel.client.records import (
+    ObservationsChanged,
+    ObservationsRemoved,
     ObservationsTaken,
     Operation,
     RegisteredGraph,
@@ -161,15 +163,49 @@ def _observe(
 
 
 def observations(
-    *, job: str | None = None, state: str | None = None, limit: int = 100, cursor: str | None = None
+    *, limit: int = 100, cursor: str | None = None, **which: Unpack[WhichObservations]
 ) -> Call[Page[StoredObservation]]:
     """List stored observations, newest first, ``limit`` at a time.
 
-    Those of a job, by its reference, are those of the same with other batches too; a state is
-    ``accepted`` or ``quarantined``.
+    Which, is said by any of ``job``, ``key``, ``reporter``, ``state``, ``before`` and ``after``.
     """
-    query = {"job": job, "state": state, "limit": limit, "cursor": cursor}
+    query = {**which, "limit": limit, "cursor": cursor}
     return listing("/v1/observations", StoredObservation, "observations", query)
+
+
+def remove_observations(**which: Unpack[WhichObservations]) -> Call[ObservationsRemoved]:
+    """Remove observations for good: later answers are as if they had never been there.
+
+    Which, is said as for ``observations``, by one word at least. A key of the scope ``admin``
+    removes those of all, any other key what was sent with it.
+    """
+    return Call(method="DELETE", path="/v1/observations", kind=ObservationsRemoved, query=which)
+
+
+def exclude_observations(**which: Unpack[WhichObservations]) -> Call[ObservationsChanged]:
+    """Leave observations out that count; said as for ``remove_observations``.
+
+    They count again once they are accepted.
+    """
+    return _move("excluded", which)
+
+
+def accept_observations(**which: Unpack[WhichObservations]) -> Call[ObservationsChanged]:
+    """Take observations in again that were left out; said as for ``remove_observations``.
+
+    A key of the scope ``admin`` takes in what is quarantined, too.
+    """
+    return _move("accepted", which)
+
+
+def _move(state: str, which: WhichObservations) -> Call[ObservationsChanged]:
+    return Call(
+        method="PATCH",
+        path="/v1/observations",
+        kind=ObservationsChanged,
+        body={"state": state},
+        query=which,
+    )
 
 
 def _together(taken: Sequence[ObservationsTaken]) -> ObservationsTaken:

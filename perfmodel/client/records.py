@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from perfmodel.client.errors import Problem
 
 _JOB = "Reference of its job."
-_QUARANTINED = "Why it is quarantined."
+_QUARANTINED = "Why it is, or was, quarantined."
 _UTC = "UTC, ISO 8601."
 _FLOPS = "Of one step, a multiply-add counts 2."
 _GRAPH = "Content hash; a job refers to it by this."
@@ -103,9 +103,26 @@ class StoredObservation:
     accumulation_steps: int
     step_time_s: float
     sync_time_s: float | None
-    state: Annotated[str, ("accepted", "quarantined")]
+    state: Annotated[str, ("accepted", "quarantined", "excluded")]
     reason: Annotated[str | None, _QUARANTINED] = None
+    reporter: Annotated[
+        str, "Who sent it: the identifier of a key, or `guest`; empty where it is not known."
+    ] = ""
     received_at: Annotated[str, _UTC]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationsRemoved:
+    """How many observations were removed."""
+
+    removed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationsChanged:
+    """How many observations were left out, or taken in again."""
+
+    changed: int
 
 
 @dataclass(frozen=True, kw_only=True)

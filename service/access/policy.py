@@ -17,9 +17,10 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.audit import AuditLog, AuditTable
+from service.access.callers import GUEST
 from service.access.keys import ApiKey, KeyStore, digest_of, token_of
 from service.access.scopes import Scope as KeyScope
-from service.access.scopes import Unscoped, needed
+from service.access.scopes import Unscoped, is_audited, needed
 from service.http.errors import http_problem, problem_response
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
@@ -66,7 +67,7 @@ class Entry:
     Parameters
     ----------
     by : str
-        Identifier of the key, ``"guest"`` without one, ``""`` on an open route.
+        Identifier of the key, :data:`GUEST` without one, ``""`` on an open route.
     admin : bool
         It does something that is kept in the audit log.
     """
@@ -164,19 +165,21 @@ class Policy:
             As the router sees it.
         """
         needs = needed(request["method"], path)
+        audited = is_audited(request["method"], path)
         if needs is Unscoped.OPEN or path in self.open_paths:
-            return Entry()
+            return Entry(admin=audited)
         self.required = self.required or bool(self.keys.all())
-        return self._keyed(request, needs) if self.required else self._guest(request, needs)
+        decide = self._keyed if self.required else self._guest
+        return decide(request, needs, audited)
 
-    def _keyed(self, request: Scope, needs: KeyScope | Unscoped) -> Entry | Refusal:
+    def _keyed(self, request: Scope, needs: KeyScope | Unscoped, audited: bool) -> Entry | Refusal:
         headers, writes = request["headers"], request["method"] not in _SAFE
         token = token_of(headers)
         key = self.keys.find(digest_of(token)) if token else None
         if key is None:
             return _unknown(shown=token is not None, is_script=_BY_A_SCRIPT in headers)
         scope = needs if isinstance(needs, KeyScope) else _scope_of_unlisted(request, key)
-        admin = writes and scope is KeyScope.ADMIN
+        admin = audited or (writes and scope is KeyScope.ADMIN)
         if not key.allows(scope):
             return _forbidden(
                 f"This needs the scope {scope.value!r}; the key {key.key_id} has "
@@ -190,7 +193,7 @@ class Policy:
         wait_s = self.limiter.wait_s(key.key_id, key.rate_per_s)
         return _too_many(wait_s) if wait_s else Entry(by=key.key_id, admin=admin)
 
-    def _guest(self, request: Scope, needs: KeyScope | Unscoped) -> Entry | Refusal:
+    def _guest(self, request: Scope, needs: KeyScope | Unscoped, audited: bool) -> Entry | Refusal:
         address = (request.get("server") or ("",))[0]
         if not self.insecure and _is_beyond_loopback(address):
             return _forbidden(
@@ -203,7 +206,8 @@ class Policy:
         wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])
         if wait_s:
             return _too_many(wait_s)
-        return Entry(by="guest", admin=writes and needs in (KeyScope.ADMIN, Unscoped.UNLISTED))
+        admin = writes and needs in (KeyScope.ADMIN, Unscoped.UNLISTED)
+        return Entry(by=GUEST, admin=audited or admin)
 
 
 @lru_cache(maxsize=256)
@@ -261,7 +265,7 @@ def _too_many(wait_s: float) -> Refusal:
 class Access:
     """ASGI middleware: 401, 403 or 429 for what may not pass, an audit line for what an admin did.
 
-    Whose request it is stands in ``scope["caller"]``: the identifier of the key, ``"guest"``
+    Whose request it is stands in ``scope["caller"]``: the identifier of the key, :data:`GUEST`
     without one, ``""`` where nobody asked.
     """
 
@@ -294,6 +298,10 @@ class Access:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
 
     def _audited(self, by: str, scope: Scope, send: Send) -> Send:
+        # What was taken back, say: that stands in no path.
+        query = scope.get("query_string", b"").decode("ascii", "replace")
+        stated = {"query": query} if query else {}
+
         async def noting(message: Message) -> None:
             # Before the answer goes out: what was acknowledged is in the log.
             if message["type"] == "http.response.start":
@@ -304,6 +312,7 @@ class Access:
                     status=message["status"],
                     request_id=scope.get("request_id"),
                     client=(scope.get("client") or (None,))[0],
+                    **stated,
                 )
             await send(message)
 

@@ -37,12 +37,16 @@ class Rule:
         Without a slash at its end, the root page apart.
     exact : bool
         Holds for the path itself, not for what is below it.
+    audited : bool
+        What is changed is kept in the audit log, whoever may change it; that of administrators
+        always is.
     """
 
     methods: frozenset[str]
     path: str
     needs: Scope | Unscoped
     exact: bool = False
+    audited: bool = False
 
     def speaks_of(self, method: str, path: str) -> bool:
         """Tell whether this rule decides about a request."""
@@ -57,9 +61,14 @@ _WRITE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 def _rule(
-    methods: frozenset[str], path: str, needs: Scope | Unscoped, *, exact: bool = False
+    methods: frozenset[str],
+    path: str,
+    needs: Scope | Unscoped,
+    *,
+    exact: bool = False,
+    audited: bool = False,
 ) -> Rule:
-    return Rule(methods=methods, path=path, needs=needs, exact=exact)
+    return Rule(methods=methods, path=path, needs=needs, exact=exact, audited=audited)
 
 
 #: The first rule that speaks of a request decides.
@@ -68,6 +77,8 @@ RULES: tuple[Rule, ...] = (
     _rule(_READ, "/v2/health/ready", Unscoped.OPEN, exact=True),
     _rule(_READ, "/metrics", Scope.OBSERVE, exact=True),
     _rule(_ASK, "/v1/observations", Scope.OBSERVE),
+    # Whose observations they are, the route finds out.
+    _rule(_WRITE, "/v1/observations", Scope.OBSERVE, audited=True),
     _rule(_READ, "/v1/accuracy", Scope.OBSERVE, exact=True),
     _rule(_READ, "/v1/operations", Scope.PREDICT),
     # Whose operation it is, the route finds out.
@@ -101,7 +112,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-@lru_cache(maxsize=1024)
 def needed(method: str, path: str) -> Scope | Unscoped:
     """Return what a request needs.
 
@@ -110,4 +120,22 @@ def needed(method: str, path: str) -> Scope | Unscoped:
     >>> needed("POST", "/v1/predict"), needed("POST", "/v1/prices"), needed("GET", "/nowhere")
     (<Scope.PREDICT: 'predict'>, <Scope.ADMIN: 'admin'>, <Unscoped.UNLISTED: 'unlisted'>)
     """
-    return next((rule.needs for rule in RULES if rule.speaks_of(method, path)), Unscoped.UNLISTED)
+    rule = _rule_of(method, path)
+    return Unscoped.UNLISTED if rule is None else rule.needs
+
+
+def is_audited(method: str, path: str) -> bool:
+    """Tell whether a request is kept in the audit log even if it needs no administrator.
+
+    Examples
+    --------
+    >>> is_audited("DELETE", "/v1/observations"), is_audited("POST", "/v1/observations")
+    (True, False)
+    """
+    rule = _rule_of(method, path)
+    return rule is not None and rule.audited
+
+
+@lru_cache(maxsize=1024)
+def _rule_of(method: str, path: str) -> Rule | None:
+    return next((rule for rule in RULES if rule.speaks_of(method, path)), None)

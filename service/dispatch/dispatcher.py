@@ -59,7 +59,7 @@ class Dispatcher:
         self, estimator: Estimator, settings: Settings, metrics: Metrics | None = None
     ) -> None:
         self.metrics = metrics or Metrics()
-        self.state = State.beside(estimator)
+        self.state = State.beside(estimator, observations_keep_s=settings.observations_keep_s)
         self._settings = settings
         most = settings.max_waiting
         self.threads = ThreadPool("answer", self.metrics, workers=4, most=most)

@@ -54,6 +54,10 @@ class PinnedModelError(InvalidInputError):
     """A version of the model that is installed here and cannot answer."""
 
 
+class NotYoursError(InvalidInputError):
+    """What belongs to another caller."""
+
+
 class OverloadedError(PerfModelError):
     """More questions wait than may wait."""
 
@@ -64,6 +68,7 @@ _STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
     (UnsupportedMediaError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
     (TakenNameError, HTTPStatus.CONFLICT),
     (PinnedModelError, HTTPStatus.CONFLICT),
+    (NotYoursError, HTTPStatus.FORBIDDEN),
     (InvalidInputError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
     (OverloadedError, HTTPStatus.SERVICE_UNAVAILABLE),

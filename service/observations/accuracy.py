@@ -19,7 +19,11 @@ from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.short_form import write_short_form
 from perfmodel.requests import parse_job
-from perfmodel.store.state.observations import ObservationState, StoredObservation
+from perfmodel.store.state.observation_records import (
+    ObservationFilter,
+    ObservationState,
+    StoredObservation,
+)
 from service.dispatch.dispatcher import Dispatcher
 from service.observations.plausibility import MIXED, kind_of
 from service.state.job_references import JobFinder, resolve_job_reference
@@ -28,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 #: Observations that one request looks at, where it asks for those of one accelerator.
 _MOST_LOOKED_AT = 2_000
+_BELIEVED = ObservationFilter(state=ObservationState.ACCEPTED)
 #: Observations between two looks at the clock.
 _AT_ONCE = 64
 
@@ -153,9 +158,7 @@ class AccuracyReport:
         looked_at = left_out = 0
         while True:
             most = min(limit - len(points), _AT_ONCE)
-            page = self._dispatcher.state.observations.page(
-                state=ObservationState.ACCEPTED, cursor=cursor, limit=most
-            )
+            page = self._dispatcher.state.observations.page(_BELIEVED, cursor=cursor, limit=most)
             for seen, found in zip(page.items, cells.predicted(page.items), strict=True):
                 left_out += found is None
                 if found is not None and wanted in (None, found.accelerator):

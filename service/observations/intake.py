@@ -19,7 +19,7 @@ from perfmodel.placement.topology.parse import format_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job, parse_observations
 from perfmodel.store.state.jobs import StoredJob
-from perfmodel.store.state.observations import ObservationState, Outcome, StoredObservation
+from perfmodel.store.state.observation_records import ObservationState, Outcome, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
 from service.observations.plausibility import Bounds, Plausibility, kind_of
@@ -57,10 +57,15 @@ class ObservationIntake:
         self._state = state = dispatcher.state
         self._depth = dispatcher.metrics.queue("observations")
         self._reader = ObservationReader(state.references)
-        self._plausibility = Plausibility(dispatcher.estimator)
+        self._plausibility = Plausibility(dispatcher.estimator, state.feed)
 
-    async def take(self, body: Any) -> dict[str, Any]:
+    async def take(self, body: Any, *, reporter: str = "") -> dict[str, Any]:
         """Keep the observations of a request; when this returns they are on disk.
+
+        Parameters
+        ----------
+        reporter : str
+            Who sends them.
 
         Returns
         -------
@@ -74,7 +79,7 @@ class ObservationIntake:
         StoreError
             The database cannot be written: nothing of the request is acknowledged.
         """
-        judged = await self._dispatcher.threads.run(self._read, _observations_of(body))
+        judged = await self._dispatcher.threads.run(self._read, _observations_of(body), reporter)
         kept = [one for one in judged if isinstance(one, _Judged)]
         self._depth.inc(len(kept))
         try:
@@ -111,26 +116,28 @@ class ObservationIntake:
                 high=predicted.high,
             )
 
-    def _read(self, values: Sequence[Any]) -> list[_Judged | PerfModelError]:
+    def _read(self, values: Sequence[Any], reporter: str) -> list[_Judged | PerfModelError]:
         estimator = self._dispatcher.estimator
         if self._plausibility.estimator is not estimator:
             # It remembers what one version of the model says.
-            self._plausibility = Plausibility(estimator)
+            self._plausibility = Plausibility(estimator, self._state.feed)
         plausibility = self._plausibility
         read = [
-            self._judge(value, f"/observations/{i}", plausibility) for i, value in enumerate(values)
+            self._judge(value, f"/observations/{i}", plausibility, reporter)
+            for i, value in enumerate(values)
         ]
         if isinstance(read[0], PerfModelError) and not any(isinstance(r, _Judged) for r in read):
             raise read[0]
         return read
 
     def _judge(
-        self, value: Any, pointer: str, plausibility: Plausibility
+        self, value: Any, pointer: str, plausibility: Plausibility, reporter: str
     ) -> _Judged | PerfModelError:
         try:
             job, seen, stored = self._reader.read(value, pointer)
+            stored = replace(stored, reporter=reporter)
             try:
-                bounds = plausibility.bounds(job, stored.job.ref, seen)
+                bounds = plausibility.bounds(job, stored, seen)
             except InvalidInputError as error:
                 # The estimator points into a question; here job and placement are of one item.
                 error.pointer = pointer + error.pointer

@@ -1,25 +1,30 @@
-"""``POST`` and ``GET /v1/observations``, and ``GET /v1/accuracy``."""
+"""``POST``, ``GET``, ``PATCH`` and ``DELETE /v1/observations``, and ``GET /v1/accuracy``."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from perfmodel.graph.job_identity import job_family
-from perfmodel.requests import parse_job
 from perfmodel.store.sql.shared_store import Page
-from perfmodel.store.state.observations import ObservationState, StoredObservation
+from perfmodel.store.state.observation_records import ObservationState, StoredObservation
+from service.access.callers import caller_of, is_administrator
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.observations.accuracy import AccuracyReport
 from service.observations.intake import MOST_OBSERVATIONS, MOST_OF_A_KEY, ObservationIntake
+from service.observations.meant import Meant, state_of
+from service.observations.retraction import Retraction
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.answer_bodies import AccuracyAnswer
-from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
-from service.state.job_references import resolve_job_reference
+from service.schemas.state_bodies import (
+    ObservationsAnswer,
+    ObservationsChanged,
+    ObservationsRemoved,
+    ObservationsTaken,
+)
 from service.state.state import State
 
 router = APIRouter(tags=["observations"])
@@ -99,6 +104,14 @@ _LIST: dict[str, Any] = {
 }
 
 
+_STATE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["state"],
+    "additionalProperties": False,
+    "properties": {"state": {"type": "string", "enum": ["excluded", "accepted"]}},
+}
+
+
 @router.post(
     "/v1/observations",
     summary="Measured steps of jobs",
@@ -112,7 +125,31 @@ async def observe(request: Request) -> Response:
     cannot be true is kept in quarantine, with the reason. Jobs that were not registered are.
     """
     intake = cast(ObservationIntake, request.app.state.observation_intake)
-    return json_response(await intake.take(await json_of(request)))
+    return json_response(await intake.take(await json_of(request), reporter=caller_of(request)))
+
+
+def _meant(
+    job: Annotated[
+        str | None,
+        Query(description="Reference: those of this job and of the same with other batches."),
+    ] = None,
+    key: Annotated[str | None, Query(description="Those of this key.")] = None,
+    reporter: Annotated[
+        str | None, Query(description="Those that this one sent: the identifier of a key.")
+    ] = None,
+    state: Annotated[ObservationState | None, Query(description="Those of this state.")] = None,
+    before: Annotated[
+        str | None, Query(description="Those that were received earlier than this (RFC 3339).")
+    ] = None,
+    after: Annotated[
+        str | None, Query(description="Those that were received then or later (RFC 3339).")
+    ] = None,
+) -> Meant:
+    return Meant(job=job, key=key, reporter=reporter, state=state, before=before, after=after)
+
+
+#: Which observations are meant; all that is said has to apply.
+MeantByQuery = Annotated[Meant, Depends(_meant)]
 
 
 @router.get(
@@ -121,20 +158,52 @@ async def observe(request: Request) -> Response:
     responses={200: {"model": ObservationsAnswer}, **problems(422, 503)},
 )
 async def observations(
-    request: Request,
-    job: Annotated[
-        str | None,
-        Query(description="Reference: those of this job and of the same with other batches."),
-    ] = None,
-    state: Annotated[ObservationState | None, Query(description="Those of this state.")] = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
+    request: Request, meant: MeantByQuery, cursor: Cursor = None, limit: Limit = 100
 ) -> Response:
     """List observations in pages."""
     page = await dispatcher_of(request).threads.run(
-        _page, dispatcher_of(request).state, job, state, cursor, limit
+        _page, dispatcher_of(request).state, meant, cursor, limit
     )
     return page_response("observations", page, _entry)
+
+
+@router.patch(
+    "/v1/observations",
+    summary="Leave observations out, or take them in again",
+    responses={
+        200: {"model": ObservationsChanged},
+        **problems(400, 403, 413, 415, 422, 503),
+    },
+    openapi_extra=json_body(_STATE_SCHEMA, {"leave out": {"state": "excluded"}}),
+)
+async def change_observations(request: Request, meant: MeantByQuery) -> Response:
+    """Leave out what counts, or take in what was left out; at least one parameter has to be said.
+
+    Callers may do so with what they reported themselves, administrators with everything; these take
+    in what is quarantined, too. Every later answer is as if it had always been so.
+    """
+    to = state_of(await json_of(request))
+    meant.check_stated(request.query_params)
+    retraction = _retraction(request)
+    changed = await dispatcher_of(request).threads.run(retraction.move, meant, to)
+    return json_response({"changed": changed})
+
+
+@router.delete(
+    "/v1/observations",
+    summary="Remove observations",
+    responses={200: {"model": ObservationsRemoved}, **problems(403, 422, 503)},
+)
+async def remove_observations(request: Request, meant: MeantByQuery) -> Response:
+    """Remove observations for good; at least one parameter has to be said.
+
+    Callers may remove what they reported themselves, administrators everything. Every later answer
+    is as if they had never been there.
+    """
+    meant.check_stated(request.query_params)
+    retraction = _retraction(request)
+    removed = await dispatcher_of(request).threads.run(retraction.remove, meant)
+    return json_response({"removed": removed})
 
 
 @router.get(
@@ -160,18 +229,16 @@ async def accuracy(
     return json_response(page.to_dict())
 
 
-def _page(
-    kept: State,
-    ref: str | None,
-    state: ObservationState | None,
-    cursor: str | None,
-    limit: int,
-) -> Page[StoredObservation]:
-    family = None
-    if ref is not None:
-        found = resolve_job_reference(ref, kept.references, pointer="/query/job")
-        family = job_family(parse_job(found))
-    return kept.observations.page(family=family, state=state, cursor=cursor, limit=limit)
+def _page(kept: State, meant: Meant, cursor: str | None, limit: int) -> Page[StoredObservation]:
+    return kept.observations.page(meant.filter(kept.references), cursor=cursor, limit=limit)
+
+
+def _retraction(request: Request) -> Retraction:
+    return Retraction(
+        dispatcher_of(request).state,
+        caller_of(request),
+        is_administrator=is_administrator(request),
+    )
 
 
 def _entry(seen: StoredObservation) -> dict[str, Any]:
@@ -185,5 +252,6 @@ def _entry(seen: StoredObservation) -> dict[str, Any]:
         "sync_time_s": seen.sync_time_s,
         "state": seen.state.value,
         "reason": seen.reason,
+        "reporter": seen.reporter,
         "received_at": seen.received_at,
     }

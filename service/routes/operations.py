@@ -7,8 +7,7 @@ from typing import Annotated, Literal, cast
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from perfmodel.store.state.operations import Operation, OperationState
-from service.access.keys import KeyStore
-from service.access.scopes import Scope
+from service.access.callers import is_administrator
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_response
 from service.http.documentation import problems
@@ -114,8 +113,4 @@ async def _found(request: Request, name: str) -> Operation:
 
 
 def _may_remove(request: Request, found: Operation) -> bool:
-    caller = request.scope.get("caller", "")
-    if caller in ("", "guest", found.caller):
-        return True
-    keys: KeyStore = request.app.state.keys
-    return any(key.key_id == caller and key.allows(Scope.ADMIN) for key in keys.all())
+    return request.scope.get("caller", "") in ("", found.caller) or is_administrator(request)

@@ -17,6 +17,8 @@ JobsAnswer = page_of(JobEntry, "JobsAnswer", "jobs")
 
 ObservationTaken = model_of(records.ObservationTaken, "ObservationTaken", config=EXACT)
 ObservationsTaken = model_of(records.ObservationsTaken, "ObservationsTaken", config=EXACT)
+ObservationsRemoved = model_of(records.ObservationsRemoved, "ObservationsRemoved", config=EXACT)
+ObservationsChanged = model_of(records.ObservationsChanged, "ObservationsChanged", config=EXACT)
 ObservationEntry = model_of(records.StoredObservation, "ObservationEntry", config=EXACT)
 ObservationsAnswer = page_of(ObservationEntry, "ObservationsAnswer", "observations")
 

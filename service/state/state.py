@@ -21,8 +21,9 @@ from perfmodel.store.state.accelerators import AcceleratorStore
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import JobStore, StoredJob
 from perfmodel.store.state.observation_feed import ObservationFeed
+from perfmodel.store.state.observation_records import StoredObservation
 from perfmodel.store.state.observation_writer import ObservationWriter
-from perfmodel.store.state.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.observations import ObservationStore
 from perfmodel.store.state.operations import OperationStore
 from perfmodel.store.state.prices import REVISION as PRICES
 from perfmodel.store.state.prices import RememberedPrices
@@ -32,13 +33,23 @@ logger = logging.getLogger(__name__)
 
 
 class State:
-    """Everything that is kept in one database; may be shared by threads."""
+    """Everything that is kept in one database; may be shared by threads.
 
-    def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
+    Parameters
+    ----------
+    poll_s : float
+        How often it is looked what others changed.
+    observations_keep_s : float
+        Age from which observations count no longer; 0: never.
+    """
+
+    def __init__(
+        self, database: Database, *, poll_s: float = 0.5, observations_keep_s: float = 0.0
+    ) -> None:
         self.database = database
         self.jobs = JobStore(database.connections)
         self.references = JobReferences(self.jobs)
-        self.observations = ObservationStore(database.connections)
+        self.observations = ObservationStore(database.connections, keep_s=observations_keep_s)
         self.writer = ObservationWriter(self.observations)
         self.prices = RememberedPrices(database.connections)
         self.own = AcceleratorStore(database.connections)
@@ -51,11 +62,11 @@ class State:
         self.prices.refresh()
 
     @classmethod
-    def beside(cls, estimator: Estimator) -> State:
+    def beside(cls, estimator: Estimator, *, observations_keep_s: float = 0.0) -> State:
         """Return the state in the database of an estimator's graphs; in memory if it has none."""
         graphs = estimator.core.graphs
         kept = graphs.database if isinstance(graphs, GraphLibrary) else None
-        return cls(kept or Database("sqlite://"))
+        return cls(kept or Database("sqlite://"), observations_keep_s=observations_keep_s)
 
     def close(self) -> None:
         """Write what waits for the disk, and give back every connection."""
@@ -97,6 +108,7 @@ def _readable(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
                 sync_time_s=seen.sync_time_s,
                 accumulation_steps=seen.accumulation_steps,
                 job=job,
+                reporter=seen.reporter,
             )
         )
     return tuple(found)

@@ -53,6 +53,10 @@ def test_answers_in_process_are_those_over_a_socket(app: FastAPI, service: Clien
                 for n in range(3)
             ]
             assert (await client.observe(seen, batch=2)).accepted == 3
+            ref = (await client.register_job(JOB)).ref
+            assert (await client.exclude_observations(job=ref, key="a-1")).changed == 1
+            assert (await client.accept_observations(job=ref, key="a-1")).changed == 1
+            assert (await client.remove_observations(job=ref)).removed == 3
             with pytest.raises(RefusedError):
                 await client.job("0")
 

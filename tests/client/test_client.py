@@ -130,6 +130,31 @@ def test_observations_go_out_in_batches_and_count_once(service: Client) -> None:
         service.observe(sent, batch=0)
 
 
+def test_observations_are_taken_back(service: Client) -> None:
+    job: Job = {**JOB, "mode": "inference", "batch_size": 57}
+    before = service.predict(job, "T4")
+    sent: list[Observation] = [
+        {"job": job, "placement": "T4", "step_time_s": 2 * before.step_time_s, "key": f"back-{n}"}
+        for n in range(3)
+    ]
+    assert service.observe(sent).accepted == 3
+    observed = service.predict(job, "T4")
+    assert observed != before
+    ref = service.register_job(job).ref
+    assert service.exclude_observations(job=ref, after="2020-01-01T00:00:00Z").changed == 3
+    assert service.predict(job, "T4") == before
+    left_out = list(service.observations(state="excluded", reporter="guest"))
+    assert {one.key for one in left_out} == {"back-0", "back-1", "back-2"}
+    assert service.accept_observations(state="excluded").changed == 3
+    assert service.predict(job, "T4") == observed
+    assert service.remove_observations(key="back-1").removed == 1
+    assert service.remove_observations(job=ref, before="2999-01-01T00:00:00+00:00").removed == 2
+    assert service.predict(job, "T4") == before
+    # What is None is not said, and nothing said would mean everything.
+    with pytest.raises(RefusedError, match="at least one"):
+        service.remove_observations(key=None)
+
+
 def test_the_catalogue_and_prices(service: Client) -> None:
     listed = service.accelerators()
     found = listed.named("t4")

@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 from bounded_time import bounded_s
+from click.testing import CliRunner
 from service_process import service_process
 
+from perfmodel.cli import cli
+from service import serve as serving
 from service.serve import import_xgboost_alone, loading
+from service.settings import Settings
 
 _IMPORTED = """
 import sys
@@ -72,3 +76,32 @@ def test_nothing_is_collected_while_it_loads() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+def test_the_age_of_observations_is_an_option(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ages: list[float] = []
+
+    class Server:
+        def __init__(self, config: object, on_ready: object) -> None:
+            pass
+
+        def run(self) -> None:
+            ages.append(Settings().observations_keep_s)
+
+    monkeypatch.setattr(serving, "_Server", Server)
+    for name in ("PERFMODEL_OBSERVATIONS_KEEP_S", "PERFMODEL_DATABASE", "PERFMODEL_MODELS"):
+        # So that what the command sets is taken back in the end.
+        monkeypatch.setenv(name, "0")
+        monkeypatch.delenv(name)
+    command = ["serve", "--port", "0", "--database", str(tmp_path / "state.db")]
+    for options, environment in (
+        ([], {}),
+        (["--observations-keep-s", "60"], {}),
+        ([], {"PERFMODEL_OBSERVATIONS_KEEP_S": "3600"}),
+    ):
+        result = CliRunner(env=environment).invoke(cli, [*command, *options])
+        assert result.exit_code == 0, result.output
+        monkeypatch.delenv("PERFMODEL_OBSERVATIONS_KEEP_S", raising=False)
+    assert ages == [0.0, 60.0, 3600.0]

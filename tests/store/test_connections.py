@@ -12,7 +12,8 @@ from sqlalchemy import text
 from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import Connections, shown_url
 from perfmodel.store.state.database import Database
-from perfmodel.store.state.observations import ObservationStore, Outcome
+from perfmodel.store.state.observation_records import Outcome
+from perfmodel.store.state.observations import ObservationStore
 
 
 def test_a_block_that_fails_leaves_nothing(migrated_url: str) -> None:

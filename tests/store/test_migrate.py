@@ -9,6 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from made_up_observations import stored_observation
 from sqlalchemy import text
 
 from perfmodel.errors import StoreError
@@ -18,6 +19,8 @@ from perfmodel.store.sql.migrate import HEAD, migrate, revision_of, upgrade
 from perfmodel.store.sql.tables import METADATA
 from perfmodel.store.state.database import Database, StoredGraph, deflated
 from perfmodel.store.state.graph_list import GraphList
+from perfmodel.store.state.observation_records import Outcome
+from perfmodel.store.state.observations import ObservationStore
 
 SCRIPTS = Path(migration.__file__).parent / "migrations"
 
@@ -54,7 +57,7 @@ def test_a_database_from_before_migrations_keeps_its_graphs(tmp_path: Path) -> N
 
 def test_each_migration_goes_on_from_the_one_before(database_url: str) -> None:
     connections = Connections(database_url)
-    for revision in ("0001", "0002", "0003", "0004"):
+    for revision in ("0001", "0002", "0003", "0004", "0005"):
         with connections.writing() as connection:
             upgrade(connection, revision)
             assert revision_of(connection) == revision
@@ -77,6 +80,33 @@ def test_registrations_from_before_are_listed_in_their_order(database_url: str) 
     assert [one.facts for one in graphs.page(cursor=page.next_cursor).items] == [None]
     found = graphs.find("a")
     assert found is not None and (found.mode, found.batch_size) == ("training", 8)
+    connections.close()
+
+
+def test_observations_from_before_have_no_reporter(database_url: str) -> None:
+    connections = Connections(database_url)
+    with connections.writing() as connection:
+        upgrade(connection, "0004")
+        for key in ("1", "2"):
+            connection.execute(
+                text(
+                    "INSERT INTO observations (family, key, content_hash, job_ref, placement, "
+                    "batch_size, accumulation_steps, step_time_s, state, revision, received_at) "
+                    "VALUES ('a', :key, 'h', 'r', '\"T4\"', 8, 1, 0.125, 'accepted', 1, '2026')"
+                ),
+                {"key": key},
+            )
+    migrate(connections)
+    store = ObservationStore(connections)
+    found = store.page().items
+    assert [(one.key, one.reporter, one.step_time_s) for one in found] == [
+        ("2", "", 0.125), ("1", "", 0.125),
+    ]  # fmt: skip
+    # Numbers of rows go on where they were.
+    assert store.add([stored_observation("1"), stored_observation("1", reporter="one")]) == [
+        Outcome.CONFLICT, Outcome.ADDED,
+    ]  # fmt: skip
+    assert [one.reporter for one in store.page().items] == ["one", "", ""]
     connections.close()
 
 

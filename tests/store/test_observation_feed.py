@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -8,9 +9,15 @@ import pytest
 from made_up_observations import stored_job, stored_observation
 
 from perfmodel.errors import StoreError
+from perfmodel.store.state import observation_feed
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.observation_feed import ObservationFeed
-from perfmodel.store.state.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.observation_records import (
+    ObservationFilter,
+    ObservationState,
+    StoredObservation,
+)
+from perfmodel.store.state.observations import ObservationStore
 
 
 def keys(stored: Sequence[StoredObservation]) -> tuple[str, ...]:
@@ -93,6 +100,121 @@ def test_what_is_forgotten_while_it_is_read_is_not_kept(
     feed.close()
 
 
+def test_what_others_take_back_is_seen_at_the_next_poll(
+    feed: ObservationFeed[str], open_store: Callable[[], ObservationStore]
+) -> None:
+    other = open_store()
+    other.add([stored_observation("1"), stored_observation("2")])
+    other.add([stored_observation("3", job=stored_job("b"))])
+    of_b = feed.of("b")
+    assert (feed.of("a"), feed.of_all()) == (("1", "2"), ("1", "2", "3"))
+    assert other.remove(ObservationFilter(key="1")) == 1
+    assert (feed.of("a"), feed.of_all()) == (("1", "2"), ("1", "2", "3"))  # from memory
+    feed.poll()
+    assert feed.taken_back == 1
+    assert feed.known_of_all() is None
+    assert (feed.of("a"), feed.of_all()) == (("2",), ("2", "3"))
+    assert feed.of("b") is of_b
+    other.move(
+        ObservationFilter(key="2"), ObservationState.EXCLUDED, out_of=[ObservationState.ACCEPTED]
+    )
+    feed.poll()
+    assert (feed.of("a"), feed.of_all()) == ((), ("3",))
+    before = feed.of_all()
+    feed.poll()
+    assert feed.known_of_all() is before
+
+
+def test_what_is_taken_back_waits_for_nothing(
+    feed: ObservationFeed[str], open_store: Callable[[], ObservationStore]
+) -> None:
+    store = open_store()
+    store.add([stored_observation("1"), stored_observation("2")])
+    assert feed.of_all() == ("1", "2")
+    # Just read: what is added waits for a second to pass.
+    store.add([stored_observation("3")])
+    feed.forget(["a"])
+    assert feed.of_all() == ("1", "2")
+    store.remove(ObservationFilter(key="1"))
+    feed.forget_all()
+    assert feed.of_all() == ("2", "3")
+
+
+def test_while_one_reads_what_was_added_the_others_go_on(
+    open_store: Callable[[], ObservationStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation_feed, "EVERY_S", 0.0)
+    store = open_store()
+    store.add([stored_observation("1")])
+    meanwhile: list[tuple[str, ...] | None] = []
+
+    def read(stored: Sequence[StoredObservation]) -> tuple[str, ...]:
+        meanwhile.append(feed.known_of_all())
+        return keys(stored)
+
+    feed: ObservationFeed[str] = ObservationFeed(store, read, poll_s=3_600)
+    assert feed.of_all() == ("1",)
+    store.add([stored_observation("2")])
+    feed.forget(["a"])
+    assert feed.known_of_all() is None
+    assert feed.of_all() == ("1", "2")
+    store.add([stored_observation("3")])
+    store.remove(ObservationFilter(key="1"))
+    feed.forget_all()
+    assert feed.of_all() == ("2", "3")
+    # Nothing was known at first, and with what was taken back nobody goes on.
+    assert meanwhile == [None, ("1",), None]
+    feed.close()
+
+
+def test_what_was_read_before_stays_the_same_object(
+    open_store: Callable[[], ObservationStore],
+) -> None:
+    store = open_store()
+    feed: ObservationFeed[object] = ObservationFeed(
+        store, lambda stored: tuple(object() for _ in stored), poll_s=3_600
+    )
+    store.add([stored_observation("1"), stored_observation("2")])
+    first = feed.of_all()
+    store.add([stored_observation("3")])
+    store.remove(ObservationFilter(key="1"))
+    feed.forget_all()
+    second = feed.of_all()
+    assert len(second) == 2 and second[0] is first[1]
+    feed.forget_all()
+    assert feed.of_all() is second
+    feed.close()
+
+
+def test_every_process_makes_the_same_choice_whatever_came_when(
+    open_store: Callable[[], ObservationStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation_feed, "MOST_OF_ALL", 12)
+    monkeypatch.setattr(observation_feed, "EVERY_S", 0.0)
+    drawn = random.Random(3)
+    store = open_store()
+    old: ObservationFeed[str] = ObservationFeed(store, keys, poll_s=3_600)
+    for number in range(40):
+        reporter = drawn.choice(["loud", "loud", "loud", "quiet", "rare"])
+        store.add(
+            [
+                stored_observation(
+                    f"{number} {one}", placement=f'"{drawn.randrange(8)}xT4"', reporter=reporter
+                )
+                for one in range(drawn.randrange(1, 6))
+            ]
+        )
+        old.forget(["a"])
+        if drawn.random() < 0.2:
+            store.remove(ObservationFilter(key=f"{drawn.randrange(number + 1)} 0"))
+            old.forget_all()
+        new: ObservationFeed[str] = ObservationFeed(store, keys, poll_s=3_600)
+        assert old.of_all() == new.of_all()
+        assert set(old.of("a")) == set(new.of("a"))
+        new.close()
+    old.close()
+
+
 def test_a_feed_polls_by_itself(open_store: Callable[[], ObservationStore]) -> None:
     feed = ObservationFeed(open_store(), keys, poll_s=0.02)
     assert feed.of("a") == ()
@@ -116,6 +238,10 @@ def test_answers_go_on_without_the_database(tmp_path: Path) -> None:
     feed.forget(["a"])
     assert feed.of("a") == ("1",)
     assert feed.of("never asked before") == ()
+    assert feed.of_all() == ()
+    # It is not asked again at once, even where something was taken back.
+    feed.forget_all()
+    assert feed.known_of_all() == ()
     with pytest.raises(StoreError):
         feed.poll()
     feed.close()

@@ -10,8 +10,9 @@ from made_up_observations import stored_observation
 from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import ExistsError
 from perfmodel.store.state.database import Database
+from perfmodel.store.state.observation_records import Outcome, StoredObservation
 from perfmodel.store.state.observation_writer import ObservationWriter
-from perfmodel.store.state.observations import ObservationStore, Outcome, StoredObservation
+from perfmodel.store.state.observations import ObservationStore
 
 
 @pytest.fixture

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from made_up_observations import stored_job, stored_observation
 
+from perfmodel.store.state import counting_observations, observations
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import JobStore
-from perfmodel.store.state.observations import ObservationState, ObservationStore, Outcome
+from perfmodel.store.state.observation_records import (
+    ObservationFilter,
+    ObservationState,
+    Outcome,
+    StoredObservation,
+)
+from perfmodel.store.state.observations import ObservationStore
 
 
 @pytest.fixture
@@ -58,15 +65,17 @@ def test_what_comes_back_is_what_was_kept(store: ObservationStore) -> None:
 def test_what_is_quarantined_does_not_count(store: ObservationStore) -> None:
     store.add([stored_observation("1"), stored_observation("2", reason="too fast")])
     assert [seen.key for seen in store.recent("a")] == ["1"]
-    assert [s.key for s in store.page(state=ObservationState.QUARANTINED).items] == ["2"]
+    doubted = ObservationFilter(state=ObservationState.QUARANTINED)
+    assert [s.key for s in store.page(doubted).items] == ["2"]
 
 
 def test_pages_are_of_one_family(store: ObservationStore) -> None:
     other = stored_job("b")
     store.add([stored_observation(f"{i}") for i in range(5)])
     store.add([stored_observation("x", job=other)])
-    first = store.page(family="a", limit=3)
-    second = store.page(family="a", limit=3, cursor=first.next_cursor)
+    of_a = ObservationFilter(family="a")
+    first = store.page(of_a, limit=3)
+    second = store.page(of_a, limit=3, cursor=first.next_cursor)
     assert [seen.key for seen in (*first.items, *second.items)] == ["4", "3", "2", "1", "0"]
     assert second.next_cursor is None
 
@@ -86,9 +95,148 @@ def test_more_rows_than_one_statement_takes(store: ObservationStore) -> None:
     assert store.add(many) == [Outcome.KNOWN] * 1_200
 
 
-def test_the_revision_tells_which_families_changed(store: ObservationStore) -> None:
-    assert store.changed_since(0) == (0, frozenset())
+def test_the_counters_tell_which_families_changed(store: ObservationStore) -> None:
+    assert store.changes_since(0) == (0, 0, frozenset())
     store.add([stored_observation("1"), stored_observation("1", job=stored_job("b"))])
-    assert store.changed_since(0) == (1, {"a", "b"})
+    assert store.changes_since(0) == (1, 0, {"a", "b"})
     store.add([stored_observation("2")])
-    assert store.changed_since(1) == (2, {"a"})
+    assert store.changes_since(1) == (2, 0, {"a"})
+    store.remove(ObservationFilter(key="2"))
+    assert store.changes() == (2, 1, frozenset())
+    # Nothing is meant, so that nobody need read again.
+    store.remove(ObservationFilter(key="2"))
+    assert store.changes() == (2, 1, frozenset())
+
+
+def test_a_key_is_taken_once_by_each_reporter(store: ObservationStore) -> None:
+    one, other = (stored_observation("1", reporter=name) for name in ("one", "other"))
+    different = stored_observation("1", reporter="other", step_time_s=0.7)
+    assert store.add([one, other, different]) == [Outcome.ADDED, Outcome.ADDED, Outcome.CONFLICT]
+    assert store.add([one, other, different]) == [Outcome.KNOWN, Outcome.KNOWN, Outcome.CONFLICT]
+    assert [seen.reporter for seen in store.recent("a")] == ["one", "other"]
+
+
+@pytest.fixture
+def filled(store: ObservationStore) -> ObservationStore:
+    """Return a store with two keys of each of two reporters, for each of two jobs."""
+    store.add(
+        [
+            stored_observation(key, job=stored_job(name), reporter=reporter)
+            for name in "ab"
+            for reporter in ("one", "other")
+            for key in ("1", "2")
+        ]
+    )
+    return store
+
+
+def _left(store: ObservationStore) -> list[str]:
+    return sorted(f"{s.job.family} {s.reporter} {s.key}" for s in store.page().items)
+
+
+@pytest.mark.parametrize(
+    ("which", "meant"),
+    [
+        (ObservationFilter(family="a"), ["a one 1", "a one 2", "a other 1", "a other 2"]),
+        (ObservationFilter(reporter="one", key="1"), ["a one 1", "b one 1"]),
+        (ObservationFilter(reporter="one", key="1", family="b"), ["b one 1"]),
+        (ObservationFilter(reporter=""), []),
+        (ObservationFilter(before="2020"), []),
+        (ObservationFilter(after="2020", family="b", key="2"), ["b one 2", "b other 2"]),
+        (ObservationFilter(after="2020", before="9999", key="3"), []),
+    ],
+)
+def test_what_is_removed_is_what_was_meant(
+    filled: ObservationStore, which: ObservationFilter, meant: list[str]
+) -> None:
+    every = _left(filled)
+    assert sorted(f"{s.job.family} {s.reporter} {s.key}" for s in filled.page(which).items) == meant
+    assert filled.remove(which) == len(meant)
+    assert _left(filled) == [one for one in every if one not in meant]
+    assert filled.remove(which) == 0
+
+
+def test_more_are_removed_than_one_transaction_takes(
+    store: ObservationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observations, "_AT_ONCE", 4)
+    store.add([stored_observation(f"{i}") for i in range(8)])
+    store.add([stored_observation("0", job=stored_job("b"))])
+    assert store.remove(ObservationFilter(family="a")) == 8
+    assert _left(store) == ["b  0"]
+
+
+def test_what_is_excluded_counts_again_when_it_is_taken_in(filled: ObservationStore) -> None:
+    states = ObservationState
+    mine = ObservationFilter(family="a", reporter="one")
+    before = filled.recent("a"), filled.newest(100)
+    assert filled.move(mine, states.EXCLUDED, out_of=[states.ACCEPTED]) == 2
+    assert [(s.reporter, s.key) for s in filled.recent("a")] == [("other", "1"), ("other", "2")]
+    assert len(filled.newest(100)) == 6
+    assert [s.key for s in filled.page(ObservationFilter(state=states.EXCLUDED)).items] == [
+        "2",
+        "1",
+    ]
+    assert filled.move(mine, states.EXCLUDED, out_of=[states.ACCEPTED]) == 0
+    assert filled.move(mine, states.ACCEPTED, out_of=[states.EXCLUDED]) == 2
+    assert (filled.recent("a"), filled.newest(100)) == before
+
+
+def test_what_is_too_old_counts_no_longer_and_is_removed(
+    database: Database, filled: ObservationStore
+) -> None:
+    keeps_an_hour = ObservationStore(database.connections, keep_s=3_600)
+    assert len(keeps_an_hour.recent("a")) == 4
+    assert keeps_an_hour.remove_expired() == filled.remove_expired() == 0
+    with database.connections.writing() as connection:
+        connection.exec_driver_sql(
+            "UPDATE observations SET received_at = '2020-01-01T00:00:00.000+00:00' "
+            "WHERE reporter = 'one'"
+        )
+    assert {seen.reporter for seen in keeps_an_hour.recent("a")} == {"other"}
+    assert {seen.reporter for seen in keeps_an_hour.newest(100)} == {"other"}
+    assert len(filled.recent("a")) == 4
+    assert keeps_an_hour.remove_expired() == 4
+    assert len(_left(filled)) == 4
+
+
+def _cells(found: Sequence[StoredObservation]) -> list[tuple[str, str]]:
+    return [(seen.reporter, seen.key) for seen in found]
+
+
+def test_who_reports_much_does_not_crowd_out_the_others(store: ObservationStore) -> None:
+    quiet = [stored_observation(f"{i}", placement=f'"{i}xT4"', reporter="quiet") for i in (1, 2, 4)]
+    store.add(quiet)
+    store.add(
+        [stored_observation(f"{i}", placement=f'"{i}xL4"', reporter="loud") for i in range(500)]
+    )
+    # Room for ten cells: all three of the one, the newest seven of the other.
+    for found in (store.recent("a", most=10), store.newest(10)):
+        assert _cells(found) == [
+            *[("quiet", key) for key in ("1", "2", "4")],
+            *[("loud", f"{i}") for i in range(493, 500)],
+        ]
+    # Room for four: two of each.
+    assert _cells(store.newest(4)) == [
+        ("quiet", "2"), ("quiet", "4"), ("loud", "498"), ("loud", "499"),
+    ]  # fmt: skip
+
+
+def test_of_a_cell_the_newest_few_of_each_reporter_count(store: ObservationStore) -> None:
+    for reporter in ("one", "other"):
+        store.add([stored_observation(f"{i}", reporter=reporter) for i in range(8)])
+    for found in (store.recent("a"), store.newest(100)):
+        assert _cells(found) == [
+            (reporter, f"{i}") for reporter in ("one", "other") for i in range(3, 8)
+        ]
+
+
+def test_the_newest_of_each_reporter_are_looked_at(
+    store: ObservationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Fifty of each of two: what lies before is not looked at, so that time is bounded.
+    monkeypatch.setattr(counting_observations, "_LOOKED_AT", 100)
+    store.add([stored_observation("first", placement='"1xT4"', reporter="one")])
+    store.add([stored_observation("first", placement='"1xT4"', reporter="other")])
+    store.add([stored_observation(f"{i}", reporter="one") for i in range(60)])
+    assert _cells(store.newest(100, of_one_cell=1)) == [("other", "first"), ("one", "59")]

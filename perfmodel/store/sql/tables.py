@@ -80,7 +80,7 @@ JOBS = Table(
 )
 
 #: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
-#: one is quarantined.
+#: one is quarantined, ``reporter`` who sent it (empty where that was not written down).
 OBSERVATIONS = Table(
     "observations",
     METADATA,
@@ -97,9 +97,11 @@ OBSERVATIONS = Table(
     Column("state", String(16), nullable=False),
     Column("reason", Text),
     Column("revision", BigInteger, nullable=False, index=True),
-    Column("received_at", String(32), nullable=False),
-    UniqueConstraint("family", "key", name="uq_observations_family_key"),
-    Index("ix_observations_family_state_id", "family", "state", "id"),
+    Column("received_at", String(32), nullable=False, index=True),
+    Column("reporter", String(64), nullable=False, server_default=""),
+    UniqueConstraint("family", "reporter", "key", name="uq_observations_family_reporter_key"),
+    Index("ix_observations_family_reporter_state_id", "family", "reporter", "state", "id"),
+    Index("ix_observations_reporter_state_id", "reporter", "state", "id"),
 )
 
 #: What an hour of one accelerator costs, as the operator of the service says.

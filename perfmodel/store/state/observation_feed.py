@@ -1,8 +1,8 @@
 """The observations that count for answers, kept in memory and young.
 
-What another process adds is seen within a poll of the revision counter; what this process adds,
-at once. A database that cannot be reached stops no answer: what was known before it was lost
-counts on.
+What another process adds or takes back is seen within a poll of the counters of changes; what this
+process does, at once. A database that cannot be reached stops no answer: what was known before it
+was lost counts on.
 """
 
 from __future__ import annotations
@@ -12,25 +12,32 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from perfmodel.errors import StoreError
 from perfmodel.store.sql.revisions import poll_until
-from perfmodel.store.state.observations import ObservationStore, StoredObservation
+from perfmodel.store.state.observation_records import StoredObservation
+from perfmodel.store.state.observations import Changes, ObservationStore
 
 logger = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen")
-_Cell = tuple[str, str, int, int]
 
 #: Families of jobs whose observations are kept in memory.
 _CAPACITY = 20_000
-#: Cells of all jobs that are kept; of each the newest observation.
-MOST_CELLS = 2_048
-#: How often these are read again at most: whatever is added, answers need not follow every step.
+#: Observations of all jobs that count; of each cell and reporter the newest few.
+MOST_OF_ALL = 4_096
+#: How often these are read again at most for what is added: answers need not follow every step.
 EVERY_S = 1.0
 #: Seconds for which a database that failed is not asked again.
 _PAUSE_S = 5.0
+
+
+class _Marks(NamedTuple):
+    """How often something was added, and something taken back, that this process knows of."""
+
+    changes: int
+    taken_back: int
 
 
 class ObservationFeed(Generic[Seen]):
@@ -57,12 +64,12 @@ class ObservationFeed(Generic[Seen]):
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[Seen, ...]] = OrderedDict()
         self._old: set[str] = set()
-        self._cells: OrderedDict[_Cell, Seen] = OrderedDict()
+        self._each: dict[StoredObservation, tuple[Seen, ...]] = {}
         self._of_all: tuple[Seen, ...] | None = None
-        self._changes_of_all, self._last, self._next_s = -1, 0, 0.0
+        self._marks, self._of_all_is_of = _Marks(0, 0), _Marks(-1, -1)
+        self._next_s = self._paused_all_until = 0.0
         self._reading_all = threading.Lock()
-        self._changes = 0
-        self._revision: int | None = None
+        self._polled: Changes | None = None
         self._paused_until = 0.0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -75,16 +82,17 @@ class ObservationFeed(Generic[Seen]):
 
     def known_of_all(self) -> tuple[Seen, ...] | None:
         """Return what :meth:`of_all` would, or None where it is to be read again; never waits."""
-        if self._changes_of_all != self._changes and time.monotonic() >= self._next_s:
+        if self._is_old() and (self._has_taken_back() or not self._reading_all.locked()):
             return None
+        # While somebody reads what was added, the others go on with what was known.
         return self._of_all
 
     def of(self, family: str) -> tuple[Seen, ...]:
         """Return the observations that count for a family; the same object until they change.
 
-        Those of the same jobs with another batch are among them; quarantined ones are not. What
-        another process stored is seen within a second. Reads the database for a family that was
-        not asked about before, or that was observed since.
+        Those of the same jobs with another batch are among them; quarantined and excluded ones are
+        not. What another process did is seen within a second. Reads the database for a family that
+        was not asked about before, or that was observed since.
 
         Returns
         -------
@@ -105,9 +113,9 @@ class ObservationFeed(Generic[Seen]):
             return before
 
     def of_all(self) -> tuple[Seen, ...]:
-        """Return the newest observations of all jobs; the same object until something is added.
+        """Return the observations of all jobs that count; the same object until they change.
 
-        What was added is seen within two seconds.
+        What was added is seen within two seconds, what was taken back as in :meth:`of`.
 
         Returns
         -------
@@ -118,29 +126,43 @@ class ObservationFeed(Generic[Seen]):
         known = self.known_of_all()
         if known is None:
             with self._reading_all:
-                known = self.known_of_all()
-                if known is None:
-                    known = self._load_all()
+                if self._is_old():
+                    self._load_all()
+                known = self._of_all or ()
         return known
 
     def forget(self, families: Iterable[str]) -> None:
         """Read some families again when they are asked for next."""
         with self._lock:
-            self._changes += 1
+            self._marks = self._marks._replace(changes=self._marks.changes + 1)
             self._old.update(family for family in families if family in self._known)
 
+    def forget_all(self) -> None:
+        """Read everything again when it is asked for next: something was taken back."""
+        with self._lock:
+            self._marks = self._marks._replace(taken_back=self._marks.taken_back + 1)
+            self._old.update(self._known)
+
+    @property
+    def taken_back(self) -> int:
+        """How often something was taken back that this process knows of."""
+        return self._marks.taken_back
+
     def poll(self) -> None:
-        """Look whether something was added to the database.
+        """Look whether something was added to the database, or taken back.
 
         Raises
         ------
         StoreError
             It cannot be read.
         """
-        revision, families = self._store.changed_since(self._revision or 0)
-        if revision != self._revision:
-            self.forget(families)
-            self._revision = revision
+        before = self._polled
+        now = self._store.changes_since(before.revision if before else 0)
+        if before is None or now.taken_back != before.taken_back:
+            self.forget_all()
+        elif now.revision != before.revision:
+            self.forget(now.families)
+        self._polled = now
 
     def close(self) -> None:
         """Stop looking."""
@@ -151,15 +173,26 @@ class ObservationFeed(Generic[Seen]):
         if thread is not None:
             thread.join()
 
+    def _is_old(self) -> bool:
+        """Return whether what is known of all jobs is to be read again, and may be."""
+        if self._of_all_is_of is self._marks:
+            return False
+        # What was taken back is not to wait, unless the database is away.
+        since_s = self._paused_all_until if self._has_taken_back() else self._next_s
+        return time.monotonic() >= since_s
+
+    def _has_taken_back(self) -> bool:
+        return self._of_all_is_of.taken_back != self._marks.taken_back
+
     def _load(self, family: str, before: tuple[Seen, ...]) -> tuple[Seen, ...]:
         self._start()
-        changes = self._changes
+        marks = self._marks
         found = self._read(self._store.recent(family))
         if found == before:
             found = before
         with self._lock:
-            # Something was added since: what was read may lack it, so it is not kept.
-            if changes == self._changes:
+            # Else something happened since, and what was read may be from before that.
+            if marks is self._marks:
                 self._known[family] = found
                 self._known.move_to_end(family)
                 self._old.discard(family)
@@ -167,38 +200,34 @@ class ObservationFeed(Generic[Seen]):
                     self._old.discard(self._known.popitem(last=False)[0])
         return found
 
-    def _load_all(self) -> tuple[Seen, ...]:
-        changes, wait_s, known = self._changes, 0.0, self._of_all
+    def _load_all(self) -> None:
+        marks, known = self._marks, self._of_all or ()
         try:
             self._start()
-            stored, self._last = self._store.newest(MOST_CELLS, after=self._last)
-            for one in stored:
-                cell = (one.job.family, one.placement, one.batch_size, one.accumulation_steps)
-                for seen in self._read([one]):
-                    self._cells[cell] = seen
-                    self._cells.move_to_end(cell)
-            while len(self._cells) > MOST_CELLS:
-                self._cells.popitem(last=False)
-            if stored or known is None:
-                known = tuple(self._cells.values())
-            # What is added after a quiet time counts at once; many a second are taken together.
-            wait_s = EVERY_S if stored else 0.0
-            self._changes_of_all = changes
+            found = self._read_each(self._store.newest(MOST_OF_ALL))
         except StoreError as error:
             logger.warning("observations of other jobs cannot be read: %s", error)
-            known = known or ()
-            wait_s = _PAUSE_S
-        self._of_all = known
-        self._next_s = time.monotonic() + wait_s
-        return known
+            self._next_s = self._paused_all_until = time.monotonic() + _PAUSE_S
+            self._of_all = known
+            return
+        # What is added after a quiet time counts at once; many a second are taken together.
+        self._next_s = time.monotonic() + (0.0 if found == known else EVERY_S)
+        self._of_all = known if found == known else found
+        self._of_all_is_of = marks
+
+    def _read_each(self, stored: Sequence[StoredObservation]) -> tuple[Seen, ...]:
+        """Read observations; what was read before stays the same object."""
+        before = self._each
+        self._each = {one: before[one] if one in before else self._read([one]) for one in stored}
+        return tuple(seen for found in self._each.values() for seen in found)
 
     def _start(self) -> None:
         if self._thread is not None:
             return
-        revision = self._store.revision()
+        changes = self._store.changes()
         with self._lock:
             if self._thread is None and not self._ended.is_set():
-                self._revision = revision
+                self._polled = changes
                 self._thread = threading.Thread(target=self._watch, name="feed", daemon=True)
                 self._thread.start()
 

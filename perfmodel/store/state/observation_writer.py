@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from perfmodel.errors import StoreError
-from perfmodel.store.state.observations import ObservationStore, Outcome, StoredObservation
+from perfmodel.store.state.observation_records import Outcome, StoredObservation
+from perfmodel.store.state.observations import ObservationStore
 
 #: Observations of one transaction, beyond those of a single caller.
 _MOST_AT_ONCE = 2_000

@@ -2,84 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Delete, Row, Update, delete, func, select, update
 
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.revisions import raise_revision, read_revision
+from perfmodel.store.sql.revisions import raise_revision, read_revisions
 from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
-from perfmodel.store.sql.tables import JOBS, OBSERVATIONS
+from perfmodel.store.sql.tables import OBSERVATIONS
+from perfmodel.store.state.counting_observations import OF_ONE_CELL, read_counting
 from perfmodel.store.state.jobs import StoredJob, insert_jobs
+from perfmodel.store.state.observation_records import (
+    EVERY_OBSERVATION,
+    ObservationFilter,
+    ObservationState,
+    Outcome,
+    StoredObservation,
+)
 
 #: Name of the counter that each transaction with new observations raises.
 REVISION = "observations"
+#: Name of the counter of transactions by which some of them came to count no longer, or again.
+TAKEN_BACK = "observations-taken-back"
 
-#: Of so many newest observations of a family those are chosen that count for its answers.
-_NEWEST = 4_096
 #: Jobs that are known to be on disk.
 _MOST_REMEMBERED = 100_000
+#: Observations that one transaction removes or moves.
+_AT_ONCE = 5_000
 
 
-class ObservationState(StrEnum):
-    """Whether an observation counts."""
-
-    ACCEPTED = "accepted"
-    QUARANTINED = "quarantined"
-
-
-class Outcome(StrEnum):
-    """What became of an observation that was sent."""
-
-    #: It is on disk.
-    ADDED = "added"
-    #: It was there before: the same key, the same content.
-    KNOWN = "known"
-    #: The key belongs to an observation of other content, which stays.
-    CONFLICT = "conflict"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredObservation:
-    """A measured step as it is kept.
+class Changes(NamedTuple):
+    """What happened to the observations.
 
     Parameters
     ----------
-    job : StoredJob
-        The job that was measured; read back, it has only ``ref`` and ``family``.
-    key : str
-        Names the observation within the family of its job, at most 200 characters.
-    content_hash : str
-        Tells an observation that is sent again from another of the same key.
-    placement : str
-        As JSON.
-    reason : str or None
-        Why it is quarantined.
-    received_at : str
-        UTC, ISO 8601; empty before it is kept.
+    revision : int
+        How often some were added.
+    taken_back : int
+        How often some were removed, excluded or taken in again.
+    families : frozenset of str
+        Whose jobs got some, after the revision that was asked about.
     """
 
-    job: StoredJob
-    key: str
-    content_hash: str
-    placement: str
-    batch_size: int
-    accumulation_steps: int
-    step_time_s: float
-    sync_time_s: float | None
-    state: ObservationState = ObservationState.ACCEPTED
-    reason: str | None = None
-    received_at: str = ""
+    revision: int
+    taken_back: int
+    families: frozenset[str] = frozenset()
 
 
 class ObservationStore(SharedStore):
-    """Keeps observations."""
+    """Keeps observations.
 
-    def __init__(self, connections: Connections) -> None:
+    Parameters
+    ----------
+    keep_s : float
+        Age from which an observation counts no longer; 0: never.
+    """
+
+    def __init__(self, connections: Connections, *, keep_s: float = 0.0) -> None:
         super().__init__(connections)
+        self._keep_s = keep_s
         self._kept_jobs: set[str] = set()
 
     def add(self, observations: Sequence[StoredObservation]) -> list[Outcome]:
@@ -111,115 +94,135 @@ class ObservationStore(SharedStore):
 
     def page(
         self,
+        which: ObservationFilter = EVERY_OBSERVATION,
         *,
-        family: str | None = None,
-        state: ObservationState | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[StoredObservation]:
         """Return some observations, newest first."""
-        query = select(OBSERVATIONS)
-        if family is not None:
-            query = query.where(OBSERVATIONS.c.family == family)
-        if state is not None:
-            query = query.where(OBSERVATIONS.c.state == state.value)
+        query = select(OBSERVATIONS).where(*which.conditions())
         return self._page(query, OBSERVATIONS.c.id, _stored, cursor=cursor, limit=limit)
 
     def recent(
-        self, family: str, *, most: int = 256, of_one_cell: int = 3
+        self, family: str, *, most: int = 256, of_one_cell: int = OF_ONE_CELL
     ) -> tuple[StoredObservation, ...]:
-        """Return the accepted observations that count for a family of jobs, oldest first.
+        """Return the observations that count for a family of jobs, oldest first.
 
-        A job that reports each of its steps must not crowd out what it reached elsewhere: of one
-        cell (placement, batch, accumulation) only the newest few are returned.
+        As :func:`~perfmodel.store.state.counting_observations.read_counting` chooses them.
+        """
+        return self._counting(family, most, of_one_cell)
+
+    def newest(self, most: int, *, of_one_cell: int = OF_ONE_CELL) -> tuple[StoredObservation, ...]:
+        """Return the observations of all jobs that count, oldest first, with their jobs' content.
+
+        Chosen in the same way.
+        """
+        return self._counting(None, most, of_one_cell)
+
+    def _counting(
+        self, family: str | None, most: int, of_one_cell: int
+    ) -> tuple[StoredObservation, ...]:
+        with self._connections.reading() as connection:
+            rows = read_counting(
+                connection,
+                family=family,
+                since=self._oldest(),
+                most=most,
+                of_one_cell=of_one_cell,
+            )
+        # A family of jobs is asked about by those who know the job.
+        return tuple(_stored(row, "" if family else row.content) for row in rows)
+
+    def _oldest(self) -> str | None:
+        """Return when an observation was received at the earliest that counts."""
+        if not self._keep_s:
+            return None
+        oldest = datetime.now(UTC) - timedelta(seconds=self._keep_s)
+        return oldest.isoformat(timespec="milliseconds")
+
+    def remove(self, which: ObservationFilter) -> int:
+        """Remove observations; return how many. Those that are added meanwhile stay."""
+        return self._change(which, delete(OBSERVATIONS))
+
+    def remove_expired(self) -> int:
+        """Remove those that are too old to count; return how many."""
+        before = self._oldest()
+        return 0 if before is None else self.remove(ObservationFilter(before=before))
+
+    def move(
+        self,
+        which: ObservationFilter,
+        to: ObservationState,
+        *,
+        out_of: Collection[ObservationState],
+    ) -> int:
+        """Give observations that are in some states another; return how many."""
+        moved = update(OBSERVATIONS).where(OBSERVATIONS.c.state.in_(out_of))
+        return self._change(which, moved.values(state=to))
+
+    def _change(self, which: ObservationFilter, change: Delete | Update) -> int:
+        """Make a change to all that are meant, some in each transaction."""
+        table, meant = OBSERVATIONS.c, which.conditions()
+        if change.whereclause is not None:
+            meant.append(change.whereclause)
+        with self._connections.reading() as connection:
+            last = connection.execute(select(func.max(table.id)).where(*meant)).scalar_one()
+        if last is None:
+            return 0
+        some = select(table.id).where(*meant, table.id <= last).limit(_AT_ONCE)
+        changed, count = 0, _AT_ONCE
+        while count == _AT_ONCE:
+            with self._connections.writing() as connection:
+                raise_revision(connection, TAKEN_BACK)
+                count = connection.execute(change.where(table.id.in_(some))).rowcount
+            changed += count
+        return changed
+
+    def changes(self) -> Changes:
+        """Return how often something happened."""
+        return self.changes_since(None)
+
+    def changes_since(self, revision: int | None) -> Changes:
+        """Return what happened, and the families that got observations after a revision.
 
         Parameters
         ----------
-        most : int
-            In all.
-        of_one_cell : int
-            Of one cell.
+        revision : int or None
+            None: nobody asks for the families.
         """
-        table = OBSERVATIONS.c
-        newest = (
-            select(OBSERVATIONS)
-            .where(table.family == family, table.state == ObservationState.ACCEPTED.value)
-            .order_by(table.id.desc())
-            .limit(_NEWEST)
-            .subquery()
-        )
-        cell = (newest.c.placement, newest.c.batch_size, newest.c.accumulation_steps)
-        position = func.row_number().over(partition_by=cell, order_by=newest.c.id.desc())
-        numbered = select(newest, position.label("position")).subquery()
-        query = (
-            select(numbered)
-            .where(numbered.c.position <= of_one_cell)
-            .order_by(numbered.c.id.desc())
-            .limit(most)
-        )
         with self._connections.reading() as connection:
-            rows = connection.execute(query).all()
-        return tuple(_stored(row) for row in reversed(rows))
-
-    def newest(self, most: int, *, after: int = 0) -> tuple[tuple[StoredObservation, ...], int]:
-        """Return the accepted observations of all jobs that were kept last, oldest first.
-
-        Parameters
-        ----------
-        after : int
-            Only those that were kept later than what an earlier call returned: its second value.
-
-        Returns
-        -------
-        tuple of tuple of StoredObservation and int
-            With the content of their jobs; and where the next call may go on.
-        """
-        table = OBSERVATIONS.c
-        query = (
-            select(OBSERVATIONS, JOBS.c.content.label("content"))
-            .join(JOBS, table.job_ref == JOBS.c.ref)
-            .where(table.id > after, table.state == ObservationState.ACCEPTED.value)
-            .order_by(table.id.desc())
-            .limit(most)
-        )
-        with self._connections.reading() as connection:
-            rows = connection.execute(query).all()
-        last = rows[0].id if rows else after
-        return tuple(_stored(row, row.content) for row in reversed(rows)), last
-
-    def revision(self) -> int:
-        """Return the revision of the newest observations."""
-        with self._connections.reading() as connection:
-            return read_revision(connection, REVISION)
-
-    def changed_since(self, revision: int) -> tuple[int, frozenset[str]]:
-        """Return the newest revision, and the families that got observations after an older one."""
-        later = OBSERVATIONS.c.revision > revision
-        with self._connections.reading() as connection:
-            # The counter first: what is added in between is then found twice rather than never.
-            newest = read_revision(connection, REVISION)
-            if newest == revision:
-                return newest, frozenset()
-            found = connection.execute(select(OBSERVATIONS.c.family).where(later).distinct())
-            return newest, frozenset(found.scalars())
+            # The counters first: what is added in between is then found twice rather than never.
+            counted = read_revisions(connection)
+            found = Changes(counted.get(REVISION, 0), counted.get(TAKEN_BACK, 0))
+            if revision is None or found.revision == revision:
+                return found
+            later = OBSERVATIONS.c.revision > revision
+            families = connection.execute(select(OBSERVATIONS.c.family).where(later).distinct())
+            return found._replace(families=frozenset(families.scalars()))
 
 
-_Key = tuple[str, str]
+#: Reporter, family and key.
+_Key = tuple[str, str, str]
+
+
+def _key(seen: StoredObservation) -> _Key:
+    return seen.reporter, seen.job.family, seen.key
 
 
 def _insert(
     connection: Connection, observations: Sequence[StoredObservation], revision: int
 ) -> set[_Key]:
+    table = OBSERVATIONS.c
     statement = (
         insert_into(connection, OBSERVATIONS)
-        .on_conflict_do_nothing(index_elements=["family", "key"])
-        .returning(OBSERVATIONS.c.family, OBSERVATIONS.c.key)
+        .on_conflict_do_nothing(index_elements=["family", "reporter", "key"])
+        .returning(table.reporter, table.family, table.key)
     )
     received_at = now()
     # Of two with the same key the first is kept.
-    first = {(seen.job.family, seen.key): seen for seen in reversed(observations)}
+    first = {_key(seen): seen for seen in reversed(observations)}
     rows = [_row(seen, revision, received_at) for seen in reversed(first.values())]
-    return {(row.family, row.key) for row in connection.execute(statement, rows)}
+    return {(row.reporter, row.family, row.key) for row in connection.execute(statement, rows)}
 
 
 def _row(seen: StoredObservation, revision: int, received_at: str) -> dict[str, Any]:
@@ -235,6 +238,7 @@ def _row(seen: StoredObservation, revision: int, received_at: str) -> dict[str, 
         "sync_time_s": seen.sync_time_s,
         "state": seen.state.value,
         "reason": seen.reason,
+        "reporter": seen.reporter,
         "revision": revision,
         "received_at": received_at,
     }
@@ -244,17 +248,16 @@ def _content(
     connection: Connection, observations: Sequence[StoredObservation], added: set[_Key]
 ) -> dict[_Key, str]:
     """Return the content hashes that stand under the keys that were taken before."""
-    taken: dict[str, list[str]] = {}
-    for family, key in {(seen.job.family, seen.key) for seen in observations} - added:
-        taken.setdefault(family, []).append(key)
+    taken: dict[tuple[str, str], list[str]] = {}
+    for reporter, family, key in set(map(_key, observations)) - added:
+        taken.setdefault((reporter, family), []).append(key)
     table = OBSERVATIONS.c
-    return {
-        (family, row.key): row.content_hash
-        for family, keys in taken.items()
-        for row in connection.execute(
-            select(table.key, table.content_hash).where(table.family == family, table.key.in_(keys))
-        )
-    }
+    found = {}
+    for (reporter, family), keys in taken.items():
+        of_both = (table.reporter == reporter, table.family == family, table.key.in_(keys))
+        for row in connection.execute(select(table.key, table.content_hash).where(*of_both)):
+            found[reporter, family, row.key] = row.content_hash
+    return found
 
 
 def _outcomes(
@@ -263,7 +266,7 @@ def _outcomes(
     outcomes = []
     stands = dict(content)
     for seen in observations:
-        key = (seen.job.family, seen.key)
+        key = _key(seen)
         if key in added and key not in stands:
             stands[key] = seen.content_hash
             outcomes.append(Outcome.ADDED)
@@ -286,5 +289,6 @@ def _stored(row: Row[Any], content: str = "") -> StoredObservation:
         sync_time_s=row.sync_time_s,
         state=ObservationState(row.state),
         reason=row.reason,
+        reporter=row.reporter,
         received_at=row.received_at,
     )

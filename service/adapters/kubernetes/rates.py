@@ -79,12 +79,15 @@ class Evidence:
     ----------
     seen, others : tuple of Observation
         What was observed of it, and of all jobs.
+    taken_back : int
+        How often observations had been taken back.
     """
 
     answerer: Answerer
     family: str
     seen: tuple[Observation, ...]
     others: tuple[Observation, ...]
+    taken_back: int
 
     def is_same(self, other: Evidence | None) -> bool:
         """Tell whether two are the same."""
@@ -192,7 +195,10 @@ class RateCache:
         if seen is None or seen is not evidence.seen:
             return retry or seen is not None
         others = self._dispatcher.state.feed.known_of_all()
-        return others is not evidence.others and now - entry.made_at > OTHERS_S
+        if others is evidence.others:
+            return False
+        taken_back = self._dispatcher.state.feed.taken_back != evidence.taken_back
+        return taken_back or now - entry.made_at > OTHERS_S
 
     def _entry(self, name: JobName) -> _Entry:
         entry = self._entries.get(name)
@@ -239,6 +245,7 @@ def predict_cells(
     evidence = Evidence(
         answerer=answerer,
         family=family,
+        taken_back=state.feed.taken_back,
         seen=state.feed.of(family),
         others=state.feed.of_all(),
     )

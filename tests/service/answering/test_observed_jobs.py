@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
-from perfmodel.store.state.observations import StoredObservation
+from perfmodel.store.state.observation_records import StoredObservation
 from perfmodel.types import Basis
 from service.answering.observed_jobs import ObservedJobs
 from service.state.state import State, stored_job

@@ -139,12 +139,58 @@ def test_the_list_alone_is_a_body(client: TestClient) -> None:
     assert client.post("/v1/observations", json=body).json()["accepted"] == 1
 
 
-def test_a_job_type_is_taken_at_its_word(client: TestClient) -> None:
-    job = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
-    assert _words(_observe(client, {"job": job, "placement": A100, "step_time_s": 0.2})) == [
-        "accepted"
-    ]
-    assert len(_state(client).feed.of(job_family(parse_job(job)))) == 1
+TYPE: dict[str, Any] = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
+
+
+def _step(seconds: float, *, placement: str = A100, **more: Any) -> dict[str, Any]:
+    return {"job": TYPE, "placement": placement, "step_time_s": seconds, **more}
+
+
+def test_the_first_step_of_a_job_type_is_taken_at_its_word(client: TestClient) -> None:
+    assert _words(_observe(client, _step(0.2))) == ["accepted"]
+    assert len(_state(client).feed.of(job_family(parse_job(TYPE)))) == 1
+
+
+def test_a_step_that_no_job_has_is_refused(client: TestClient) -> None:
+    answer = _observe(client, _step(9.9e-6), _step(86_401.0), _step(1e-5), _step(86_400.0))
+    assert _words(answer) == ["refused", "refused", "accepted", "accepted"]
+    pointer = answer["observations"][0]["problem"]["errors"][0]["pointer"]
+    assert pointer == "/observations/0/step_time_s"
+
+
+# A step of 0.2 s: 0.08 s of its device and 0.18 s of its host are guessed, so that 0.4 ms to 52 s
+# are believed. Of twice the batch the device takes 0.16 s: 0.8 ms to 68 s.
+@pytest.mark.parametrize(
+    ("seconds", "batch_size", "word"),
+    [
+        (0.0005, 512, "accepted"), (0.0003, 512, "quarantined"), (0.0002, 512, "quarantined"),
+        (50.0, 512, "accepted"), (54.0, 512, "quarantined"), (200.0, 512, "quarantined"),
+        (0.0007, 1024, "quarantined"), (0.0009, 1024, "accepted"),
+        (60.0, 1024, "accepted"), (70.0, 1024, "quarantined"),
+    ],
+)  # fmt: skip
+def test_later_steps_of_a_job_type_are_held_to_the_earlier(
+    client: TestClient, seconds: float, batch_size: int, word: str
+) -> None:
+    _observe(client, _step(0.2))
+    answer = _observe(client, _step(seconds, batch_size=batch_size))
+    assert _words(answer) == [word]
+    if word == "quarantined":
+        assert "more than 200 times" in answer["observations"][0]["reason"]
+
+
+def test_a_slower_accelerator_may_take_longer(client: TestClient) -> None:
+    # On a CPU the device is guessed to take far more than 200 times as long as on an H100.
+    _observe(client, _step(0.2, placement="H100-SXM5-80GB"))
+    assert _words(_observe(client, _step(54.0, placement="H100-SXM5-80GB"))) == ["quarantined"]
+    assert _words(_observe(client, _step(54.0, placement="T4"))) == ["accepted"]
+
+
+def test_what_was_wrong_at_first_can_be_taken_back(client: TestClient) -> None:
+    assert _words(_observe(client, _step(200.0, key="ms"))) == ["accepted"]
+    assert _words(_observe(client, _step(0.2, key="s"))) == ["quarantined"]
+    assert client.delete("/v1/observations?key=ms").json() == {"removed": 1}
+    assert _words(_observe(client, _step(0.2, key="s again"))) == ["accepted"]
 
 
 def test_observations_are_listed_by_job_in_pages(either: TestClient) -> None:

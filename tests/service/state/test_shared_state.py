@@ -210,3 +210,26 @@ def test_an_observation_reaches_the_other_within_two_seconds(hosts: list[TestCli
         return taken_s
 
     assert bounded_s(reaches_the_other_after_s, within_s=2.0) < 2.0
+
+
+@pytest.mark.parametrize("excluded", [False, True])
+def test_what_is_taken_back_from_one_counts_nowhere_for_the_other(
+    hosts: list[TestClient], excluded: bool
+) -> None:
+    here, there = hosts
+    before = _answers(there)
+    sent = {"job": JOB, "placement": A100, "step_time_s": 100 * before["predict"]}
+    taken = [{**sent, "key": str(number)} for number in range(3)]
+    assert here.post("/v1/observations", json=taken).json()["accepted"] == 3
+    _until(lambda: _answers(there) == _answers(here) != before)
+    _until(lambda: _extender_scores(there)[A100] < 10)
+    words = "/v1/observations?after=2020-01-01T00:00:00Z"
+    if excluded:
+        assert here.patch(words, json={"state": "excluded"}).json() == {"changed": 3}
+    else:
+        assert here.delete(words).json() == {"removed": 3}
+    assert _answers(here) == before  # here at once
+    _until(lambda: _answers(there) == before)
+    for host in hosts:
+        _until(lambda host=host: _extender_scores(host)[A100] == 10)  # type: ignore[misc]
+    assert _answers(here) == before

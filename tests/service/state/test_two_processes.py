@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,43 @@ def test_what_one_took_in_the_other_answers_when_it_was_killed(
         assert len(seen) == next(numbers)
         results = [there.ask(f"/v1/operations/{name}/result") for name in kept]
         assert all(result == results[0] for result in results)
+
+
+@pytest.mark.slow
+def test_what_is_taken_back_from_one_the_other_never_heard_of(
+    postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    url = postgresql.migrated_database()
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    with (
+        service_process(url, tmp_path / "a") as (_, here),
+        service_process(url, tmp_path / "b") as (_, there),
+    ):
+        job = _job("click-rates")
+        first = {"job": job, "placement": "T4", "step_time_s": 0.2, "key": "first"}
+        assert here.ask("/v1/observations", [first])["accepted"] == 1
+        question = {"job": job, "placement": "4xT4"}
+        before = here.ask("/v1/predict", question)
+        numbers = itertools.count()
+
+        def until_there(wanted: Any) -> float:
+            began = time.monotonic()
+            while there.ask("/v1/predict", question) != wanted:
+                assert time.monotonic() - began < _PATIENCE_S
+                time.sleep(0.02)
+            return time.monotonic() - began
+
+        def reaches_the_other_after_s(method: str, body: Any = None) -> float:
+            key = f"{next(numbers)}"
+            sent = {**first, "placement": "4xT4", "step_time_s": 0.9, "key": key}
+            assert here.ask("/v1/observations", [sent])["accepted"] == 1
+            until_there(here.ask("/v1/predict", question))
+            here.ask(f"/v1/observations?key={key}", body, method=method)
+            assert here.ask("/v1/predict", question) == before  # here at once
+            return until_there(before)
+
+        excluded = {"state": "excluded"}
+        for method, body in (("DELETE", None), ("PATCH", excluded)):
+            taken_s = bounded_s(partial(reaches_the_other_after_s, method, body), within_s=2.0)
+            assert taken_s < 2.0
