@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from perfmodel.placement.sharing.job_load import job_type_parts
 from perfmodel.training.placement_rows.pair_rows import Pairs, read_pairs
-from perfmodel.training.placement_rows.sia_rows import Group, Measured, sia_groups
+from perfmodel.training.placement_rows.script_rows import Group, Measured, script_groups
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -57,7 +57,7 @@ def main() -> None:
         return
     pairs, _ = read_pairs(options.data)
     report_pairs(pairs)
-    report(sia_groups(options.data, options.models))
+    report(script_groups(options.data, options.models, tables=("sia",)))
 
 
 def report(groups: Mapping[Group, Measured]) -> None:

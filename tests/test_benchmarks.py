@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.training.placement_rows.sia_rows import Group, Measured
+from perfmodel.training.placement_rows.script_rows import Group, Measured
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"

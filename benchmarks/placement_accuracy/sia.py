@@ -22,7 +22,7 @@ from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.pollux import fit_pollux
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.training.placement_fits.fit_calibration import fit_prior
-from perfmodel.training.placement_rows.sia_rows import Group, Measured, sia_groups
+from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
 
 Groups = Mapping[Group, Measured]
 
@@ -72,17 +72,19 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
     list of Line
         Rows of all draws, one after the other.
     """
-    groups = sia_groups(data, models)
-    priors = nested_priors(groups, steps=0 if fast else _STEPS)
+    groups = script_groups(data, models, tables=("sia",))
+    priors = sia_priors(data, models, steps=0 if fast else _STEPS)
     return judge(groups, priors, draws=1 if fast else _DRAWS)
 
 
-def nested_priors(groups: Groups, *, steps: int) -> dict[str, ResidualPrior]:
-    """Return a prior for every job, fitted on all others."""
-    jobs = sorted({group.job for group in groups})
+def sia_priors(data: Path, models: Path, *, steps: int) -> dict[str, ResidualPrior]:
+    """Return a prior for each job of Sia, fitted on all jobs of other models."""
+    groups = script_groups(data, models)
+    learned = {g: m for g, m in groups.items() if not is_locked(m.model)}
+    asked = {g.job: m.model for g, m in groups.items() if g.job.startswith("sia/")}
     return {
-        job: fit_prior({g: m for g, m in groups.items() if g.job != job}, steps=steps)
-        for job in jobs
+        job: fit_prior({g: m for g, m in learned.items() if m.model != model}, steps=steps)
+        for job, model in sorted(asked.items())
     }
 
 

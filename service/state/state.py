@@ -32,6 +32,10 @@ from service.state.job_references import JobReferences
 logger = logging.getLogger(__name__)
 
 
+#: Who reported what was stored before reporters were.
+UNKNOWN = "unknown"
+
+
 class State:
     """Everything that is kept in one database; may be shared by threads.
 
@@ -108,7 +112,7 @@ def _readable(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
                 sync_time_s=seen.sync_time_s,
                 accumulation_steps=seen.accumulation_steps,
                 job=job,
-                reporter=seen.reporter,
+                reporter=seen.reporter or UNKNOWN,
             )
         )
     return tuple(found)

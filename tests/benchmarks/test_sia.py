@@ -7,7 +7,7 @@ import numpy as np
 from placement_accuracy import sia
 
 from perfmodel.training.placement_fits.fit_calibration import START
-from perfmodel.training.placement_rows.sia_rows import Group, Measured
+from perfmodel.training.placement_rows.script_rows import Group, Measured
 
 PLACEMENTS = {
     "1": (1, 1, 1), "2": (2, 1, 2), "4": (4, 1, 4), "8": (8, 1, 8), "11": (2, 2, 1),

@@ -34,7 +34,7 @@ def test_an_observation_counts_for_its_question(service: Client) -> None:
     }
     after = service.predict(JOB, PLACE, observations=[seen])
     assert before.step_time_s < after.step_time_s
-    assert (before.basis, after.basis) == ("analytical", "calibrated")
+    assert (before.basis, after.basis) == ("analytical", "measured")
 
 
 def test_a_matrix_has_cells_and_problems(service: Client) -> None:

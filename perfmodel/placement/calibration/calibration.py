@@ -108,7 +108,7 @@ class Calibration:
 
     def device_share(self, cells: StepCells) -> FloatArray:
         """Return the share of the computation during which the device works, shape (rows,)."""
-        return Response.of(cells, self.prior.mean(cells)).device_share(self.residual(cells))
+        return Response.of(cells, self.prior.anchor(cells)).device_share(self.residual(cells))
 
     def apply(self, cells: StepCells) -> CalibratedSteps:
         """Correct predicted steps.
@@ -120,7 +120,7 @@ class Calibration:
         """
         covariance = self._with_observed(cells)
         residual = self._residual(cells, covariance)
-        response = Response.of(cells, self.prior.mean(cells))
+        response = Response.of(cells, self.prior.anchor(cells))
         comparisons, noise = self._comparisons, self.prior.noise
         own = comparisons.effects(cells, self.observed.cells, self.trust)
         at, by_channel = response.linear(residual)
@@ -179,7 +179,7 @@ class Calibration:
     def _at(self) -> tuple[FloatArray, FloatArray]:
         """Channels of the observed rows, and their derivatives by the fields."""
         cells = self.observed.cells
-        response = Response.of(cells, self.prior.mean(cells))
+        response = Response.of(cells, self.prior.anchor(cells))
         return response.linear(self._residual(cells, self._covariance))
 
     @cached_property

@@ -177,7 +177,7 @@ def _under(
     ends, and what is more probable counts.
     """
     mean = prior.mean(cells)
-    response = Response.of(cells, mean)
+    response = Response.of(cells, prior.anchor(cells))
     bound = _bound_by_host(cells, comparisons, mean)
     found = [
         _sought(response, comparisons, prior, covariance, mean, start) for start in (mean, bound)

@@ -40,9 +40,12 @@ from perfmodel.placement.calibration.residual_prior import (
 )
 from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.training.placement_fits.fitted_file import document, rounded
-from perfmodel.training.placement_rows.sia_rows import Group, Measured, sia_groups
+from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
 
-SOURCE = "siasosp23/artifacts sia-simulator/traces (no licence stated)"
+SOURCE = (
+    "siasosp23/artifacts sia-simulator/traces (no licence stated), "
+    "stanford-futuredata/gavel scheduler/simulation_throughputs.json (MIT)"
+)
 
 Groups = Mapping[Group, Measured]
 
@@ -126,18 +129,19 @@ START = ResidualPrior(
     noise=Noise(compute=0.03, sync=0.016, sync_share=0.15, misplaced=0.05),
     freedom=1.0,
     bare=0.2,
+    script={"device": 0.4, "host": 0.5},
 )  # fmt: skip
 
 
 def fit(data: Path, *, models: Path = Path("models"), steps: int = _STEPS) -> dict[str, Any]:
-    """Fit the prior of residuals on every job and cluster.
+    """Fit the prior of residuals on every job and cluster but for those that are locked away.
 
     Parameters
     ----------
     models : Path
         Folder of the trained models that predict single accelerators.
     """
-    groups = sia_groups(data, models)
+    groups = {g: m for g, m in script_groups(data, models).items() if not is_locked(m.model)}
     prior = fit_prior(groups, steps=steps)
     rows = sum(len(one.placements) for one in groups.values())
     return document("calibration", rounded(prior.to_dict()), SOURCE, rows)
@@ -194,7 +198,8 @@ def draw_steps(groups: Groups, seed: int) -> list[ObservedSteps]:
 
 
 def _some(measured: Measured, most: int, rng: np.random.Generator) -> ObservedSteps:
-    rows = rng.choice(len(measured.placements), most, replace=False)
+    count = len(measured.placements)
+    rows = rng.choice(count, min(most, count), replace=False)
     return measured.steps.take(np.sort(rows))
 
 
@@ -206,7 +211,7 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
     covariance = found.covariance
     moved = np.einsum("fij,fj->fi", covariance, found.coefficients)
     mean = prior.mean(cells)
-    at, by_field = Response.of(cells, mean).linear(mean + moved)
+    at, by_field = Response.of(cells, prior.anchor(cells)).linear(mean + moved)
     slopes, rows = comparisons.of_channels(by_field), comparisons.rows
     spread = sum(
         slope[:, None] * one[rows[:, None], rows] * slope
@@ -244,7 +249,7 @@ def _by_mean(
     extra = {"alone": float(alone @ alpha), "one_host": float(one_host @ alpha)}
     return [
         extra[name] if name in extra else float(by_field[Field[name.upper()]])
-        for name in prior.means
+        for name in (*prior.means, *prior.script)
     ]
 
 
@@ -261,14 +266,18 @@ def _by_noise(pull: FloatArray, comparisons: Comparisons, prior: ResidualPrior) 
 def _packed(prior: ResidualPrior) -> FloatArray:
     """Return means, then logarithms of standard deviations and of the noise."""
     noise = [getattr(prior.noise, name) for name in _NOISES]
-    return np.concatenate([list(prior.means.values()), np.log([*prior.sds.values(), *noise])])
+    means = [*prior.means.values(), *prior.script.values()]
+    return np.concatenate([means, np.log([*prior.sds.values(), *noise])])
 
 
 def _unpacked(x: FloatArray) -> ResidualPrior:
-    means, rest = x[: len(START.means)], np.exp(x[len(START.means) :])
+    count = len(START.means) + len(START.script)
+    means, rest = x[:count], np.exp(x[count:])
+    script = means[len(START.means) :]
     sds, noise = rest[: len(START.sds)], rest[len(START.sds) :]
     return ResidualPrior(
-        means=dict(zip(START.means, map(float, means), strict=True)),
+        means=dict(zip(START.means, map(float, means), strict=False)),
+        script=dict(zip(START.script, map(float, script), strict=True)),
         sds=dict(zip(START.sds, map(float, sds), strict=True)),
         noise=replace(START.noise, **dict(zip(_NOISES, map(float, noise), strict=True))),
         freedom=START.freedom,
@@ -287,7 +296,10 @@ def inflated(prior: ResidualPrior, groups: Groups, seed: int) -> ResidualPrior:
 def _odd(measured: Measured, prior: ResidualPrior, seed: int) -> FloatArray:
     """Return errors over their standard deviations where three placements were observed."""
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(np.unique(measured.placements), 3, replace=False)
+    placements = np.unique(measured.placements)
+    if len(placements) <= 3:
+        return np.empty(0)
+    chosen = rng.choice(placements, 3, replace=False)
     seen = np.isin(measured.placements, chosen)
     steps = calibrate(measured.steps.take(seen), prior).apply(measured.steps.take(~seen).cells)
     off = np.log(steps.parts.step_time_s / measured.steps.step_time_s[~seen])

@@ -72,7 +72,7 @@ def test_answers_move_towards_what_was_stored(
     observed.of(prepared)
     _store(state, "1", 1.5 * before.step_time_s)
     after = estimator.answer(prepared, placement, observed.of(prepared))
-    assert after.basis is Basis.CALIBRATED
+    assert after.basis is Basis.MEASURED
     assert after.step_time_s == pytest.approx(1.5 * before.step_time_s, rel=0.1)
 
 

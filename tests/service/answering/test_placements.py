@@ -89,7 +89,7 @@ def test_observations_count_for_their_answer_alone(client: TestClient) -> None:
     seen = [{"placement": "A10", "batch_size": 64, "step_time_s": twice}]
     body = {"job": JOB, "placement": "A10", "observations": seen}
     moved = client.post("/v1/predict", json=body).json()
-    assert moved["basis"] == "calibrated"
+    assert moved["basis"] == "measured"
     assert moved["step_time_s"] == pytest.approx(twice, rel=0.15)
     assert client.post("/v1/predict", json={"job": JOB, "placement": "A10"}).json() == plain
 
@@ -118,7 +118,7 @@ def test_observations_of_a_matrix_name_their_job(client: TestClient) -> None:
         "observations": [{"job": 0, **seen}],
     }
     matrix = client.post("/v1/matrix", json=body).json()
-    assert matrix["basis"][0][0] == "calibrated"
+    assert matrix["basis"][0][0] == "measured"
     assert matrix["basis"][1][0] != "calibrated"
     single = {"job": JOB, "placement": "2xA10", "observations": [seen]}
     answer = client.post("/v1/predict", json=single).json()
@@ -198,7 +198,7 @@ def test_a_job_type_has_a_curve_and_a_ranking(client: TestClient) -> None:
     ]
     body = {"job": job, "accelerator": "T4", "counts": [1, 4, 8], "observations": seen}
     curve = client.post("/v1/curve", json=body).json()
-    assert curve["basis"] == ["measured", "measured", "interpolated"]
+    assert curve["basis"] == ["measured", "measured", "calibrated"]
     assert curve["fits"] == [None] * 3
     assert curve["peak_bytes"] == [None] * 3
     single = {"job": job, "placement": "4xT4", "observations": seen}

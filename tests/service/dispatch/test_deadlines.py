@@ -174,7 +174,7 @@ def test_observed_steps_do_not_count_in_a_hurry(held: HeldService) -> None:
     assert hasty == plain and "without what was observed" in hasty["warnings"][0]
     held.finish()
     full = held.ask("predict", job=JOB, placement="A10", observations=[seen])
-    assert full["basis"] == "calibrated"
+    assert full["basis"] == "measured"
 
 
 def test_a_job_type_is_answered_from_its_observations(service: HeldService) -> None:
@@ -290,7 +290,7 @@ def test_a_matrix_is_full_where_it_can_be(service: HeldService) -> None:
     assert 2 * full["samples_per_second"][0][0] == pytest.approx(answer["samples_per_second"][0][0])
 
 
-def test_rows_with_stored_observations_stay_calibrated(service: HeldService) -> None:
+def test_rows_with_stored_observations_stay_measured(service: HeldService) -> None:
     seen = {"job": JOB, "placement": "A10", "batch_size": 64, "step_time_s": 0.01, "key": "a"}
     first = service.ask("predict", job=JOB, placement="A10")
     seen["step_time_s"] = 1.5 * first["step_time_s"]
@@ -299,7 +299,7 @@ def test_rows_with_stored_observations_stay_calibrated(service: HeldService) -> 
     for _ in range(50):
         full = service.ask("matrix", **question, deadline_ms=60_000)
         hasty = service.ask("matrix", **question, deadline_ms=AT_ONCE_MS)
-        assert full["basis"] == [["calibrated"]]
+        assert full["basis"] == [["measured"]]
         if hasty["basis"] == full["basis"]:
             break
         # The counter of changes was looked at in between: the observations are to be read again.

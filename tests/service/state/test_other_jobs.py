@@ -51,16 +51,17 @@ def _store(client: TestClient, seen: list[dict[str, Any]]) -> None:
     assert taken["accepted"] + taken["known"] == len(seen), answer.text
 
 
-def test_they_give_the_same_numbers_stored_and_sent(client: TestClient) -> None:
+def test_what_is_sent_counts_and_what_one_reporter_stored_hardly(client: TestClient) -> None:
     before, elsewhere = _step_s(client, JOB, ASKED), _step_s(client, JOB, ELSEWHERE)
     seen = _observed(client)
     sent = _step_s(client, JOB, ASKED, observations=seen)
     assert sent > 1.2 * before
     _store(client, seen)
-    assert _step_s(client, JOB, ASKED) == pytest.approx(sent, rel=1e-9)
+    assert before < _step_s(client, JOB, ASKED) <= 1.05 * before * (1 + 1e-9)
     assert _step_s(client, JOB, ELSEWHERE) == elsewhere
     # Sent and stored at once, they count once.
-    assert _step_s(client, JOB, ASKED, observations=seen) == pytest.approx(sent, rel=1e-9)
+    again = _step_s(client, JOB, ASKED, observations=seen)
+    assert again == pytest.approx(sent, rel=0.05)
 
 
 def test_a_matrix_a_curve_and_a_ranking_agree_with_a_prediction(client: TestClient) -> None:
@@ -119,7 +120,7 @@ def test_what_is_added_is_seen_within_two_seconds(
     assert _step_s(client, JOB, ASKED) != before
 
 
-def test_job_types_learn_of_each_other(client: TestClient) -> None:
+def test_job_types_learn_of_those_that_are_sent(client: TestClient) -> None:
     jobs = [{"job_type": name, "mode": "training", "batch_size": 32} for name in ("one", "two")]
     seen = [
         {"job": jobs[0], "placement": place, "batch_size": 32, "step_time_s": seconds}
@@ -130,4 +131,4 @@ def test_job_types_learn_of_each_other(client: TestClient) -> None:
     beside = _step_s(client, jobs[1], "8xT4", observations=[own, *seen])
     assert beside > 1.3 * alone
     _store(client, seen)
-    assert _step_s(client, jobs[1], "8xT4", observations=[own]) == pytest.approx(beside, rel=1e-6)
+    assert _step_s(client, jobs[1], "8xT4", observations=[own]) == alone

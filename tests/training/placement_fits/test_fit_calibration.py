@@ -20,7 +20,7 @@ from perfmodel.training.placement_fits.fit_calibration import (
     gradient,
 )
 from perfmodel.training.placement_fits.fitted_file import rounded
-from perfmodel.training.placement_rows.sia_rows import Group, Measured
+from perfmodel.training.placement_rows.script_rows import Group, Measured
 
 PLACEMENTS = tuple((hosts * share, hosts, share) for hosts in (1, 2, 4) for share in (1, 2, 4, 8))
 

@@ -1,12 +1,14 @@
-"""Sia's steps as observed cells: each measured step beside what is predicted without it.
+"""Steps of schedulers' jobs as observed cells: each beside what is predicted without it.
 
-Rows are those that an answer is made from: the same functions weigh what a user observed. On these
-clusters accelerators of one host synchronise slowly, NVLink or not; no answer knows that before it
-was observed.
+Jobs of Sia and of Gavel are scripts: they load, log, wait, and run on old frameworks, other than the
+steps that predictors learn from. Rows are those that an answer is made from: the same functions weigh
+what a user observed. On these clusters accelerators of one host synchronise slowly, NVLink or not; no
+answer knows that before it was observed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.graph.job_identity import split_label
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
@@ -36,13 +39,33 @@ class Measured(NamedTuple):
 
     steps: ObservedSteps
     placements: npt.NDArray[np.str_]
+    model: str = ""
 
 
-def sia_groups(data: Path, models: Path = Path("models")) -> dict[Group, Measured]:
-    """Read Sia's placements and predict each of them.
+#: Tables of such jobs.
+TABLES = ("sia", "gavel")
+
+
+def is_locked(model: str) -> bool:
+    """Tell whether a job belongs to the fifth that nothing is chosen by.
+
+    Examples
+    --------
+    >>> is_locked("zoo/lstm-lm"), is_locked("zoo/resnet50-v1.5")
+    (True, False)
+    """
+    return hashlib.sha256(model.encode()).digest()[0] % 5 == 0
+
+
+def script_groups(
+    data: Path, models: Path = Path("models"), *, tables: Sequence[str] = TABLES
+) -> dict[Group, Measured]:
+    """Read placements of jobs and predict each of them.
 
     Parameters
     ----------
+    tables : sequence of str
+        Of :data:`TABLES`.
     models : Path
         Folder of the trained models that predict single accelerators; analytical without any.
         None of them was trained on these tables.
@@ -50,15 +73,18 @@ def sia_groups(data: Path, models: Path = Path("models")) -> dict[Group, Measure
     Returns
     -------
     dict
-        Steps of every job on every cluster; jobs without a graph are left out.
+        Steps of every job on every cluster; jobs without a graph and pairs are left out.
     """
     # The estimator brings the trained models' libraries, which a fit on read tables does not need.
     from perfmodel.estimator import Estimator
 
     records: dict[Group, list[PublishedPlacement]] = defaultdict(list)
-    for record in read_format("sia", data).placements:
-        if record.job is not None:
-            records[Group(record.job_type, record.settings["cluster"])].append(record)
+    for table in tables:
+        for record in read_format(table, data).placements:
+            if record.job is not None and not record.placement.shared_with:
+                cluster = record.settings.get("cluster") or record.settings["worker"]
+                group = Group(split_label(record.job_type)[0], cluster.partition("_")[0])
+                records[group].append(record)
     estimator = Estimator.from_folder(models)
     return {group: _observed(group, rows, estimator) for group, rows in sorted(records.items())}
 
@@ -82,6 +108,7 @@ def _observed(
     return Measured(
         steps=ObservedSteps.join(*rows),
         placements=np.array([_digits(record) for record in records]),
+        model=str(records[0].job and records[0].job.model),
     )
 
 

@@ -1,0 +1,145 @@
+"""What anybody reports of other jobs moves an answer as far as reporters agree, and no further."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.strangers import ONE_VOICE, Strangers, agreed
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.types import Mode, Precision
+
+JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
+OTHERS = [
+    Job(model="zoo/two", mode=Mode.TRAINING, batch_size=1000, precision=precision)
+    for precision in (Precision.TF32, Precision.AMP_FP16, Precision.AMP_BF16)
+]
+PLACES = ("A10", "2xA10", "4xA10")
+
+
+def reported(
+    estimator: Estimator, reporter: str, factor: float, *, jobs: list[Job] = OTHERS
+) -> list[Observation]:
+    """Return steps of other jobs that took so many times as long as predicted."""
+    found = []
+    for job in jobs:
+        for place in map(parse_placement, PLACES):
+            answer = estimator.estimate(job, place)
+            sync_s = (
+                factor * answer.breakdown.exposed_communication_s
+                if place.accelerator_count > 1
+                else None
+            )
+            found.append(
+                Observation(
+                    placement=place, batch_size=job.batch_size, job=job, reporter=reporter,
+                    step_time_s=factor * answer.step_time_s, sync_time_s=sync_s,
+                )
+            )  # fmt: skip
+    return found
+
+
+def ask(
+    estimator: Estimator, place: str, stored: list[Observation], own: tuple[Observation, ...] = ()
+) -> Estimate:
+    strangers = Strangers(estimator.core, stored)
+    prepared = estimator.core.prepare(JOB)
+    observed = estimator.observed(prepared, own, strangers)
+    return estimator.answer(prepared, estimator.core.resolve(parse_placement(place)), observed)
+
+
+@pytest.mark.parametrize("place", ["A10", "4xA10", "8xA10", "2x(4xA10)@eth-25g"])
+@pytest.mark.parametrize("factor", [0.9, 2.0, 1e3])
+def test_one_reporter_moves_no_job_of_others_far(
+    estimator: Estimator, place: str, factor: float
+) -> None:
+    before = ask(estimator, place, [])
+    invented = [
+        Observation(
+            placement=parse_placement("8xA10"), batch_size=n, step_time_s=1e3, sync_time_s=9e2,
+            job=Job(job_type=f"invented {n}", mode=Mode.TRAINING, batch_size=n), reporter="liar",
+        )
+        for n in range(1, 25)
+    ]  # fmt: skip
+    after = ask(estimator, place, [*reported(estimator, "liar", factor), *invented])
+    assert abs(np.log(after.step_time_s / before.step_time_s)) <= ONE_VOICE * (1 + 1e-9)
+    assert after.basis is before.basis
+
+
+def test_what_many_agree_on_is_said_and_makes_the_answer_wider(estimator: Estimator) -> None:
+    stored = [one for name in "abcdef" for one in reported(estimator, name, 2.0)]
+    before, after = ask(estimator, "4xA10", []), ask(estimator, "4xA10", stored)
+    assert 1.2 * before.step_time_s < after.step_time_s < 2.0 * before.step_time_s
+    (said,) = [text for text in after.warnings if "reporters" in text]
+    assert "6 reporters" in said
+    assert f"{after.step_time_s / before.step_time_s:.2f} times" in said
+    widths = [one.throughput.high / one.throughput.low for one in (before, after)]
+    assert widths[1] > widths[0]
+    assert after.basis is before.basis
+    curve = estimator.matrix(
+        [JOB], [parse_placement("4xA10")], {}, Strangers(estimator.core, stored)
+    )
+    assert curve.step_time_s[0, 0] == pytest.approx(after.step_time_s)
+    assert said in curve.warnings
+
+
+@pytest.mark.parametrize("lie", [0.5, 2.0])
+def test_three_liars_of_ten_hardly_count(estimator: Estimator, lie: float) -> None:
+    rng = np.random.default_rng(0)
+    honest = {
+        name: float(factor)
+        for name, factor in zip("abcdefghij", rng.normal(1.4, 0.05, 10), strict=True)
+    }
+    lied = {**honest, **{name: lie * honest[name] for name in "cfh"}}
+    found = [
+        ask(estimator, "4xA10", [one for n, f in some.items() for one in reported(estimator, n, f)])
+        for some in (honest, lied)
+    ]
+    assert abs(np.log(found[1].step_time_s / found[0].step_time_s)) < np.log(1.05)
+
+
+def test_a_job_that_was_observed_itself_does_not_listen(estimator: Estimator) -> None:
+    own = (Observation(placement=parse_placement("A10"), batch_size=2000, step_time_s=3e-3),)
+    stored = [one for name in "abcdef" for one in reported(estimator, name, 4.0)]
+    for place in ("A10", "4xA10"):
+        assert ask(estimator, place, stored, own) == ask(estimator, place, [], own)
+
+
+def test_the_order_of_reports_does_not_matter(estimator: Estimator) -> None:
+    stored = [
+        one
+        for name, f in zip("abcd", (1.2, 1.5, 2.0, 9.0), strict=True)
+        for one in reported(estimator, name, f)
+    ]
+    first = ask(estimator, "4xA10", stored)
+    random.Random(0).shuffle(stored)
+    assert ask(estimator, "4xA10", stored) == first
+
+
+def test_what_is_known_already_is_not_predicted_again(estimator: Estimator) -> None:
+    stored = reported(estimator, "a", 2.0)
+    first = Strangers(estimator.core, stored)
+    shift = first.shift("A10", "")
+    assert not Strangers(estimator.core, stored).is_ready("A10", "")
+    assert first.is_ready("A10", "") and first.is_ready("T4", "")
+    assert Strangers(estimator.core, stored[1:], previous=first).shift("A10", "").reporters == 1
+    assert shift.compute == pytest.approx(ONE_VOICE)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_a_voice_more_moves_what_is_agreed_no_further_than_to_its_neighbours(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for _ in range(50):
+        said = rng.normal(0.3, 0.1, count).tolist()
+        before = agreed(said)
+        most = max(said, key=abs)
+        assert abs(before) <= abs(most)
+        for lie in (-5.0, 5.0):
+            ends = sorted([0.0, *said])
+            assert ends[0] - ONE_VOICE <= agreed([*said, lie]) <= ends[-1] + ONE_VOICE
