@@ -96,7 +96,9 @@ def groups_of(source: str, data: Path, *, locked: bool) -> dict[tuple[str, str],
                 accumulation_steps=step.job.accumulation_steps,
             )  # fmt: skip
             _add(found, step.job, seen)
-    return {key: cells for key, cells in found.items() if is_locked(key[0].partition(" ")[0]) == locked}
+    return {
+        key: cells for key, cells in found.items() if is_locked(key[0].partition(" ")[0]) == locked
+    }
 
 
 def _shuffled(name: str) -> str:
@@ -147,9 +149,7 @@ def _ask(
     estimator: Estimator, group: tuple[str, str], asked: Cell, observed: Sequence[Cell]
 ) -> Answered:
     seen = asked.seen
-    job = replace(
-        asked.job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps
-    )
+    job = replace(asked.job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
     before = estimator.estimate(job, seen.placement)
     after = estimator.estimate(job, seen.placement, [one.seen for one in observed])
     rate = after.throughput.samples_per_second * after.step_time_s / seen.step_time_s

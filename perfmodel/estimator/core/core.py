@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Self
+from typing import Any, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
@@ -55,6 +55,8 @@ class Core:
         self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(prediction_capacity)
         #: Answers that rest on no observation; placements are told apart by identity.
         self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(50_000)
+        #: What was worked out of observations of a job: by its family, and by who they are.
+        self.evidence: LruCache[tuple[str, tuple[int, ...]], Any] = LruCache(1_024)
 
     def with_model(self, model: StepModel, accelerators: Catalog) -> Self:
         """Return one that knows the same jobs, and nothing else that this one remembers."""

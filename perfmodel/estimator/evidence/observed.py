@@ -94,28 +94,18 @@ class ObservedJob:
             An observation that cannot be answered, with a pointer to it.
         """
         family = job_family(prepared.job)
-        own, of_others, rows = [], [], []
-        for i, seen in enumerate(observations):
-            pointer = f"/observations/{i}"
-            if seen.job is not None and job_family(seen.job) != family:
-                # Said here what is wrong with it: later it would be passed over.
-                if seen.job.job_type is None:
-                    weighed_cells(core, seen.job, seen, "", pointer)
-                of_others.append(seen)
-                continue
-            cells = weighed_cells(core, prepared.job, seen, OBSERVED_JOB, pointer)
-            own.append(replace(seen, job=None))
-            rows.append(
-                ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s, seen.reporter)
-            )
-        if of_others:
-            told = (told or ToldJobs(core, ())).with_others(of_others)
-        observed = ObservedSteps.join(*rows) if rows else None
+        key = (family, tuple(map(id, observations)))
+        known: _Weighed | None = core.evidence.get(key)
+        if known is None:
+            known = _weighed(core, prepared, observations, family)
+            core.evidence.put(key, known)
+        if known.of_others:
+            told = (told or ToldJobs(core, ())).with_others(known.of_others)
         return cls(
-            calibration=calibrate(observed, fitted_prior()) if observed else None,
-            observations=tuple(own),
+            calibration=known.calibration,
+            observations=known.own,
             family=family,
-            machines=frozenset(observed.cells.machine.tolist() if observed else ()),
+            machines=known.machines,
             told=told or None,
             strangers=strangers or None,
         )
@@ -158,6 +148,39 @@ class ObservedJob:
             return self.calibration
         joined = ObservedSteps.join(self.calibration.observed, beside)
         return calibrate(joined, fitted_prior())
+
+
+class _Weighed(NamedTuple):
+    """Observations of a job, which stay what they are, and what they say by themselves."""
+
+    observations: tuple[Observation, ...]
+    own: tuple[Observation, ...] = ()
+    of_others: tuple[Observation, ...] = ()
+    calibration: Calibration | None = None
+    machines: frozenset[str] = frozenset()
+
+
+def _weighed(
+    core: Core, prepared: PreparedJob, observations: Sequence[Observation], family: str
+) -> _Weighed:
+    own, of_others, rows = [], [], []
+    for i, seen in enumerate(observations):
+        pointer = f"/observations/{i}"
+        if seen.job is not None and job_family(seen.job) != family:
+            # Said here what is wrong with it: later it would be passed over.
+            if seen.job.job_type is None:
+                weighed_cells(core, seen.job, seen, "", pointer)
+            of_others.append(seen)
+            continue
+        cells = weighed_cells(core, prepared.job, seen, OBSERVED_JOB, pointer)
+        own.append(replace(seen, job=None))
+        rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s, seen.reporter))
+    known = _Weighed(tuple(observations), tuple(own), tuple(of_others))
+    if not rows:
+        return known
+    steps = ObservedSteps.join(*rows)
+    machines = frozenset(steps.cells.machine.tolist())
+    return known._replace(calibration=calibrate(steps, fitted_prior()), machines=machines)
 
 
 class Observed:

@@ -236,9 +236,7 @@ class ResidualPrior:
             freedom = float(plain.get("freedom", math.inf))
             noise, bare = Noise(**plain["noise"]), float(plain.get("bare", 1.0))
             script = {n: float(v) for n, v in plain.get("script", {}).items()}
-            return cls(
-                means=means, sds=sds, noise=noise, freedom=freedom, bare=bare, script=script
-            )
+            return cls(means=means, sds=sds, noise=noise, freedom=freedom, bare=bare, script=script)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(f"This is no prior of residuals: {error!r}.") from error
 
