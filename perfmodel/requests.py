@@ -28,6 +28,7 @@ __all__ = [
     "Query",
     "job_to_dict",
     "parse_job",
+    "parse_matrix_observations",
     "parse_observations",
     "parse_query",
     "parse_request",
@@ -137,6 +138,49 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
             f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer=pointer
         )
     return tuple(_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
+
+
+def parse_matrix_observations(
+    value: object, jobs: int, *, pointer: str = "/observations"
+) -> dict[int, tuple[Observation, ...]]:
+    """Read the observations of a matrix by the positions of their jobs; null means none.
+
+    Parameters
+    ----------
+    value : sequence or None
+        Each as for :func:`parse_observations`, with the position of its ``job``.
+    jobs : int
+        Jobs of the matrix.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`parse_observations`, or a position at which there is no job.
+
+    Examples
+    --------
+    >>> seen = {"job": 1, "placement": "T4", "batch_size": 64, "step_time_s": 0.5}
+    >>> {job: len(found) for job, found in parse_matrix_observations([seen], 2).items()}
+    {1: 1}
+    """
+    found: dict[int, tuple[Observation, ...]] = {}
+    if value is None:
+        return found
+    if not isinstance(value, list | tuple):
+        raise InvalidInputError(
+            f"observations must be a list; got {shown(value)}.", pointer=pointer
+        )
+    for position, item in enumerate(value):
+        at = f"{pointer}/{position}"
+        job = item.get("job") if isinstance(item, dict) else None
+        if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
+            raise InvalidInputError(
+                f"job is the position of the observed job in jobs, from 0 to {jobs - 1}.",
+                pointer=f"{at}/job",
+            )
+        plain = {name: field for name, field in item.items() if name != "job"}
+        found[job] = (*found.get(job, ()), _observation(plain, at))
+    return found
 
 
 def _observation(value: object, pointer: str) -> Observation:

@@ -9,16 +9,27 @@ from typing import Any, Protocol
 
 from perfmodel.client import Client, NoAnswerError
 from perfmodel.client.answers import Matrix
+from perfmodel.client.forms import SeenInMatrix
 from perfmodel.client.records import Accelerators
+from perfmodel.types import Basis
 
-__all__ = ["Answers", "Cell", "JobForm", "NoAnswerError", "PlacementForm", "Service", "read_matrix"]
+__all__ = [
+    "Answers",
+    "Cell",
+    "JobForm",
+    "NoAnswerError",
+    "PlacementForm",
+    "SeenInMatrix",
+    "Service",
+    "read_matrix",
+]
 
 #: A job as JSON, and a placement in either form.
 JobForm = Mapping[str, Any]
 PlacementForm = str | Mapping[str, Any]
 Rows = Sequence[Sequence[Any]]
 
-_NEEDED = ("samples_per_second", "step_time_s", "peak_bytes", "fits")
+_NEEDED = ("samples_per_second", "low", "high", "step_time_s", "peak_bytes", "fits", "basis")
 #: What a service may leave out.
 _PARTS = ("compute_time_s", "sync_time_s")
 
@@ -29,10 +40,15 @@ class Cell:
 
     Rates are those of all accelerators. What computes and what synchronises may overlap within the
     step. ``peak_bytes`` is the memory of one accelerator, ``fits`` whether that is there.
+    ``low`` and ``high`` are the ends of the interval of ``samples_per_second``; ``basis`` says what
+    it rests on, in the words of :class:`~perfmodel.types.Basis`.
     """
 
     samples_per_second: float
     step_time_s: float
+    low: float | None = None
+    high: float | None = None
+    basis: str | None = None
     compute_time_s: float | None = None
     sync_time_s: float | None = None
     peak_bytes: float | None = None
@@ -43,9 +59,21 @@ class Answers(Protocol):
     """Whoever answers questions: the service, or an estimator in this process."""
 
     def cells(
-        self, jobs: Sequence[JobForm], placements: Sequence[PlacementForm]
+        self,
+        jobs: Sequence[JobForm],
+        placements: Sequence[PlacementForm],
+        observations: Sequence[SeenInMatrix] = (),
     ) -> list[list[Cell | None]]:
-        """Return a cell for each job and placement; None where there is no answer."""
+        """Return a cell for each job and placement; None where there is no answer.
+
+        An answer that rests on nothing but what jobs in general take (``default``) is none: ratios
+        between such answers are noise, and a scheduler does better without.
+
+        Parameters
+        ----------
+        observations : sequence of mapping
+            Measured steps of the jobs, each with the position of its ``job``.
+        """
         ...
 
     def memory_bytes(self, accelerator: str) -> float | None:
@@ -73,16 +101,19 @@ class Service:
         self._catalogue: Accelerators | None = None
 
     def cells(
-        self, jobs: Sequence[JobForm], placements: Sequence[PlacementForm]
+        self,
+        jobs: Sequence[JobForm],
+        placements: Sequence[PlacementForm],
+        observations: Sequence[SeenInMatrix] = (),
     ) -> list[list[Cell | None]]:
-        """Return a cell for each job and placement, from one call and one model version.
+        """Return cells as :meth:`Answers.cells`, from one call and one model version.
 
         Raises
         ------
         NoAnswerError
             No usable answer in time.
         """
-        answer = self._client.matrix(jobs, placements)
+        answer = self._client.matrix(jobs, placements, observations=observations or None)
         try:
             return read_matrix(answer, len(jobs), len(placements))
         except ValueError as error:
@@ -105,7 +136,7 @@ class Service:
 def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | None]]:
     """Read the columns of a matrix that came over the wire, trusting no number.
 
-    Cells without an answer are None.
+    Cells without an answer are None, those whose answer rests on nothing among them.
 
     Raises
     ------
@@ -131,10 +162,13 @@ def _rows(column: Rows, name: str, jobs: int, placements: int) -> Rows:
 
 def _cell(values: dict[str, Any]) -> Cell | None:
     rate, step_time_s = values["samples_per_second"], values["step_time_s"]
-    if rate is None or step_time_s is None:
+    if rate is None or step_time_s is None or values["basis"] == Basis.DEFAULT:
         return None
     if not (_is_above_zero(rate) and _is_above_zero(step_time_s)):
         raise ValueError(f"{rate!r} samples/s in steps of {step_time_s!r} s cannot be")
+    low, high = values["low"], values["high"]
+    if not (_is_above_zero(low) and _is_above_zero(high) and low <= rate <= high):
+        raise ValueError(f"{rate!r} samples/s cannot lie within {low!r} to {high!r}")
     parts = {name: values.get(name) for name in _PARTS}
     if not all(part is None or 0 <= part < math.inf for part in parts.values()):
         raise ValueError(f"a step of {step_time_s!r} s cannot have the parts {parts}")
@@ -142,6 +176,9 @@ def _cell(values: dict[str, Any]) -> Cell | None:
     return Cell(
         samples_per_second=rate,
         step_time_s=step_time_s,
+        low=low,
+        high=high,
+        basis=values["basis"],
         **parts,
         peak_bytes=peak_bytes if _is_above_zero(peak_bytes) else None,
         fits=values["fits"],

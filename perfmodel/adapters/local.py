@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perfmodel.adapters.ask import Cell, JobForm, PlacementForm
-from perfmodel.errors import PerfModelError, UnknownAcceleratorError
+from perfmodel.adapters.ask import Cell, JobForm, NoAnswerError, PlacementForm, SeenInMatrix
+from perfmodel.errors import InvalidInputError, PerfModelError, UnknownAcceleratorError
 from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.requests import parse_matrix_observations
+from perfmodel.types import LADDER, Basis
 
 if TYPE_CHECKING:
     from perfmodel.estimator import Estimator
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: What is taken over from a matrix: the fields of a cell.
-_COLUMNS = tuple(field.name for field in fields(Cell))
+_NUMBERS = tuple(field.name for field in fields(Cell) if field.name != "basis")
 
 
 class LocalAnswers:
@@ -28,21 +30,33 @@ class LocalAnswers:
         self._estimator = estimator
 
     def cells(
-        self, jobs: Sequence[JobForm], placements: Sequence[PlacementForm]
+        self,
+        jobs: Sequence[JobForm],
+        placements: Sequence[PlacementForm],
+        observations: Sequence[SeenInMatrix] = (),
     ) -> list[list[Cell | None]]:
-        """Return a cell for each job and placement; None where there is no answer."""
+        """Return cells as :meth:`.ask.Answers.cells`.
+
+        Raises
+        ------
+        NoAnswerError
+            Observations that cannot be read.
+        """
+        try:
+            seen = parse_matrix_observations(list(observations), len(jobs))
+        except InvalidInputError as error:
+            raise NoAnswerError(f"The observations cannot be read: {error}") from error
         matrix = self._estimator.matrix(
             [_attempt(parse_job, job) for job in jobs],
             [_attempt(parse_placement, placement) for placement in placements],
+            seen,
         )
-        columns = [getattr(matrix, name) for name in _COLUMNS]
-        answered = matrix.answered.tolist()
+        table = {name: getattr(matrix, name).tolist() for name in _NUMBERS}
+        table["basis"] = [[LADDER[at] if at >= 0 else None for at in row] for row in matrix.basis]
         return [
             [
-                _cell(*values) if known else None
-                for known, *values in zip(
-                    answered[row], *(c[row].tolist() for c in columns), strict=True
-                )
+                _cell(dict(zip(table, values, strict=True)))
+                for values in zip(*(column[row] for column in table.values()), strict=True)
             ]
             for row in range(len(jobs))
         ]
@@ -62,8 +76,9 @@ def _attempt(read: Callable[[Any], T], value: Any) -> T | PerfModelError:
         return error
 
 
-def _cell(*values: Any) -> Cell:
-    known = dict(zip(_COLUMNS, values, strict=True))
+def _cell(known: dict[str, Any]) -> Cell | None:
+    if known["basis"] in (None, Basis.DEFAULT):
+        return None
     if not math.isfinite(known["peak_bytes"]):
         # Of a memory that is not known, a matrix says that it keeps no job away.
         known["peak_bytes"] = known["fits"] = None

@@ -19,6 +19,7 @@ from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
+from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
@@ -376,8 +377,9 @@ class Estimator:
 
     def answer_type(self, job_type: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
         """Answer one question about a job that is known by its type alone."""
-        source = JobTypeSource(job_type)
-        return source.estimate(placement, source.step(Cells(placements=[placement])))
+        source, beside = JobTypeSource(job_type), neighbours(self.core, placement)
+        cell = Cells(placements=[placement], neighbours=[beside])
+        return source.estimate(placement, source.step(cell))
 
     def explain_answer(
         self,

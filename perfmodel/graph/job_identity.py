@@ -118,6 +118,18 @@ def type_word(job: Job) -> str:
     return "type " + named_job(job.job_type or "", job.batch_size, job.mode)[0]
 
 
+def type_label(job: Job) -> str:
+    """Return the name of a job type with its batch, as neighbours are named; 1 is not said.
+
+    Examples
+    --------
+    >>> type_label(Job(job_type="LM", mode=Mode.TRAINING, batch_size=20))
+    'LM (batch size 20)'
+    """
+    name, batch_size = named_job(job.job_type or "", job.batch_size, job.mode)
+    return name if batch_size == 1 else f"{name} (batch size {batch_size:.0f})"
+
+
 def own_batch(job: Job) -> int:
     """Return the batch of a job, which may stand in its name."""
     return int(named_job(job.job_type or "", job.batch_size, job.mode)[1])

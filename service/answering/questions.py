@@ -24,7 +24,7 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Network, Placement
-from perfmodel.requests import parse_job, parse_observations
+from perfmodel.requests import parse_job, parse_matrix_observations, parse_observations
 
 T = TypeVar("T")
 
@@ -120,8 +120,7 @@ def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
             f"{len(jobs)} jobs x {len(placements)} placements are {cells} cells; at most "
             f"{max_cells} are answered at a time. Send fewer."
         )
-    written = question.get("observations")
-    observations = {} if written is None else _observations(written, len(jobs))
+    observations = parse_matrix_observations(question.get("observations"), len(jobs))
     return AskedMatrix(jobs=jobs, placements=placements, observations=observations)
 
 
@@ -277,21 +276,3 @@ def attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelEr
         return read(value, pointer=pointer)
     except PerfModelError as error:
         return error
-
-
-def _observations(written: Any, jobs: int) -> dict[int, tuple[Observation, ...]]:
-    """Read the observations of a matrix: those of :func:`parse_observations`, each with its job."""
-    found: dict[int, tuple[Observation, ...]] = {}
-    if not isinstance(written, list):
-        raise InvalidInputError("observations must be a list.", pointer="/observations")
-    for position, item in enumerate(written):
-        at = f"/observations/{position}"
-        job = item.get("job") if isinstance(item, dict) else None
-        if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
-            raise InvalidInputError(
-                f"job is the position of the observed job in jobs, from 0 to {jobs - 1}.",
-                pointer=f"{at}/job",
-            )
-        plain = {name: value for name, value in item.items() if name != "job"}
-        found[job] = (*found.get(job, ()), *parse_observations([plain], pointer=at))
-    return found

@@ -8,7 +8,7 @@ import pytest
 from adapter_world import raw_server, training
 from bounded_time import bounded_wall_s
 
-from perfmodel.adapters.ask import NoAnswerError, Service
+from perfmodel.adapters.ask import NoAnswerError, SeenInMatrix, Service
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
@@ -29,6 +29,40 @@ def test_service_and_estimator_say_the_same(service: Service, estimator: Estimat
     [[fits, tight]] = service.cells([training("timm/huge")], ["H200", "P4"])
     assert fits is not None and tight is not None
     assert (fits.fits, tight.fits) == (True, False)
+
+
+def test_observations_count_for_their_job(service: Service, estimator: Estimator) -> None:
+    jobs = [training("timm/small"), {"job_type": "A3C", "mode": "training", "batch_size": 4}]
+    places = ["V100", "4xV100", "T4"]
+    seen: list[SeenInMatrix] = [
+        {"job": 0, "placement": "V100", "batch_size": 64, "step_time_s": 0.5},
+        {"job": 1, "placement": "V100", "batch_size": 4, "step_time_s": 0.25},
+        {"job": 1, "placement": "4xV100", "batch_size": 4, "step_time_s": 0.3, "sync_time_s": 0.05},
+    ]
+    local = LocalAnswers(estimator)
+    over_http = service.cells(jobs, places, seen)
+    assert over_http == local.cells(jobs, places, seen)
+    [[observed, _, _], [named, four, other]] = over_http
+    assert observed is not None and observed.basis == "calibrated"
+    assert observed.step_time_s == pytest.approx(0.5, rel=0.1)
+    assert named is not None and named.basis == "measured"
+    assert four is not None and other is not None
+    assert four.low is not None and four.high is not None
+    assert four.low <= four.samples_per_second <= four.high
+    # Without observations nothing is known of a name: what jobs in general take is no answer.
+    for answers in (service, local):
+        [_, row] = answers.cells(jobs, places)
+        assert row == [None, None, None]
+
+
+def test_observations_that_cannot_be_read_get_no_answer(
+    service: Service, estimator: Estimator
+) -> None:
+    for answers in (service, LocalAnswers(estimator)):
+        for wrong in ({"job": 1}, {"step_time_s": -1.0}, {"placement": 7}):
+            seen = {"job": 0, "placement": "T4", "batch_size": 64, "step_time_s": 0.5, **wrong}
+            with pytest.raises(NoAnswerError):
+                answers.cells([training("timm/small")], ["T4"], [seen])  # type: ignore[list-item]
 
 
 def test_memory_is_that_of_the_catalogue(service: Service, estimator: Estimator) -> None:

@@ -94,7 +94,7 @@ def _matrix(**more: object) -> Matrix:
     written = {
         "jobs": 1, "placements": 2, "samples_per_second": [[10.0, None]], "low": [[9.0, None]],
         "high": [[11.0, None]], "coverage": 0.9, "step_time_s": [[2.0, None]],
-        "peak_bytes": [[None, None]], "fits": [[None, None]], "basis": [["default", None]],
+        "peak_bytes": [[None, None]], "fits": [[None, None]], "basis": [["extrapolated", None]],
         "out_of_distribution": [[False, None]], "status": [["ok", "error"]],
         "model_version": "made-up/1", **more,
     }  # fmt: skip
@@ -104,9 +104,17 @@ def _matrix(**more: object) -> Matrix:
 
 def test_a_service_that_tells_no_parts_is_read_all_the_same() -> None:
     matrix = _matrix()
-    assert read_matrix(matrix, 1, 2) == [[Cell(samples_per_second=10.0, step_time_s=2.0), None]]
+    known = Cell(samples_per_second=10.0, step_time_s=2.0, low=9.0, high=11.0, basis="extrapolated")
+    assert read_matrix(matrix, 1, 2) == [[known, None]]
     cell = matrix.cell(0, 0)
     assert cell is not None and cell.compute_time_s is cell.sync_time_s is cell.fits is None
+
+
+def test_an_interval_that_cannot_be_is_refused_and_what_rests_on_nothing_is_no_answer() -> None:
+    for wrong in ({"low": [[12.0, None]]}, {"high": [[None, None]]}):
+        with pytest.raises(ValueError, match="cannot lie within"):
+            read_matrix(_matrix(**wrong), 1, 2)
+    assert read_matrix(_matrix(basis=[["default", None]]), 1, 2) == [[None, None]]
 
 
 def test_parts_are_read_and_checked() -> None:

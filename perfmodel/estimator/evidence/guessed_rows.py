@@ -26,14 +26,13 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def is_modelled(placement: ResolvedPlacement, mode: Mode) -> bool:
-    """Tell whether a placement is one of equal replicas with no other job beside them.
+    """Tell whether a placement is one of equal replicas, alone or beside other jobs.
 
     Replicas of inference on unlike accelerators do not wait for each other.
     """
     alike = len(placement.kinds) == 1
     equal = alike or placement.fabric.plan.batch_split is BatchSplit.EQUAL
-    alone = not (placement.is_split or placement.placement.shared_with)
-    return alone and equal and (alike or mode is Mode.TRAINING)
+    return not placement.is_split and equal and (alike or mode is Mode.TRAINING)
 
 
 def is_weighed(placement: ResolvedPlacement, mode: Mode) -> bool:

@@ -1,8 +1,10 @@
 """Steps of jobs that are known by a name and observed steps alone, without a graph.
 
 Where steps of the job itself were observed, and replicas on whole accelerators are asked about,
-they are those of :mod:`.job_type`. Everything else, a job of which nothing is known, one beside
-another, a part of an accelerator, is completed from cells that resemble it
+they are those of :mod:`.job_type`, slowed by limits and by jobs beside them as captured ones are,
+as long as the load of one of the jobs is known.
+Everything else, a job of which nothing is known, and one under limits or beside a job where such a
+step was observed, is completed from cells that resemble it
 (:mod:`perfmodel.placement.job_types.completion`).
 """
 
@@ -21,14 +23,17 @@ from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.graph.job_identity import own_batch
+from perfmodel.estimator.placing.slowdowns import Neighbours
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
 from perfmodel.placement.job_types.cell_likeness import nearest_cells
 from perfmodel.placement.job_types.completion import nearest_labels
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
+from perfmodel.placement.sharing.colocation import family_of
 from perfmodel.placement.step_parts import StepNumbers
-from perfmodel.types import RUNG, Basis, Mode
+from perfmodel.types import RUNG, Basis, Mode, weakest
 
 #: ``model_version`` of such answers.
 VERSION = "opaque"
@@ -50,12 +55,16 @@ class JobTypeSource:
             return self._over_columns(cells.columns)
         placements = cells.placements
         found: dict[int, CellStep] = {}
-        modelled = [_is_by_steps(self.of, placement) for placement in placements]
+        beside = cells.neighbours or [()] * len(placements)
+        modelled = [_is_by_steps(self.of, *at) for at in zip(placements, beside, strict=True)]
         for ways, answer in ((True, _by_steps), (False, _by_completion)):
             chosen = [at for at, way in enumerate(modelled) if way is ways]
             if chosen:
-                steps = answer(self.of, [placements[at] for at in chosen])
-                found |= dict(zip(chosen, steps, strict=True))
+                asked = Cells(
+                    placements=[placements[at] for at in chosen],
+                    neighbours=[beside[at] for at in chosen],
+                )
+                found |= dict(zip(chosen, answer(self.of, asked), strict=True))
         return Steps.row([found[at] for at in range(len(placements))])
 
     def step(self, cell: Cells) -> CellStep:
@@ -115,15 +124,24 @@ class JobTypeSource:
         )
 
 
-def _is_by_steps(of: ObservedJobType, placement: ResolvedPlacement) -> bool:
+def _is_by_steps(of: ObservedJobType, placement: ResolvedPlacement, beside: Neighbours) -> bool:
     if of.own is None or not is_modelled(placement, of.job.mode):
+        return False
+    if placement.placement.shared_with and not _knows_a_load(of.job, beside):
         return False
     # Cells that were observed under the same limits know more of them than any equation.
     return placement.is_plain or not seen_under(placement.placement, of.own_placements)
 
 
-def _by_steps(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> list[CellStep]:
+def _knows_a_load(job: Job, beside: Neighbours) -> bool:
+    """Tell whether the law of pairs has more to go by than two typical loads."""
+    known = any(one.has_step or one.load.family for jobs in beside for one in jobs)
+    return known or family_of(split_label(job.job_type or "")[0]) is not None
+
+
+def _by_steps(of: ObservedJobType, cells: Cells) -> list[CellStep]:
     """Return the steps of replicas of a job of which steps were observed."""
+    placements = cells.placements
     own, _ = observed_cells(of.job, of.own_observations, of.catalog)
     nearest = nearest_cells(_asked_cells(of, placements), own)
     alike: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -135,13 +153,15 @@ def _by_steps(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> l
         found = of.steps(ReplicaColumns.of([placements[at] for at in rows]))
         for row, at in enumerate(rows):
             labels = tuple(own.label(int(i)) for i in nearest[at])
-            answers[at] = _of_step(of, placements[at], found, row, labels)
+            beside = cells.neighbours[at]
+            answers[at] = _of_step(of, placements[at], beside, found, row, labels)
     return [answers[at] for at in range(len(placements))]
 
 
 def _of_step(
     of: ObservedJobType,
     placement: ResolvedPlacement,
+    neighbours: Neighbours,
     found: JobTypeSteps,
     row: int,
     nearest: tuple[str, ...],
@@ -153,10 +173,11 @@ def _of_step(
         compute_s=parts.compute_s,
         step_s=parts.step_time_s,
         device_share=float(found.device_share[row]),
+        neighbours=neighbours,
     )
     step_s = parts.step_time_s + (held.factor - 1) * parts.compute_s + held.stall_s
     wide = math.exp(math.hypot(DEVIATIONS * log_sd, held.half_width))
-    basis = Basis.ANALYTICAL if held.is_limited else found.bases[row]
+    basis = weakest([found.bases[row], held.basis]) or found.bases[row]
     if basis is Basis.MEASURED and not seen_under(placement.placement, of.own_placements):
         basis = Basis.INTERPOLATED
     slower = parts._replace(compute_s=parts.compute_s * held.factor, input_stall_s=held.stall_s)
@@ -164,8 +185,9 @@ def _of_step(
     return _cell(of, placement, slower, times, basis, nearest, held.warnings)
 
 
-def _by_completion(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -> list[CellStep]:
+def _by_completion(of: ObservedJobType, cells: Cells) -> list[CellStep]:
     """Return the steps of cells by what resembles them."""
+    placements = cells.placements
     asked, table, micro_batches = (
         _asked_cells(of, placements),
         of.tables.steps,

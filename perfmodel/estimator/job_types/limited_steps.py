@@ -1,4 +1,4 @@
-"""What parts of accelerators, power limits and feeding do to a job that is known by its type."""
+"""What parts of accelerators, limits, neighbours and feeding do to a job known by its type."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
-from perfmodel.estimator.placing.slowdowns import slowdown_on
+from perfmodel.estimator.placing.slowdowns import Neighbours, slowdown_on
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import own_batch
+from perfmodel.graph.job_identity import own_batch, type_label
 from perfmodel.placement.feeding.input_samples import SampleCost
+from perfmodel.placement.sharing.colocation import load_of_type
 from perfmodel.placement.sharing.job_load import LEAST_SHARE, JobLoad
 from perfmodel.placement.topology.topology import Placement, Plan
+from perfmodel.types import Basis, weakest
 
 #: What a placement may limit.
 _LIMITS = ("power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s", "storage_locality")
@@ -48,19 +50,27 @@ class Limited:
         What it adds to the half width of an interval, in logarithms.
     stall_s : float
         What the step waits for its data.
+    basis : Basis or None
+        The best that an answer can rest on; None where nothing is limited.
     """
 
     factor: float = 1.0
     half_width: float = 0.0
     stall_s: float = 0.0
-    is_limited: bool = False
+    basis: Basis | None = None
     warnings: tuple[str, ...] = ()
 
 
 def limited(
-    job: Job, placement: ResolvedPlacement, *, compute_s: float, step_s: float, device_share: float
+    job: Job,
+    placement: ResolvedPlacement,
+    *,
+    compute_s: float,
+    step_s: float,
+    device_share: float,
+    neighbours: Neighbours = (),
 ) -> Limited:
-    """Return what parts, a power limit and feeding do to a step.
+    """Return what parts, a power limit, other jobs and feeding do to a step.
 
     Parameters
     ----------
@@ -68,6 +78,8 @@ def limited(
         Computation and whole step on whole accelerators, s.
     device_share : float
         Share of the computation during which the accelerator works.
+    neighbours : sequence
+        For each kind of the placement the jobs beside this one.
 
     Raises
     ------
@@ -77,14 +89,13 @@ def limited(
     if placement.is_plain:
         return Limited()
     share = min(max(device_share, LEAST_SHARE), 1.0)
-    load = JobLoad(
-        step_time_s=compute_s,
-        device_share=share,
-        at_peak_share=_AT_PEAK,
-        batch_size=own_batch(job),
-    )
     slow = max(
-        (slowdown_on(placement, kind, load, ()) for kind in placement.kinds),
+        (
+            slowdown_on(placement, kind, _load(job, kind, compute_s, share), [n.load for n in jobs])
+            for kind, jobs in zip(
+                placement.kinds, neighbours or [()] * len(placement.kinds), strict=True
+            )
+        ),
         key=lambda one: one.factor,
     )
     waits_s, said = _fed(job, placement, step_s + (slow.factor - 1) * compute_s)
@@ -92,9 +103,17 @@ def limited(
         factor=slow.factor,
         half_width=slow.half_width,
         stall_s=waits_s,
-        is_limited=slow.basis is not None or waits_s > 0,
+        basis=weakest([slow.basis, Basis.ANALYTICAL if waits_s > 0 else None]),
         warnings=said,
     )
+
+
+def _load(job: Job, kind: Kind, compute_s: float, device_share: float) -> JobLoad:
+    """Return the load of a job, with the share that its label is known to have, if it is."""
+    known = load_of_type(
+        type_label(job), kind.accelerator.name, compute_s, typical_share=device_share
+    )
+    return replace(known, at_peak_share=_AT_PEAK)
 
 
 def _fed(job: Job, placement: ResolvedPlacement, step_s: float) -> tuple[float, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.slowdowns import NeighbourLoad, Slowdown, neighbours
+from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, neighbours
 from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
@@ -169,15 +169,16 @@ class Cells:
         Placements of equal replicas.
     placements : sequence of ResolvedPlacement
         Else placements of any kind; a single one for captured jobs.
-    neighbours : sequence of sequence of NeighbourLoad
-        For each kind of a single placement the jobs beside the one that is asked about.
+    neighbours : sequence
+        For each of the placements, and each of its kinds, the jobs beside the one that is asked
+        about.
     """
 
     jobs: Sequence[PreparedJob] = ()
     predictions: Sequence[Predictions] = ()
     columns: ReplicaColumns | None = None
     placements: Sequence[ResolvedPlacement] = ()
-    neighbours: Sequence[Sequence[NeighbourLoad]] = ()
+    neighbours: Sequence[Neighbours] = ()
 
     @classmethod
     def one(
@@ -185,13 +186,16 @@ class Cells:
         prepared: PreparedJob,
         placement: ResolvedPlacement,
         predictions: Sequence[Prediction],
-        neighbours: Sequence[Sequence[NeighbourLoad]] = (),
+        neighbours: Neighbours = (),
     ) -> Self:
         """Return a single cell, with the prediction for each kind of its accelerators."""
         names = [spec.name for spec in placement.accelerators]
         known = dict(zip(names, predictions, strict=True))
         return cls(
-            jobs=(prepared,), predictions=(known,), placements=(placement,), neighbours=neighbours
+            jobs=(prepared,),
+            predictions=(known,),
+            placements=(placement,),
+            neighbours=(neighbours,),
         )
 
 

@@ -107,7 +107,7 @@ class _Levels:
 
 
 def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -> CellStep:
-    predictions, neighbours = list(cells.predictions[0].values()), cells.neighbours
+    predictions, (neighbours,) = list(cells.predictions[0].values()), cells.neighbours
     slow = _slowdowns(prepared, placement, predictions, neighbours)
     times = [
         np.array([p.time_s, p.low_s, p.high_s]) * s.factor

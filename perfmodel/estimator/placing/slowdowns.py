@@ -48,6 +48,10 @@ class NeighbourLoad:
     has_step: bool
 
 
+#: For each kind of accelerator of a placement the jobs on it; none where it is not shared.
+Neighbours = Sequence[Sequence[NeighbourLoad]]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slowdown:
     """What computing takes over what it would take alone on the whole accelerator.
@@ -207,7 +211,7 @@ def _under_limit(placement: ResolvedPlacement, kind: Kind, load: JobLoad, limit_
 _STEP_OF_A_TYPE_S = 0.1
 
 
-def neighbours(core: Core, placement: ResolvedPlacement) -> list[list[NeighbourLoad]]:
+def neighbours(core: Core, placement: ResolvedPlacement) -> Neighbours:
     """Return the jobs that share each kind of accelerator of a placement; empty if none do.
 
     Parameters

@@ -23,7 +23,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, Predictions, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
-from perfmodel.estimator.placing.slowdowns import neighbours
+from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -117,7 +117,8 @@ def fill(
     predictions, cell_errors = _predict(core, prepared, list(accelerators.values()))
     others = _beside(core, jobs, observations, others)
     observed, observed_errors = _observed(core, prepared, observations, others)
-    filling = Filling(core, prepared, resolved, predictions, observed)
+    beside, neighbour_errors = _attempt(lambda at: neighbours(core, at) if at else (), resolved)
+    filling = Filling(core, prepared, resolved, predictions, observed, beside)
     filling.fill_replicas()
     type_errors = filling.fill_types(types, observations, others)
     refused = filling.fill_others()
@@ -127,6 +128,12 @@ def fill(
         *(CellError(job=None, placement=i, error=e) for i, e in placement_errors),
         *_spread_errors(cell_errors, resolved),
         *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
+        *(
+            CellError(job=i, placement=j, error=e)
+            for i, job in enumerate(prepared)
+            if job is not None or i in types
+            for j, e in neighbour_errors
+        ),
     )
     filling.errors = errors
     return filling
@@ -145,6 +152,8 @@ class Filling:
         Of each row on each accelerator; without those that failed.
     observed : mapping of int to ObservedJob
         Rows of which something was observed.
+    beside : sequence of Neighbours or None
+        Of each column; None where they cannot be answered, or the placement is bad.
     """
 
     def __init__(
@@ -154,9 +163,10 @@ class Filling:
         resolved: Sequence[ResolvedPlacement | None],
         predictions: Sequence[Predictions],
         observed: Mapping[int, ObservedJob],
+        beside: Sequence[Neighbours | None],
     ) -> None:
         self._core, self._prepared, self.resolved = core, prepared, resolved
-        self._predictions, self.observed = predictions, observed
+        self._predictions, self.observed, self._beside = predictions, observed, beside
         shape = (len(prepared), len(resolved))
         self._numbers = {name: np.full(shape, np.nan) for name in _NUMBERS}
         self._rung = np.full(shape, -1, dtype=np.int8)
@@ -227,14 +237,23 @@ class Filling:
         others: OtherJobs | None,
     ) -> _Errors:
         """Fill the rows of jobs that are known by their type alone; return those that are bad."""
-        columns = [at for at, placement in enumerate(self.resolved) if placement is not None]
-        placements = [placement for placement in self.resolved if placement is not None]
+        asked = [
+            (column, placement, beside)
+            for column, (placement, beside) in enumerate(
+                zip(self.resolved, self._beside, strict=True)
+            )
+            if placement is not None and beside is not None
+        ]
+        columns = [column for column, _, _ in asked]
+        cells = Cells(
+            placements=[one for _, one, _ in asked], neighbours=[one for *_, one in asked]
+        )
         errors: _Errors = []
-        for row, job in jobs.items() if placements else ():
+        for row, job in jobs.items() if asked else ():
             try:
                 seen = observations.get(row, ())
                 source = JobTypeSource(ObservedJobType.of(self._core, job, seen, others))
-                steps = source.steps(Cells(placements=placements))
+                steps = source.steps(cells)
             except PerfModelError as error:
                 errors.append((row, error))
                 continue
@@ -258,15 +277,18 @@ class Filling:
             Cells that cannot be answered.
         """
         refused = []
-        for column, placement in enumerate(self.resolved):
-            for row, job in enumerate(self._prepared) if placement is not None else ():
-                if placement is None or job is None or self._is_filled(row, job, placement):
+        for column, (placement, beside) in enumerate(zip(self.resolved, self._beside, strict=True)):
+            if placement is None or beside is None:
+                continue
+            for row, job in enumerate(self._prepared):
+                if job is None or self._is_filled(row, job, placement):
                     continue
                 known = [self._predictions[row].get(a.name) for a in placement.accelerators]
                 predictions = [one for one in known if one is not None]
                 if len(predictions) == len(known):
                     try:
-                        self._fill_cell((row, column), job, placement, predictions)
+                        cell = Cells.one(job, placement, predictions, beside)
+                        self._fill_cell((row, column), cell)
                     except PerfModelError as error:
                         refused.append((row, column, error))
         return refused
@@ -278,14 +300,8 @@ class Filling:
         one_kind = len(placement.kinds) == 1
         return one_kind or observed is None or observed.on(machine_word(placement)) is None
 
-    def _fill_cell(
-        self,
-        at: tuple[int, int],
-        job: PreparedJob,
-        placement: ResolvedPlacement,
-        predictions: Sequence[Prediction],
-    ) -> None:
-        cell = Cells.one(job, placement, predictions, neighbours(self._core, placement))
+    def _fill_cell(self, at: tuple[int, int], cell: Cells) -> None:
+        (job,), (placement,) = cell.jobs, cell.placements
         self._put([at[0]], [at[1]], cell)
         steps = self._blocks[-1][-1]
         self._said |= dict.fromkeys(text for texts in steps.warnings for text in texts)
@@ -336,7 +352,7 @@ class Filling:
         )
 
     def _first_of_types(self) -> list[tuple[int, int]]:
-        column = next((at for at, one in enumerate(self.resolved) if one is not None), None)
+        column = next((at for at, one in enumerate(self._beside) if one is not None), None)
         return [] if column is None else [(row, column) for row in self._types]
 
     def _warnings(

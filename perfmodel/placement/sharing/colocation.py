@@ -144,7 +144,12 @@ def known_device_share(family: str, batch_size: int, kind: str) -> float | None:
 
 
 def load_of_type(
-    job_type: str, kind: str, step_time_s: float, *, memory_bytes: float | None = None
+    job_type: str,
+    kind: str,
+    step_time_s: float,
+    *,
+    memory_bytes: float | None = None,
+    typical_share: float = _TYPICAL_SHARE,
 ) -> JobLoad:
     """Return the load of a job known by its type alone.
 
@@ -156,11 +161,8 @@ def load_of_type(
         Catalogue name of the accelerator.
     step_time_s : float
         Of a step alone on it.
-
-    Returns
-    -------
-    JobLoad
-        With a typical device share where none was measured.
+    typical_share : float
+        Device share where none was measured.
 
     Examples
     --------
@@ -173,7 +175,7 @@ def load_of_type(
     share = None if family is None else known_device_share(family, batch_size, kind)
     return JobLoad(
         step_time_s=step_time_s,
-        device_share=_TYPICAL_SHARE if share is None else share,
+        device_share=typical_share if share is None else share,
         memory_bytes=memory_bytes,
         family=family,
         batch_size=batch_size,

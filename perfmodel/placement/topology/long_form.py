@@ -10,6 +10,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job_form import parse_job
+from perfmodel.graph.job_identity import type_label
 from perfmodel.placement.topology.links import check_link_name
 from perfmodel.placement.topology.networks import MAX_RAILS, named_network
 from perfmodel.placement.topology.placement_checks import MAX_ACCELERATORS, check_placement
@@ -69,7 +70,8 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
 
 def _neighbour(value: Any, pointer: str) -> Neighbour:
     if isinstance(value, Mapping):
-        return Neighbour(job=parse_job(value, pointer=pointer))
+        job = parse_job(value, pointer=pointer)
+        return Neighbour(job_type=type_label(job)) if job.job_type else Neighbour(job=job)
     # Nothing that looks like an object written as text is the name of a type.
     if not isinstance(value, str) or not value.strip() or value.startswith("{"):
         raise InvalidPlacementError(
