@@ -74,17 +74,21 @@ class Rates:
     def usable(self) -> Rates:
         """Return a table without gaps: as a scheduler completes one that is not answered in full.
 
-        A job without a rate on a kind gets one step/s for each accelerator, one that fits nowhere
-        is tried everywhere, and jobs of which no pair is known are not paired.
+        Where a job has no rate, each accelerator gets the mean of those that the job, or else its
+        type, does have, or one step/s, so that no kind is preferred. One that fits nowhere is tried
+        everywhere, and jobs of which no pair is known are not paired.
         """
-        neutral = np.broadcast_to(self.accelerators[:, None], self.alone.shape)
-        alone = np.where(np.isnan(self.alone), neutral, self.alone)
-        nowhere = ~(alone > 0).any(axis=1, keepdims=True)
-        return replace(
-            self,
-            alone=np.where(nowhere, neutral, alone),
-            beside=np.nan_to_num(self.beside, nan=0.0),
-        )
+        alone = np.where((self.alone > 0).any(axis=1, keepdims=True), self.alone, np.nan)
+        each = alone / self.accelerators[:, None]
+        labels = np.array([label for label, _ in self.keys])
+        for row in np.flatnonzero(np.isnan(each).any(axis=1)):
+            near = next(
+                (some for some in (each[row], each[labels == labels[row]]) if (some > 0).any()),
+                np.ones(1),
+            )
+            rate = float(np.mean(near[near > 0])) * self.accelerators[row]
+            alone[row] = np.where(np.isnan(alone[row]), rate, alone[row])
+        return replace(self, alone=alone, beside=np.nan_to_num(self.beside, nan=0.0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import json
 from ast import literal_eval
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from cluster_simulation.rates import BoolArray, Rates
 
+from perfmodel.adapters.ask import Cell, JobForm, PlacementForm, SeenInMatrix
 from perfmodel.adapters.gavel import ALONE, GavelJob, throughput_table
 from perfmodel.adapters.gavel_jobs import gavel_jobs
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.adapters.spread import packed
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.tables.table import Table
-from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.gavel_throughputs import ACCELERATORS, FILES
 from perfmodel.importers.public_tables import find_table
-from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.topology import Placement
 
 #: Knowledge that needs no prediction, and the least that does.
 ORACLE, BLIND, NOTHING = "oracle", "blind", "nothing observed"
@@ -39,27 +35,22 @@ class ObservedAnswers(LocalAnswers):
 
     Parameters
     ----------
-    observations : mapping of int to sequence of Observation
-        By the position of the job in the question.
+    observations : sequence of mapping
+        Each with the position of its ``job`` in the question.
     """
 
-    def __init__(
-        self, estimator: Estimator, observations: Mapping[int, Sequence[Observation]]
-    ) -> None:
-        super().__init__(_Told(estimator, observations))
+    def __init__(self, estimator: Estimator, observations: Sequence[SeenInMatrix]) -> None:
+        super().__init__(estimator)
+        self._observations = observations
 
-
-class _Told:
-    """An estimator that fills in observations where adapters ask for a matrix."""
-
-    def __init__(
-        self, estimator: Estimator, observations: Mapping[int, Sequence[Observation]]
-    ) -> None:
-        self._estimator, self._observations = estimator, observations
-        self.accelerators = estimator.accelerators
-
-    def matrix(self, jobs: Sequence[Job], placements: Sequence[Placement]) -> Table:
-        return self._estimator.matrix(jobs, placements, self._observations)
+    def cells(
+        self,
+        jobs: Sequence[JobForm],
+        placements: Sequence[PlacementForm],
+        observations: Sequence[SeenInMatrix] = (),
+    ) -> list[list[Cell | None]]:
+        """Return cells as :meth:`.LocalAnswers.cells`."""
+        return super().cells(jobs, placements, [*self._observations, *observations])
 
 
 def measured_rates(data: Path) -> Rates:
@@ -162,11 +153,11 @@ def predicted_rates(estimator: Estimator, measured: Rates, knowledge: Knowledge)
         label: tuple(size for name, size in measured.keys if name == label) for label in labels
     }
     jobs = [replace(job, scale_factors=sizes[job.job_type]) for job in gavel_jobs(labels)]
-    observations = {
-        position: _observations(job, measured, known) for position, job in enumerate(jobs)
-    }
+    seen = [
+        one for position, job in enumerate(jobs) for one in _seen(position, job, measured, known)
+    ]
     table = throughput_table(
-        ObservedAnswers(estimator, observations),
+        ObservedAnswers(estimator, seen),
         jobs,
         dict(ACCELERATORS),
         per_host=_PER_HOST,
@@ -177,19 +168,18 @@ def predicted_rates(estimator: Estimator, measured: Rates, knowledge: Knowledge)
     return replace(told, beside=np.where(np.isnan(measured.beside), np.nan, told.beside)).usable()
 
 
-def _observations(job: GavelJob, measured: Rates, known: BoolArray) -> list[Observation]:
-    """Return the known cells of a job as a user would report them."""
-    batch_size = int(job.job["batch_size"])
-    return [
-        Observation(
-            placement=parse_placement(
-                packed(ACCELERATORS[measured.kinds[kind]], size, per_host=_PER_HOST)
-            ),
-            batch_size=batch_size,
-            # Every worker's steps are counted.
-            step_time_s=size / float(measured.alone[row, kind]),
-        )
-        for row, (label, size) in enumerate(measured.keys)
-        if label == job.job_type
-        for kind in np.flatnonzero(known[row]).tolist()
-    ]
+def _seen(
+    position: int, job: GavelJob, measured: Rates, known: BoolArray
+) -> Iterator[SeenInMatrix]:
+    """Yield the known cells of a job as a user would report them."""
+    for row, kind in np.argwhere(known).tolist():
+        label, size = measured.keys[row]
+        if label == job.job_type:
+            accelerator = ACCELERATORS[measured.kinds[kind]]
+            yield {
+                "job": position,
+                "placement": packed(accelerator, size, per_host=_PER_HOST),
+                "batch_size": job.job["batch_size"],
+                # Every worker's steps are counted.
+                "step_time_s": size / float(measured.alone[row, kind]),
+            }

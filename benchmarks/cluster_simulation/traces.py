@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from cluster_simulation.rates import Rates
-from cluster_simulation.rounds import Arrival
+from cluster_simulation.rounds import Arrival, FloatArray
 
 #: Accelerators of a job and their share, as in the Philly trace.
 SHARES = ((1, 0.70), (2, 0.10), (4, 0.15), (8, 0.05))
 #: Ranges of log10(minutes) on the fastest kind, and their share; uniform within each.
 MINUTES = (((1.5, 3.0), 0.8), ((3.0, 4.0), 0.2))
+
+#: Range of log10(hours) of a job whose accelerators are chosen, on a single one of the slowest kind.
+GOODPUT_HOURS = (0.0, 1.7)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,40 @@ class TraceForm:
                 arrival_s=float(when), subject=subject, accelerators=accelerators, work=work
             )
             trace.append(one)
+        return trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoodputTraceForm:
+    """What traces of jobs that grow and shrink are drawn from; their accelerators are chosen.
+
+    Parameters
+    ----------
+    jobs, per_hour
+        As for :class:`TraceForm`.
+    """
+
+    jobs: int
+    per_hour: float
+
+    def draw(self, goodput: FloatArray, seed: int) -> list[Arrival]:
+        """Draw a trace: any application, and the hours that it would take on the slowest single.
+
+        Parameters
+        ----------
+        goodput : ndarray, shape (applications, singles)
+            Measured, of the best batch on one accelerator of each kind.
+        """
+        rng = np.random.default_rng(seed)
+        arrival_s = np.cumsum(rng.exponential(3600 / self.per_hour, self.jobs))
+        trace = []
+        for when in arrival_s:
+            subject = int(rng.integers(len(goodput)))
+            hours = 10 ** rng.uniform(*GOODPUT_HOURS)
+            work = 3600 * float(hours * goodput[subject].min())
+            trace.append(
+                Arrival(arrival_s=float(when), subject=subject, accelerators=0, work=work)
+            )
         return trace
 
 
