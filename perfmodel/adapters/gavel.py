@@ -6,6 +6,9 @@ workers*: four accelerators whose steps take one second have the rate 4. Two job
 accelerators have a pair of rates, first that of the outer job. Rate 0 means that it does not run.
 The worker type ``v100_unconsolidated`` has every accelerator on a host of its own.
 
+What Gavel has measured stands in the table as it was measured, and counts as an observation for the
+rest (:mod:`.measured.gavel_rates`).
+
 Reference: stanford-futuredata/gavel, ``scheduler/utils.py`` and ``scheduler/scheduler.py``.
 """
 
@@ -17,20 +20,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.measured.gavel_rates import (
+    ALONE,
+    SPREAD,
+    AnyTable,
+    Key,
+    MeasuredRates,
+    Rate,
+    Table,
+    read_rates,
+)
 from perfmodel.adapters.spread import of_counts, packed
 
-#: Name of no partner.
-ALONE = "null"
-#: What ends the name of a worker type whose accelerators stand on hosts of their own.
-SPREAD = "_unconsolidated"
-
-#: A job of the table: its type and its accelerators.
-Key = tuple[str, int]
-#: Steps/s of a job alone, or of a job and its partner.
-Rate = float | list[float]
-Partners = dict[str | Key, Rate]
-Table = dict[str, dict[Key, Partners]]
+__all__ = ["GavelJob", "GavelTable", "read_rates", "throughput_table", "workers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +57,14 @@ class GavelJob:
 
 @dataclass(frozen=True, kw_only=True)
 class GavelTable:
-    """Predicted rates.
+    """Rates: measured ones as they are, predicted ones.
 
     Parameters
     ----------
     rates : dict
         As Gavel holds them in memory: keys are tuples.
     unanswered : tuple of str
-        Entries without an answer; they are not in the table.
+        Entries without an answer, or with one that rests on nothing; they are not in the table.
     """
 
     rates: Table
@@ -91,6 +94,7 @@ def throughput_table(
     network: str | None = None,
     pairs: bool = True,
     unconsolidated: bool = True,
+    observed: AnyTable | None = None,
 ) -> GavelTable:
     """Predict Gavel's table; one call and one model version for the whole of it.
 
@@ -102,39 +106,103 @@ def throughput_table(
         Also two jobs on the same accelerators, where both take the same number.
     unconsolidated : bool
         Also the worker types with every accelerator on a host of its own.
+    observed : mapping or None
+        What was measured, in the form of the table: any part of it, as :func:`read_rates` reads
+        it. It comes back as it is; rate 0 did not run.
+
+    Raises
+    ------
+    NoAnswerError
+        The service answers nothing at all.
+    InvalidInputError
+        Measured rates that are none, or of a worker type, job or partner that the table does not
+        have.
     """
-    places = _places(jobs, worker_types, per_host, network, pairs, unconsolidated)
-    cells = _cells(answers, jobs, [place.form for place in places])
-    memory = {name: answers.memory_bytes(name) for name in set(worker_types.values())}
+    measured = measured_rates(jobs, worker_types, unconsolidated, observed)
+    layout = _Layout(jobs, worker_types, per_host, network)
+    places = _places(layout, pairs, unconsolidated)
+    seen = measured.observations([one.job for one in jobs], layout.form)
+    cells = _cells(answers, jobs, [place.form for place in places], seen)
+    memory = {
+        worker: answers.memory_bytes(accelerator)
+        for worker, accelerator, _ in workers(worker_types, True)
+    }
     columns = {(p.worker, p.scale_factor, p.partner): column for column, p in enumerate(places)}
     rates: Table = {place.worker: {} for place in places}
     unanswered = []
     for column, place in enumerate(places):
         for row in place.members:
-            own, scale = cells[row][column], place.scale_factor
-            key = (jobs[row].job_type, scale)
+            worker, scale, beside = place.worker, place.scale_factor, place.partner
+            key, found = (jobs[row].job_type, scale), [cells[row][column]]
             partner: str | Key = ALONE
-            rate: Rate | None = _alone(own, scale)
-            if place.partner is not None:
-                other = cells[place.partner][columns[place.worker, scale, row]]
-                partner = (jobs[place.partner].job_type, scale)
-                rate = _paired(own, other, scale, memory[place.accelerator])
+            if beside is not None:
+                partner = (jobs[beside].job_type, scale)
+                found.append(cells[beside][columns[worker, scale, row]])
+            ran_in = measured.ran_in(key[0], None if beside is None else partner[0], memory)
+            rate = measured.entries.get((worker, key, partner))
             if rate is None:
-                unanswered.append(f"{place.worker} {key} {partner}")
+                rate = _predicted(found, scale, memory[worker], ran_in)
+            if rate is None:
+                unanswered.append(f"{worker} {key} {partner}")
             else:
-                rates[place.worker].setdefault(key, {})[partner] = rate
+                rates[worker].setdefault(key, {})[partner] = rate
+    for (worker, key, partner), rate in measured.entries.items():
+        rates[worker].setdefault(key, {})[partner] = rate
     return GavelTable(rates=rates, unanswered=tuple(unanswered))
 
 
+def measured_rates(
+    jobs: Sequence[GavelJob],
+    worker_types: Mapping[str, str],
+    unconsolidated: bool,
+    observed: AnyTable | None,
+) -> MeasuredRates:
+    """Return what was measured, checked against what a table is about."""
+    return MeasuredRates(
+        observed or {},
+        [one.job_type for one in jobs],
+        [worker for worker, _, _ in workers(worker_types, unconsolidated)],
+    )
+
+
 def _cells(
-    answers: Answers, jobs: Sequence[GavelJob], forms: Sequence[dict[str, Any]]
+    answers: Answers,
+    jobs: Sequence[GavelJob],
+    forms: Sequence[dict[str, Any]],
+    seen: Sequence[SeenInMatrix],
 ) -> list[list[Cell | None]]:
     """Ask for each placement once: one accelerator is the same spread out or not."""
     texts = [json.dumps(form, sort_keys=True) for form in forms]
     distinct = dict(zip(texts, forms, strict=True))
     position = {text: column for column, text in enumerate(distinct)}
-    answered = answers.cells([one.job for one in jobs], list(distinct.values()))
+    answered = answers.cells([one.job for one in jobs], list(distinct.values()), seen)
     return [[row[position[text]] for text in texts] for row in answered]
+
+
+class _Layout:
+    """Where the jobs of a worker type run."""
+
+    def __init__(
+        self,
+        jobs: Sequence[GavelJob],
+        worker_types: Mapping[str, str],
+        per_host: int,
+        network: str | None,
+    ) -> None:
+        self.jobs, self.worker_types = jobs, worker_types
+        self._per_host, self._network = per_host, network
+
+    def form(self, worker: str, scale: int, partner: int | None) -> dict[str, Any]:
+        """Return the placement of one entry."""
+        if worker in self.worker_types:
+            form = packed(
+                self.worker_types[worker], scale, per_host=self._per_host, network=self._network
+            )
+        else:
+            accelerator = self.worker_types[worker.removesuffix(SPREAD)]
+            form = of_counts(accelerator, [1] * scale, network=self._network)
+        beside = {} if partner is None else {"shared_with": [dict(self.jobs[partner].job)]}
+        return {**form, **beside}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,41 +210,27 @@ class _Place:
     """One column of the question."""
 
     worker: str
-    accelerator: str
     scale_factor: int
     partner: int | None
     members: tuple[int, ...]
     form: dict[str, Any]
 
 
-def _places(
-    jobs: Sequence[GavelJob],
-    worker_types: Mapping[str, str],
-    per_host: int,
-    network: str | None,
-    pairs: bool,
-    unconsolidated: bool,
-) -> list[_Place]:
-    found = []
-    for worker, accelerator, spread in workers(worker_types, unconsolidated):
+def _places(layout: _Layout, pairs: bool, unconsolidated: bool) -> list[_Place]:
+    jobs, found = layout.jobs, []
+    for worker, _, _ in workers(layout.worker_types, unconsolidated):
         for scale in sorted({scale for one in jobs for scale in one.scale_factors}):
             members = tuple(i for i, one in enumerate(jobs) if scale in one.scale_factors)
-            if spread:
-                form = of_counts(accelerator, [1] * scale, network=network)
-            else:
-                form = packed(accelerator, scale, per_host=per_host, network=network)
-            for partner in (None, *(members if pairs else ())):
-                beside = {} if partner is None else {"shared_with": [dict(jobs[partner].job)]}
-                found.append(
-                    _Place(
-                        worker=worker,
-                        accelerator=accelerator,
-                        scale_factor=scale,
-                        partner=partner,
-                        members=members,
-                        form={**form, **beside},
-                    )
+            found += [
+                _Place(
+                    worker=worker,
+                    scale_factor=scale,
+                    partner=partner,
+                    members=members,
+                    form=layout.form(worker, scale, partner),
                 )
+                for partner in (None, *(members if pairs else ()))
+            ]
     return found
 
 
@@ -191,22 +245,27 @@ def workers(
             yield worker + SPREAD, accelerator, True
 
 
-def _alone(cell: Cell | None, scale_factor: int) -> float | None:
-    """Every worker's steps are counted, so that the rate is that of all of them."""
-    if cell is None:
-        return None
-    return 0.0 if cell.fits is False else scale_factor / cell.step_time_s
+def _predicted(
+    cells: Sequence[Cell | None], scale_factor: int, capacity: float | None, ran_in: float | None
+) -> Rate | None:
+    """Return the rate of a job alone, or those of a pair; 0 where the memory does not hold them.
 
+    Every worker's steps are counted, so that the rate is that of all of them.
 
-def _paired(
-    own: Cell | None, other: Cell | None, scale_factor: int, capacity: float | None
-) -> list[float] | None:
-    if own is None or other is None:
+    Parameters
+    ----------
+    cells : sequence of Cell or None
+        Of the job, and of its partner where it has one.
+    ran_in : float or None
+        Memory in which they were measured to run: as much holds them, whatever is predicted.
+    """
+    known = [cell for cell in cells if cell is not None]
+    if len(known) < len(cells):
         return None
-    if capacity is None or own.peak_bytes is None or other.peak_bytes is None:
-        too_large = False
-    else:
-        too_large = own.peak_bytes + other.peak_bytes > capacity
-    if too_large or own.fits is False or other.fits is False:
-        return [0.0, 0.0]
-    return [scale_factor / own.step_time_s, scale_factor / other.step_time_s]
+    held = [cell.peak_bytes for cell in known if cell.peak_bytes is not None]
+    fits = capacity is None or len(held) < len(known) or sum(held) <= capacity
+    fits = fits and all(cell.fits is not False for cell in known)
+    if ran_in is not None and (capacity is None or ran_in <= capacity):
+        fits = True
+    rates = [scale_factor / cell.step_time_s if fits else 0.0 for cell in known]
+    return rates[0] if len(rates) == 1 else rates

@@ -93,7 +93,7 @@ class Placement(TypedDict):
 
 
 class _Measured(TypedDict):
-    placement: str | Placement
+    placement: str | Placement | Mapping[str, Any]
     batch_size: int
     step_time_s: float
     sync_time_s: NotRequired[float | None]
