@@ -22,9 +22,10 @@ import numpy as np
 from cluster_simulation.allocation import IntArray
 from cluster_simulation.rates import BoolArray
 from cluster_simulation.rounds import FloatArray, Placed
-from cluster_simulation.seen_rates import NOTHING, ObservedAnswers
+from cluster_simulation.seen_rates import NOTHING
 
-from perfmodel.adapters.ask import SeenInMatrix
+from perfmodel.adapters.ask import Cell, JobForm, PlacementForm, SeenInMatrix
+from perfmodel.adapters.local import LocalAnswers
 from perfmodel.adapters.sia import SiaCluster, steps
 from perfmodel.adapters.spread import of_counts
 from perfmodel.estimator import Estimator
@@ -37,6 +38,29 @@ from perfmodel.types import Precision
 INITIAL_BATCH = {"bert": 12, "cifar10": 128, "deepspeech2": 20, "imagenet": 200, "ncf": 256}
 #: Noise scale over the initial batch.
 NOISE_BATCHES = 16
+
+
+class ObservedAnswers(LocalAnswers):
+    """An estimator as something that adapters ask, told observed steps of the jobs asked about.
+
+    Parameters
+    ----------
+    observations : sequence of mapping
+        Each with the position of its ``job`` in the question.
+    """
+
+    def __init__(self, estimator: Estimator, observations: Sequence[SeenInMatrix]) -> None:
+        super().__init__(estimator)
+        self._observations = observations
+
+    def cells(
+        self,
+        jobs: Sequence[JobForm],
+        placements: Sequence[PlacementForm],
+        observations: Sequence[SeenInMatrix] = (),
+    ) -> list[list[Cell | None]]:
+        """Return cells as :meth:`.LocalAnswers.cells`."""
+        return super().cells(jobs, placements, [*self._observations, *observations])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +177,7 @@ def measured_steps(data: Path, capacity: Mapping[str, int]) -> StepTable:
     configurations = tuple(
         Configuration(cluster=name, placement=placement)
         for name, most in capacity.items()
-        for placement in _cluster(name, most).placements()
+        for placement in _cluster(name, most // CLUSTERS[name].per_node).placements()
     )
     position = {(one.cluster, one.placement): at for at, one in enumerate(configurations)}
     rows = []
@@ -176,13 +200,10 @@ def measured_steps(data: Path, capacity: Mapping[str, int]) -> StepTable:
     )
 
 
-def _cluster(name: str, accelerators: int) -> SiaCluster:
+def _cluster(name: str, nodes: int) -> SiaCluster:
     kind = CLUSTERS[name]
     return SiaCluster(
-        accelerator=kind.accelerator,
-        per_node=kind.per_node,
-        nodes=accelerators // kind.per_node,
-        network=kind.network,
+        accelerator=kind.accelerator, per_node=kind.per_node, nodes=nodes, network=kind.network
     )
 
 
@@ -199,48 +220,35 @@ def blind_steps(measured: StepTable) -> StepTable:
 
 
 def predicted_steps(
-    estimator: Estimator,
-    measured: StepTable,
-    knowledge: GoodputKnowledge,
-    capacity: Mapping[str, int],
+    estimator: Estimator, measured: StepTable, knowledge: GoodputKnowledge
 ) -> StepTable:
-    """Return a table as a scheduler holds it that was told some measured cells.
+    """Return a table that was told some measured cells; NaN where there is no answer.
 
     Steps that were not measured are not offered: no trace can run them.
     """
-    known = knowledge.known(measured) & np.isfinite(measured.step_time_s)
+    ran = np.isfinite(measured.step_time_s)
+    known = knowledge.known(measured) & ran
     found = np.full(measured.step_time_s.shape, np.nan)
     for row, name in enumerate(measured.applications):
-        for cluster, most in capacity.items():
-            _predict(estimator, measured, known[row], found[row], name, cluster, most)
-    found = np.where(np.isnan(measured.step_time_s), np.nan, found)
-    return replace(measured, step_time_s=np.where(known, measured.step_time_s, found))
-
-
-def _predict(
-    estimator: Estimator,
-    measured: StepTable,
-    known: BoolArray,
-    found: FloatArray,
-    name: str,
-    cluster: str,
-    most: int,
-) -> None:
-    """Fill in the steps of one application on one cluster, told all its known cells."""
-    columns = [at for at, one in enumerate(measured.configurations) if one.cluster == cluster]
-    ran = np.isfinite(measured.step_time_s[measured.applications.index(name)])
-    sizes = np.flatnonzero(ran[columns].any(axis=0) | known.any(axis=0)).tolist()
-    answered = steps(
-        ObservedAnswers(estimator, list(_seen(measured, known, name, sizes))),
-        _job(name),
-        _cluster(cluster, most),
-        local_batch_sizes=[measured.batch_sizes[size] for size in sizes],
-        placements=[measured.configurations[column].placement for column in columns],
-    )
-    position = {measured.configurations[column].placement: column for column in columns}
-    for step in answered.steps:
-        size = measured.batch_sizes.index(step.local_bsz)
-        found[position[step.placement], size] = step.step_time
+        for cluster in {one.cluster for one in measured.configurations}:
+            columns = [at for at, one in enumerate(measured.configurations) if one.cluster == cluster]
+            asked = (ran[row] & ~known[row])[columns].any(axis=0)
+            if not asked.any():
+                continue
+            sizes = np.flatnonzero(asked | known[row].any(axis=0)).tolist()
+            placements = [measured.configurations[column].placement for column in columns]
+            answered = steps(
+                ObservedAnswers(estimator, list(_seen(measured, known[row], name, sizes))),
+                _job(name),
+                _cluster(cluster, max(map(len, placements))),
+                local_batch_sizes=[measured.batch_sizes[size] for size in sizes],
+                placements=placements,
+            )
+            for step in answered.steps:
+                size = measured.batch_sizes.index(step.local_bsz)
+                found[row, columns[placements.index(step.placement)], size] = step.step_time
+    step_time_s = np.where(known, measured.step_time_s, np.where(ran, found, np.nan))
+    return replace(measured, step_time_s=step_time_s)
 
 
 def _job(name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from cluster_simulation.rounds import FloatArray, Placed
 
-from perfmodel.adapters.gavel import ALONE, Key
+from perfmodel.adapters.measured.gavel_rates import ALONE, Key
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -61,15 +61,6 @@ class Rates:
     def accelerators(self) -> FloatArray:
         """Accelerators of each key."""
         return np.array([key[1] for key in self.keys], dtype=np.float64)
-
-    def with_measured(self, measured: Rates, known: BoolArray) -> Rates:
-        """Return these rates with measured ones of jobs alone where they are known.
-
-        Parameters
-        ----------
-        known : ndarray of bool, shape (keys, kinds)
-        """
-        return replace(self, alone=np.where(known, measured.alone, self.alone))
 
     def usable(self) -> Rates:
         """Return a table without gaps: as a scheduler completes one that is not answered in full.
