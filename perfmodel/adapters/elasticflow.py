@@ -6,6 +6,8 @@ there are. Where a replica's share does not fit its memory, it is taken in micro
 there are more GPUs than samples, or the batch cannot be dealt out to them in whole samples, the
 cell repeats that of the largest number that can: more bring nothing.
 
+What was measured stands in its cell as it was measured, and counts as an observation for the rest.
+
 Reference: pkusys/ElasticFlow, ``ElasticFlow/scheduler/profiles.py``.
 """
 
@@ -15,18 +17,24 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.measured.numbers import measured_number
 from perfmodel.adapters.spread import packed
+from perfmodel.errors import InvalidInputError
 
+#: What stands above the first column.
+_CORNER = "global_batch_size"
 #: Numbers of micro-batches that are tried, fewest first.
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticFlowTable:
-    """The throughputs of one model.
+    """The throughputs of one model: measured ones as they are, predicted ones.
 
     Parameters
     ----------
@@ -46,7 +54,7 @@ class ElasticFlowTable:
         """Return the text of ``<model>.csv``."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["global_batch_size", *self.counts])
+        writer.writerow([_CORNER, *self.counts])
         for global_batch_size, rates in self.rows.items():
             writer.writerow([global_batch_size, *(repr(rate) for rate in rates)])
         return text.getvalue()
@@ -61,9 +69,25 @@ def throughputs(
     counts: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
     per_host: int = 8,
     network: str | None = None,
+    observed: Mapping[tuple[int, int], float] = MappingProxyType({}),
 ) -> ElasticFlowTable:
-    """Predict ElasticFlow's table of one model."""
+    """Predict ElasticFlow's table of one model.
+
+    Parameters
+    ----------
+    observed : mapping of (int, int) to float
+        Measured iterations/s by global batch size and number of GPUs; any cells of the table.
+
+    Raises
+    ------
+    NoAnswerError
+        The service answers nothing at all.
+    InvalidInputError
+        A measured cell that the table does not have, or a rate that is none.
+    """
     counts = sorted(set(counts))
+    measured = _measured(observed, global_batch_sizes, counts)
+    places = [packed(accelerator, n, per_host=per_host, network=network) for n in counts]
     asked = {
         (size, count, micro): {
             **job,
@@ -76,18 +100,70 @@ def throughputs(
         if size % (count * micro) == 0
     }
     jobs = _distinct(list(asked.values()))
-    places = [packed(accelerator, n, per_host=per_host, network=network) for n in counts]
-    cells = answers.cells(jobs, places)
     column = {count: position for position, count in enumerate(counts)}
+    seen: list[SeenInMatrix] = [
+        {
+            "job": row,
+            "placement": places[column[count]],
+            "batch_size": size // count,
+            "step_time_s": 1.0 / rate,
+        }
+        for row in range(len(jobs))
+        for (size, count), rate in measured.items()
+        # What cannot be dealt out is nobody's step.
+        if size % count == 0
+    ]
+    cells = answers.cells(jobs, places, seen)
     known = {key: cells[jobs.index(form)][column[key[1]]] for key, form in asked.items()}
     rows, unanswered = {}, []
     for size in global_batch_sizes:
-        row = _row(size, counts, known)
+        row = _row(size, counts, known, measured)
         if row is None:
             unanswered.append(f"{size}: no answer, or it fits on {counts[0]} in no micro-batches")
         else:
             rows[size] = row
     return ElasticFlowTable(counts=tuple(counts), rows=rows, unanswered=tuple(unanswered))
+
+
+def read_throughputs(path: Path) -> dict[tuple[int, int], float]:
+    """Read ``<model>.csv``, measured or exported; empty cells were not measured.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no such file.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            first, *rows = csv.reader(file)
+        if first[0] != _CORNER:
+            raise ValueError(f"the first column is {first[0]!r}")
+        return {
+            (int(row[0]), int(count)): float(rate)
+            for row in rows
+            for count, rate in zip(first[1:], row[1:], strict=True)
+            if rate
+        }
+    except (OSError, ValueError, IndexError) as error:
+        raise InvalidInputError(
+            f"{path} is no table of {_CORNER} and numbers of GPUs as ElasticFlow reads it: "
+            f"{error!r}."
+        ) from error
+
+
+def _measured(
+    observed: Mapping[tuple[int, int], float], sizes: Sequence[int], counts: Sequence[int]
+) -> dict[tuple[int, int], float]:
+    found = {}
+    for cell, rate in observed.items():
+        size, count = cell
+        if size not in sizes or count not in counts:
+            raise InvalidInputError(
+                f"The global batch of {size} was measured on {count} GPUs, which is no cell of the "
+                f"table: {list(sizes)} on {list(counts)}. Add it to those, or leave it out."
+            )
+        found[cell] = measured_number(rate, f"The rate of a global batch of {size} on {count} GPUs")
+    return found
 
 
 def _distinct(forms: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -99,13 +175,18 @@ def _distinct(forms: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _row(
-    size: int, counts: Sequence[int], known: Mapping[tuple[int, int, int], Cell | None]
+    size: int,
+    counts: Sequence[int],
+    known: Mapping[tuple[int, int, int], Cell | None],
+    measured: Mapping[tuple[int, int], float],
 ) -> tuple[float, ...] | None:
     rates: list[float] = []
     for count in counts:
         tried = [known.get((size, count, micro)) for micro in _MICRO_BATCHES]
         fitting = [one for one in tried if one is not None and one.fits is not False]
-        if fitting:
+        if (size, count) in measured:
+            rates.append(measured[size, count])
+        elif fitting:
             rates.append(1.0 / fitting[0].step_time_s)
         elif rates and size % count:
             rates.append(rates[-1])

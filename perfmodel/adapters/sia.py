@@ -15,10 +15,14 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
-from perfmodel.adapters.ask import Answers, JobForm
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.measured.numbers import measured_number
 from perfmodel.adapters.spread import of_counts, packed
 from perfmodel.errors import InvalidInputError
 
@@ -60,8 +64,7 @@ class SiaCluster:
         ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SiaStep:
+class SiaStep(NamedTuple):
     """One row.
 
     Parameters
@@ -92,12 +95,12 @@ class SiaStep:
 
 @dataclass(frozen=True, kw_only=True)
 class SiaTable:
-    """Predicted steps of one application on one cluster.
+    """Steps of one application on one cluster: measured ones as they are, predicted ones.
 
     Parameters
     ----------
     steps : tuple of SiaStep
-        Those that fit into memory.
+        Those that were measured, or fit into memory.
     left_out : tuple of str
         Placement and local batch size of the others, with the reason.
     """
@@ -132,6 +135,7 @@ def steps(
     *,
     local_batch_sizes: Sequence[int],
     placements: Sequence[str] | None = None,
+    observed: Iterable[tuple[str, int, float, float]] = (),
 ) -> SiaTable:
     """Predict the steps of one application on one cluster, in one call.
 
@@ -139,38 +143,103 @@ def steps(
     ----------
     placements : sequence of str or None
         Digits; None means those that Sia chooses from.
+    observed : iterable of (str, int, float, float)
+        Measured rows of the application on this cluster. All of them come back as they are, asked
+        for or not; a cell may have been measured several times.
 
     Raises
     ------
     NoAnswerError
         The service answers nothing at all.
     InvalidInputError
-        A placement that is no digit above zero for each node.
+        A placement that is no digit above zero for each node, or a measured row that cannot be.
     """
     names = list(placements) if placements is not None else cluster.placements()
     forms = [_form(name, cluster) for name in names]
     sizes = [{**job, "batch_size": size} for size in local_batch_sizes]
-    alone = packed(cluster.accelerator, 1)
-    cells = answers.cells(sizes, [alone, *forms])
-    found, left_out = [], []
+    measured = [_measured(row) for row in observed]
+    seen = [_observation(step, cluster, row) for row in range(len(sizes)) for step in measured]
+    cells = answers.cells(sizes, [packed(cluster.accelerator, 1), *forms], seen)
+    found: dict[tuple[str, int], list[SiaStep]] = defaultdict(list)
+    left_out = []
+    # A replica holds the same wherever the others are, and no less with fewer samples.
+    ran = max((step.local_bsz for step in measured), default=0)
+    for step in measured:
+        found[step.placement, step.local_bsz].append(step)
     for name, column in zip(names, range(1, len(forms) + 1), strict=True):
         for size, row in zip(local_batch_sizes, cells, strict=True):
-            single, cell = row[0], row[column]
-            if single is None or cell is None:
-                left_out.append(f"{name} {size}: no answer")
-            elif cell.fits is False:
-                left_out.append(f"{name} {size}: does not fit into memory")
+            if (name, size) in found:
+                continue
+            predicted = _predicted(name, size, row[0], row[column], ran=size <= ran)
+            if isinstance(predicted, str):
+                left_out.append(f"{name} {size}: {predicted}")
             else:
-                waits_s = max(0.0, cell.step_time_s - single.step_time_s)
-                found.append(
-                    SiaStep(
-                        placement=name,
-                        local_bsz=size,
-                        step_time=cell.step_time_s,
-                        sync_time=waits_s,
-                    )
+                found[name, size].append(predicted)
+    asked = [(name, size) for name in names for size in local_batch_sizes]
+    ordered = [step for cell in dict.fromkeys((*asked, *found)) for step in found.get(cell, ())]
+    return SiaTable(steps=tuple(ordered), left_out=tuple(left_out))
+
+
+def _predicted(
+    name: str, size: int, alone: Cell | None, cell: Cell | None, *, ran: bool
+) -> SiaStep | str:
+    """Return a row, or why there is none; what ran elsewhere fits."""
+    if alone is None or cell is None:
+        return "no answer"
+    if cell.fits is False and not ran:
+        return "does not fit into memory"
+    waits_s = max(0.0, cell.step_time_s - alone.step_time_s)
+    return SiaStep(name, size, cell.step_time_s, waits_s)
+
+
+def read_steps(path: Path) -> list[SiaStep]:
+    """Read ``placements-<cluster>.csv``, measured or exported.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no such file.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                SiaStep(
+                    row["placement"],
+                    int(row["local_bsz"]),
+                    float(row["step_time"]),
+                    float(row["sync_time"]),
                 )
-    return SiaTable(steps=tuple(found), left_out=tuple(left_out))
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"{path} is no table of {','.join(SiaStep._fields)} as Sia writes it: {error!r}."
+        ) from error
+
+
+def _measured(row: tuple[str, int, float, float]) -> SiaStep:
+    if len(row) != len(SiaStep._fields):
+        raise InvalidInputError(
+            f"A measured row of Sia is ({', '.join(SiaStep._fields)}); got {row!r}."
+        )
+    step = SiaStep(*row)
+    cell = f"{step.placement} with {step.local_bsz}"
+    step_s = measured_number(step.step_time, f"The step time of {cell}")
+    if measured_number(step.sync_time, f"The sync time of {cell}", or_zero=True) > step_s:
+        raise InvalidInputError(
+            f"The sync time of {cell} is a part of its step; got {step.sync_time} of {step_s}."
+        )
+    return step
+
+
+def _observation(step: SiaStep, cluster: SiaCluster, row: int) -> SeenInMatrix:
+    return {
+        "job": row,
+        "placement": _form(step.placement, cluster),
+        "batch_size": step.local_bsz,
+        "step_time_s": step.step_time,
+        "sync_time_s": step.sync_time,
+    }
 
 
 def _form(name: str, cluster: SiaCluster) -> dict[str, object]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
+from typing import Any
 
 import pytest
 from adapter_world import training
 
 from perfmodel.adapters.ask import NoAnswerError, Service
-from perfmodel.adapters.elasticflow import throughputs
+from perfmodel.adapters.elasticflow import read_throughputs, throughputs
 from perfmodel.adapters.local import LocalAnswers
+from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 
 
@@ -57,3 +60,75 @@ def test_a_row_without_an_answer_is_left_out_with_the_reason(estimator: Estimato
 def test_without_the_service_an_export_says_so(failing: Service) -> None:
     with pytest.raises(NoAnswerError):
         throughputs(failing, training("timm/small"), "V100", global_batch_sizes=[64])
+
+
+ASKED: Any = {"global_batch_sizes": [64, 12], "counts": [1, 2, 4, 8]}
+
+
+def test_with_everything_measured_the_table_is_the_measurement(
+    service: Service, tmp_path: Path
+) -> None:
+    plain = throughputs(service, training("timm/small"), "V100", **ASKED)
+    measured = {
+        (size, count): rate * 1.7
+        for size, rates in plain.rows.items()
+        for count, rate in zip(plain.counts, rates, strict=True)
+    }
+    table = throughputs(service, training("timm/small"), "V100", observed=measured, **ASKED)
+    assert table.unanswered == ()
+    (tmp_path / "small.csv").write_text(table.to_csv())
+    assert read_throughputs(tmp_path / "small.csv") == measured
+
+
+def test_measured_cells_come_back_and_move_the_rest(estimator: Estimator) -> None:
+    answers = LocalAnswers(estimator)
+    plain = throughputs(answers, training("timm/small"), "V100", **ASKED)
+    # A third of what is predicted; and twelve samples on eight GPUs, which nobody could deal out.
+    measured = {(64, 1): plain.rows[64][0] / 3, (64, 2): plain.rows[64][1] / 3, (12, 8): 0.77}
+    table = throughputs(answers, training("timm/small"), "V100", observed=measured, **ASKED)
+    assert (table.rows[64][0], table.rows[64][1]) == (measured[64, 1], measured[64, 2])
+    assert table.rows[12][3] == 0.77
+    assert table.rows[64][2] < plain.rows[64][2] / 1.5
+    assert table.rows[12][0] < plain.rows[12][0] / 1.5
+
+
+def test_a_measured_cell_stays_where_the_memory_is_predicted_too_small(
+    estimator: Estimator,
+) -> None:
+    table = throughputs(
+        LocalAnswers(estimator), training("timm/huge"), "P4", global_batch_sizes=[1], counts=[1],
+        observed={(1, 1): 0.3},
+    )  # fmt: skip
+    assert table.rows == {1: (0.3,)}
+
+
+@pytest.mark.parametrize(
+    ("observed", "said"),
+    [
+        ({(64, 1): 0.0}, "rate of a global batch of 64 on 1 GPUs must be a number above zero"),
+        ({(64, 1): -2.0}, "above zero; got -2.0"),
+        ({(64, 3): 1.0}, "64 was measured on 3 GPUs, which is no cell"),
+        ({(65, 1): 1.0}, "65 was measured on 1 GPUs, which is no cell"),
+    ],
+)
+def test_measured_cells_that_cannot_be_are_refused(
+    observed: Any, said: str, estimator: Estimator
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        throughputs(
+            LocalAnswers(estimator), training("timm/small"), "V100", observed=observed, **ASKED
+        )
+
+
+def test_empty_cells_were_not_measured(tmp_path: Path) -> None:
+    (tmp_path / "small.csv").write_text("global_batch_size,1,2\n64,1.5,\n")
+    assert read_throughputs(tmp_path / "small.csv") == {(64, 1): 1.5}
+    for text in (
+        "",
+        "batch,1\n64,1.0\n",
+        "global_batch_size,1\n64,fast\n",
+        "global_batch_size,1\n64\n",
+    ):
+        (tmp_path / "small.csv").write_text(text)
+        with pytest.raises(InvalidInputError, match="no table of global_batch_size"):
+            read_throughputs(tmp_path / "small.csv")

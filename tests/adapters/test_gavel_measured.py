@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from adapter_world import training
+from published_files import published
 
 from perfmodel.adapters.ask import Cell, Service
 from perfmodel.adapters.gavel import GavelJob, GavelTable, read_rates, throughput_table
+from perfmodel.adapters.gavel_jobs import gavel_jobs
 from perfmodel.adapters.gavel_oracle import OracleThroughputs
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.adapters.measured.gavel_rates import MeasuredRates
@@ -254,3 +256,15 @@ def test_a_table_without_pairs_still_holds_measured_ones(answers: LocalAnswers) 
     assert table.rates["v100"][SMALL, 1].keys() == {"null", (WIDE, 1)}
     assert table.rates["v100"][WIDE, 4] == {"null": 8.0}
     assert json.loads(json.dumps(table.to_json()))["v100"][f"({WIDE!r}, 4)"] == {"null": 8.0}
+
+
+def test_gavels_own_table_comes_back_whole(answers: LocalAnswers) -> None:
+    file = published("gavel/simulation_throughputs.json")
+    measured = read_rates(file)
+    names = sorted({key[0] for entries in measured.values() for key in entries})
+    table = throughput_table(
+        answers, gavel_jobs(names), {"k80": "K80", "v100": "V100-SXM2-16GB"}, observed=measured
+    )
+    found, given = entries(table.rates), entries(measured)
+    assert len(given) > 5000
+    assert {entry: found[entry] for entry in given} == given

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from adapter_world import training
+from published_files import published
 
 from perfmodel.adapters.ask import NoAnswerError, Service
 from perfmodel.adapters.local import LocalAnswers
-from perfmodel.adapters.sia import SiaCluster, SiaTable, steps
+from perfmodel.adapters.sia import SiaCluster, SiaStep, SiaTable, read_steps, steps
+from perfmodel.adapters.sia_jobs import sia_jobs
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.importers.jobs.sia_traces import read_sia
+from perfmodel.importers.jobs.sia_traces import CLUSTERS, read_sia
+from perfmodel.requests import parse_job
 
 AWS = SiaCluster(accelerator="T4", per_node=4, nodes=2, network="eth-50g")
 
@@ -92,3 +96,119 @@ def test_a_node_has_one_digit() -> None:
 def test_without_the_service_an_export_says_so(failing: Service) -> None:
     with pytest.raises(NoAnswerError):
         steps(failing, training("timm/small"), AWS, local_batch_sizes=[16])
+
+
+def observed_rows(table: SiaTable) -> list[SiaStep]:
+    """Rows that nothing would predict to the last digit."""
+    return [SiaStep(s.placement, s.local_bsz, s.step_time * 1.7, s.sync_time) for s in table.steps]
+
+
+def test_with_everything_measured_the_table_is_the_measurement(
+    table: SiaTable, service: Service, tmp_path: Path
+) -> None:
+    measured = observed_rows(table)
+    placements = ["1", "2", "4", "13", "44"]
+    again = steps(
+        service, training("timm/small"), AWS, local_batch_sizes=[16, 64], placements=placements,
+        observed=measured,
+    )  # fmt: skip
+    assert list(again.steps) == measured and again.left_out == ()
+    (tmp_path / "placements-aws.csv").write_text(again.placements_csv())
+    assert read_steps(tmp_path / "placements-aws.csv") == measured
+
+
+def test_measured_rows_come_back_and_move_the_rest(table: SiaTable, estimator: Estimator) -> None:
+    found = {(step.placement, step.local_bsz): step for step in table.steps}
+    slow_s = 3 * found["1", 64].step_time
+    # The same cell twice, one that is not asked for, and a batch of which no row is made.
+    measured = [
+        ("1", 64, slow_s, 0.0), ("1", 64, slow_s * 1.01, 0.0), ("22", 64, slow_s * 1.2, slow_s / 9),
+        ("1", 128, slow_s * 2, 0.0),
+    ]  # fmt: skip
+    again = steps(
+        LocalAnswers(estimator), training("timm/small"), AWS, local_batch_sizes=[16, 64],
+        placements=["1", "4"], observed=measured,
+    )  # fmt: skip
+    assert [step for step in again.steps if tuple(step) in measured] == measured
+    after = {(step.placement, step.local_bsz): step for step in again.steps}
+    assert len(again.steps) == 2 * 2 - 1 + len(measured)
+    # It computes three times as long as predicted: at the other batch and placement, too.
+    for cell in (("1", 16), ("4", 64)):
+        computed_s = [one[cell].step_time - one[cell].sync_time for one in (found, after)]
+        assert computed_s[1] > 1.5 * computed_s[0]
+
+
+def test_a_measured_row_stays_where_the_memory_is_predicted_too_small(estimator: Estimator) -> None:
+    small = SiaCluster(accelerator="P4", per_node=2, nodes=1)
+    again = steps(
+        LocalAnswers(estimator), training("timm/huge"), small, local_batch_sizes=[1, 2, 4],
+        placements=["1", "2"], observed=[("1", 2, 2.5, 0.0)],
+    )  # fmt: skip
+    found = {(step.placement, step.local_bsz): step for step in again.steps}
+    assert found["1", 2] == ("1", 2, 2.5, 0.0)
+    # A replica holds no more on two accelerators, nor with fewer samples; with more it may.
+    assert found.keys() == {("1", 1), ("1", 2), ("2", 1), ("2", 2)}
+    assert again.left_out == ("1 4: does not fit into memory", "2 4: does not fit into memory")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (("1", 16, 0.0, 0.0), "step time of 1 with 16 must be a number above zero; got 0.0"),
+        (("1", 16, -0.1, 0.0), "above zero; got -0.1"),
+        (("1", 16, 0.1, -0.1), "zero or above; got -0.1"),
+        (("1", 16, 0.1, 0.2), "part of its step; got 0.2 of 0.1"),
+        (("5", 16, 0.1, 0.0), "digit from 1 to 4"),
+        (("1", 16, 0.1), "measured row of Sia is"),
+    ],
+)
+def test_measured_rows_that_cannot_be_are_refused(
+    row: Any, said: str, estimator: Estimator
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        steps(
+            LocalAnswers(estimator), training("timm/small"), AWS, local_batch_sizes=[16],
+            observed=[row],
+        )  # fmt: skip
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    for text in ("a,b\n1,2\n", "placement,local_bsz,step_time,sync_time\n1,many,0.1,0\n"):
+        (tmp_path / "rows.csv").write_text(text)
+        with pytest.raises(InvalidInputError, match="no table of placement,local_bsz"):
+            read_steps(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("cluster", sorted(CLUSTERS))
+def test_applications_are_those_of_the_tables(cluster: str, tmp_path: Path) -> None:
+    accelerator = CLUSTERS[cluster].accelerator
+    asked = sia_jobs(accelerator)
+    assert set(asked) == {"bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"}
+    for name, form in asked.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        row = "placement,local_bsz,step_time,sync_time\n1,8,0.1,0\n"
+        (folder / f"placements-{cluster}.csv").write_text(row)
+        [known] = read_sia(folder / f"placements-{cluster}.csv").placements
+        job = parse_job({**form, "batch_size": 8})
+        if known.job is None:
+            assert (job.job_type, job.model) == (name, None) == ("yolov3", None)
+        else:
+            assert job == known.job
+
+
+def test_an_application_without_a_workload_is_asked_by_its_name() -> None:
+    assert sia_jobs("T4", ["gpt"]) == {
+        "gpt": {"job_type": "gpt", "mode": "training", "batch_size": 1}
+    }
+
+
+def test_sias_own_rows_come_back(estimator: Estimator) -> None:
+    measured = read_steps(published("sia/cifar10/placements-aws.csv"))[:40]
+    # Nothing but these is known of a name.
+    job = {"job_type": "a name", "mode": "training", "batch_size": 1}
+    asked: Any = {"local_batch_sizes": [50], "placements": ["1", "44"]}
+    again = steps(LocalAnswers(estimator), job, AWS, observed=measured, **asked)
+    assert set(measured) <= set(again.steps) and again.left_out == ()
+    assert {("1", 50), ("44", 50)} <= {(step.placement, step.local_bsz) for step in again.steps}
+    assert steps(LocalAnswers(estimator), job, AWS, **asked).steps == ()

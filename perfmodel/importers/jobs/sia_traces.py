@@ -133,7 +133,7 @@ def _placement(row: Row, line: int, *, name: str, model: str, cluster: str) -> P
     if sync_time_s > step_time_s:
         raise ValueError("synchronisation takes longer than the step it is part of")
     batch_size = count(row, "local_bsz")
-    job = JOBS[model].job(batch_size, _precision(JOBS[model], CLUSTERS[cluster]))
+    job = JOBS[model].job(batch_size, precision_on(JOBS[model], CLUSTERS[cluster].accelerator))
     return PublishedPlacement(
         job=job,
         job_type=f"sia/{model}",
@@ -170,8 +170,9 @@ def _nodes(digits: str, cluster: Cluster) -> Placement:
     return Placement(nodes=nodes, network=network)
 
 
-def _precision(trained: Trained, cluster: Cluster) -> Precision:
+def precision_on(trained: Trained, accelerator: str) -> Precision:
+    """Return the precision that a job was trained in on an accelerator of the catalogue."""
     if trained.amp:
         return Precision.AMP_FP16
     # PyTorch of that time multiplied fp32 in TF32 where the device can.
-    return Precision.TF32 if cluster.accelerator.startswith("A100") else Precision.FP32
+    return Precision.TF32 if accelerator.startswith("A100") else Precision.FP32
