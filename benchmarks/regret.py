@@ -13,8 +13,8 @@ measured table, a table that knows nothing, or predictions with more and more of
   one accelerator of the slowest kind, x uniform on 0 to 1.7.
 
 Ten traces each, of seeds 0 to 9; rounds of six minutes. Public tables come from ``--data`` or
-PERFMODEL_DATA. The models and constants that are shipped have learned from these very tables, which
-flatters them.
+PERFMODEL_DATA. Some of the constants that are shipped have learned from these very tables, which
+flatters them; the page says where.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cluster_simulation import scenarios
-from cluster_simulation.regret_page import write_page
-from cluster_simulation.results import Results, run_scenario
-from cluster_simulation.seen_rates import NOTHING, ORACLE
-from cluster_simulation.table_errors import (
+from regret_report import scenarios
+from regret_report.page import write_page
+from regret_report.results import Results, run_scenario
+from regret_report.seen_rates import NOTHING, ORACLE
+from regret_report.table_errors import (
     application_errors,
     family_errors,
     goodput_errors,

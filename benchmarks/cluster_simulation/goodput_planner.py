@@ -5,9 +5,9 @@ Of the goodputs :math:`G_{jc}` of job :math:`j` beside its least, each to the po
 .. math:: \max_{x \in \{0, 1\}} \sum_{jc} x_{jc} \left(\lambda - (G_{jc} / \min_c G_{jc})^p\right),
    \qquad \sum_c x_{jc} \le 1, \qquad \sum_{jc} n_c x_{jc} \le c_k
 
-with :math:`p = -1/2` and :math:`\lambda = 1.1`: a job that runs anywhere is worth more than one that
-runs well. Within a configuration the job takes the batch size that is believed to be best. Left out:
-what a restart costs; the choice is kept until a job arrives or is done.
+with :math:`p = -1/2` and :math:`\lambda = 1.1`: a job that runs anywhere is worth more than one
+that runs well. Within a configuration the job takes the batch size that is believed to be best.
+Left out: what a restart costs; the choice is kept until a job arrives or is done.
 
 Reference: Jayaram Subramanya et al., Sia: Heterogeneity-aware, goodput-optimized ML-cluster
 scheduling, SOSP 2023, section 3.

@@ -180,9 +180,7 @@ class SharingPlanner:
         pairs = np.argwhere(np.triu((beside > 0).any(axis=2), k=1))
         first, second = pairs.T
         both = np.stack([beside[first, second], beside[second, first]], axis=1)
-        return Rows(
-            members=np.concatenate([members, pairs]), rates=np.concatenate([rates, both])
-        )
+        return Rows(members=np.concatenate([members, pairs]), rates=np.concatenate([rates, both]))
 
 
 def _worth_pairing(seen: Rates) -> FloatArray:

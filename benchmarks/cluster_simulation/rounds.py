@@ -165,7 +165,9 @@ def simulate(
                 remaining[job] -= min(remaining[job], rate * round_s)
         idle = 0 if progress > 0 else idle + 1
         if idle > _MOST_IDLE_ROUNDS:
-            raise ValueError(f"Nothing got done in {idle} rounds; the planner runs no job that can.")
+            raise ValueError(
+                f"Nothing got done in {idle} rounds; the planner runs no job that can."
+            )
         active = [job for job in active if math.isnan(completion_s[job])]
         round_number += 1
     busy = used / offered if offered else 0.0

@@ -14,7 +14,7 @@ SHARES = ((1, 0.70), (2, 0.10), (4, 0.15), (8, 0.05))
 #: Ranges of log10(minutes) on the fastest kind, and their share; uniform within each.
 MINUTES = (((1.5, 3.0), 0.8), ((3.0, 4.0), 0.2))
 
-#: Range of log10(hours) of a job whose accelerators are chosen, on a single one of the slowest kind.
+#: Range of log10(hours) of a job whose accelerators are chosen, on one of the slowest kind.
 GOODPUT_HOURS = (0.0, 1.7)
 
 
@@ -82,9 +82,7 @@ class GoodputTraceForm:
             subject = int(rng.integers(len(goodput)))
             hours = 10 ** rng.uniform(*GOODPUT_HOURS)
             work = 3600 * float(hours * goodput[subject].min())
-            trace.append(
-                Arrival(arrival_s=float(when), subject=subject, accelerators=0, work=work)
-            )
+            trace.append(Arrival(arrival_s=float(when), subject=subject, accelerators=0, work=work))
         return trace
 
 

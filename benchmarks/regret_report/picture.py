@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from cluster_simulation.results import PolicyResults
-from cluster_simulation.seen_rates import BLIND, ORACLE
+from regret_report.results import PolicyResults
+from regret_report.seen_rates import BLIND, ORACLE
 
 _WIDTH, _LEFT, _ROW, _GAP = 720, 190, 16, 34
 _COLOURS = {BLIND: "#b5b5b5"}

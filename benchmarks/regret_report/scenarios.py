@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from cluster_simulation import goodput_rates, seen_rates
 from cluster_simulation.goodput_planner import GoodputPlanner
-from cluster_simulation.goodput_rates import MeasuredGoodput, StepTable
+from cluster_simulation.goodput_rates import MeasuredGoodput, StepTable, measured_steps
 from cluster_simulation.policies import POLICIES, Policy, SharingPlanner
 from cluster_simulation.rates import MeasuredRates, Rates
-from cluster_simulation.repairs import repaired
 from cluster_simulation.rounds import Outcome, simulate
-from cluster_simulation.seen_rates import BLIND, NOTHING, ORACLE
 from cluster_simulation.traces import GoodputTraceForm, TraceForm, at_once
+from regret_report import seen_rates, seen_steps
+from regret_report.repairs import repaired
+from regret_report.seen_rates import BLIND, NOTHING, ORACLE
 
 from perfmodel.estimator import Estimator
 
@@ -65,13 +65,13 @@ def sharing_tables(data: Path, estimator: Estimator) -> dict[str, Rates]:
 
 def goodput_tables(data: Path, estimator: Estimator) -> dict[str, StepTable]:
     """Return every table of steps, the measured one as ``oracle``."""
-    measured = goodput_rates.measured_steps(data, CHOSEN)
+    measured = measured_steps(data, CHOSEN)
     return {
         ORACLE: measured,
-        BLIND: goodput_rates.blind_steps(measured),
+        BLIND: seen_steps.blind_steps(measured),
         **{
-            one.name: goodput_rates.predicted_steps(estimator, measured, one)
-            for one in goodput_rates.PREDICTED
+            one.name: seen_steps.predicted_steps(estimator, measured, one)
+            for one in seen_steps.PREDICTED
         },
     }
 
@@ -151,7 +151,7 @@ def goodput_scenario(tables: Mapping[str, StepTable], traces: GoodputTraceForm) 
 #: Knowledge of which the targets speak, by name.
 TARGETS = {
     one.name: one.target
-    for one in (*seen_rates.PREDICTED, *goodput_rates.PREDICTED)
+    for one in (*seen_rates.PREDICTED, *seen_steps.PREDICTED)
     if one.target is not None
 }
 #: Beside blind scheduling, for what nothing was observed of.

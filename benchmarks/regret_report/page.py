@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from accuracy_report.markdown import number, percent, table
-from cluster_simulation.regret_picture import picture
-from cluster_simulation.results import PolicyResults, Results
-from cluster_simulation.scenarios import BESIDE_BLIND, CHOSEN, SHARED, TARGETS
-from cluster_simulation.seen_rates import BLIND, NOTHING, ORACLE
+from regret_report.picture import picture
+from regret_report.results import PolicyResults, Results
+from regret_report.scenarios import BESIDE_BLIND, CHOSEN, SHARED, TARGETS
+from regret_report.seen_rates import BLIND, NOTHING, ORACLE
 
 
 def write_page(results: Results, path: Path) -> None:
@@ -60,10 +60,12 @@ def _head(results: Results, image: str) -> Iterator[str]:
     )
     yield ""
     yield (
-        "**Flattered:** the models and constants that are shipped have learned from these very "
-        "tables (job types, sharing, data parallelism and calibration from Gavel's and Sia's), so "
-        "that figures for jobs that nobody has measured anywhere are worse. A form that holds the "
-        "tables out is not there: five fitted files hold constants of them."
+        "**Flattered:** the trained models have not seen these tables, but some constants that are "
+        "shipped were fitted to them: what jobs on one accelerator do to each other (Gavel's "
+        "pairs), what is known of job types by their names (both tables) and how observed steps "
+        "are weighed (Sia's). So *nothing observed* is not flattered but where jobs are paired; "
+        "all that rests on observations is, most of all jobs that no graph stands for. A form "
+        "that holds the tables out is not there: answers take these constants from one place."
     )
     yield ""
     yield f"![Regret of every policy by what is known]({image})"
@@ -91,7 +93,8 @@ def _parts(results: Results) -> Iterator[str]:
         yield f"### {policy.title}"
         yield ""
         if policy.busy:
-            yield f"Under the oracle {percent(float(np.mean(policy.busy)))} of the accelerators are busy."
+            busy = percent(float(np.mean(policy.busy)))
+            yield f"Under the oracle {busy} of the accelerators are busy."
             yield ""
         yield from table(
             ("the policy sees", "hours", "of the oracle's", "of blind", "to reach"),

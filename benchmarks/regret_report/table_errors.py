@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from cluster_simulation.goodput_rates import StepTable
 from cluster_simulation.rates import Rates
-from cluster_simulation.repairs import families, log_errors
 from cluster_simulation.rounds import FloatArray
-from cluster_simulation.seen_rates import BLIND, ORACLE
+from regret_report.repairs import families, log_errors
+from regret_report.seen_rates import BLIND, ORACLE
 
 
 def sharing_errors(tables: Mapping[str, Rates]) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def sharing_errors(tables: Mapping[str, Rates]) -> list[dict[str, Any]]:
 
 
 def family_errors(seen: Rates, measured: Rates) -> list[dict[str, Any]]:
-    """Return a row for each family of jobs: geometric means of what was seen over what was measured."""
+    """Return a row for each family of jobs: geometric means of seen over measured."""
     names = np.array(families(measured))
     between, more = _between_kinds(seen, measured), _more_accelerators(seen, measured)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,7 +78,9 @@ def goodput_errors(tables: Mapping[str, StepTable]) -> list[dict[str, Any]]:
             chosen = np.take_along_axis(true, seen.argmax(axis=2)[:, :, None], axis=2)[:, :, 0]
         alone = {cluster: off[:, single & (clusters == cluster)] for cluster in clusters}
         first = alone[clusters[0]]
-        more = np.concatenate([off[:, [at]] - alone[one] for at, one in enumerate(clusters)], axis=1)
+        more = np.concatenate(
+            [off[:, [at]] - alone[one] for at, one in enumerate(clusters)], axis=1
+        )
         rows.append(
             {
                 "table": name,

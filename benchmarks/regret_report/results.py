@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from cluster_simulation.rounds import FloatArray
-from cluster_simulation.scenarios import Scenario
-from cluster_simulation.seen_rates import BLIND, ORACLE
+from regret_report.scenarios import Scenario
+from regret_report.seen_rates import BLIND, ORACLE
 
 from perfmodel.predictors.folds import Progress
 
