@@ -40,8 +40,8 @@ def repaired(seen: Rates, measured: Rates) -> dict[str, Rates]:
     off = log_errors(seen, measured)
     labels = np.array([label for label, _ in seen.keys])
     per_label = _means(off, labels)
-    levels = np.broadcast_to(np.nanmean(per_label, axis=1, keepdims=True), off.shape)
-    between_kinds = off - np.nanmean(off, axis=1, keepdims=True)
+    levels = np.broadcast_to(_mean(per_label, axis=1)[:, None], off.shape)
+    between_kinds = off - _mean(off, axis=1)[:, None]
     parts = {
         "levels of job types": levels,
         "ratios between kinds": between_kinds,
@@ -57,7 +57,14 @@ def repaired(seen: Rates, measured: Rates) -> dict[str, Rates]:
 
 def _means(values: FloatArray, labels: np.ndarray[tuple[int], np.dtype[np.str_]]) -> FloatArray:
     """Return for each row the mean over the rows of its label."""
-    return np.stack([np.nanmean(values[labels == label], axis=0) for label in labels])
+    return np.stack([_mean(values[labels == label], axis=0) for label in labels])
+
+
+def _mean(values: FloatArray, axis: int) -> FloatArray:
+    """Return the mean of what is known; NaN where nothing is."""
+    known = np.isfinite(values)
+    total = np.where(known, values, 0.0).sum(axis=axis)
+    return np.where(known.any(axis=axis), total / np.maximum(known.sum(axis=axis), 1), np.nan)
 
 
 def _with(seen: Rates, alone: FloatArray) -> Rates:

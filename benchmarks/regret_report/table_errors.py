@@ -149,8 +149,8 @@ def _pairs_that_run(seen: Rates, measured: Rates) -> dict[str, float | None]:
     asked = np.isfinite(measured.beside)
     runs, said = measured.beside[asked] > 0, np.nan_to_num(seen.beside[asked]) > 0
     return {
-        "of pairs that run, said not to": float(np.mean(~said[runs])),
-        "of pairs that do not, said to": float(np.mean(said[~runs])),
+        "of pairs that run, said not to": float(np.mean(~said[runs])) if runs.any() else None,
+        "of pairs that do not, said to": None if runs.all() else float(np.mean(said[~runs])),
     }
 
 
