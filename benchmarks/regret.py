@@ -32,7 +32,7 @@ from pathlib import Path
 from regret_report import scenarios
 from regret_report.page import write_page
 from regret_report.results import Results, run_scenario
-from regret_report.seen_rates import NOTHING, ORACLE
+from regret_report.seen_rates import BLIND, NOTHING, ORACLE
 from regret_report.table_errors import (
     application_errors,
     family_errors,
@@ -73,7 +73,11 @@ def run(arguments: argparse.Namespace) -> Results:
     ]
     policies = [run_scenario(one, seeds, _tell) for one in judged]
     parts = [] if arguments.fast else scenarios.repair_scenarios(sharing, shared)
-    repairs = [run_scenario(one, seeds, _tell) for one in parts]
+    known = {
+        one.name: {name: one.judged_h[name] for name in (ORACLE, BLIND, NOTHING)}
+        for one in policies
+    }
+    repairs = [run_scenario(one, seeds, _tell, known[one.name]) for one in parts]
     measured, seen = sharing[ORACLE], sharing[NOTHING].usable()
     return Results(
         facts={

@@ -135,7 +135,9 @@ def _repairs(repairs: Sequence[PolicyResults]) -> Iterator[str]:
     yield ""
     yield (
         "The table with nothing observed, one part of it made right and the rest left as "
-        "predicted. Figures are ratios to the oracle's."
+        "predicted. Figures are ratios to the oracle's. Jobs without an answer are seen with equal "
+        "rates on all kinds; the last line gives them, instead, the ratio between kinds that the "
+        "others are predicted to have, which needs no measurement."
     )
     yield ""
     names = [name for name in repairs[0].judged_h if name not in (ORACLE, BLIND)]

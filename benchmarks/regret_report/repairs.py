@@ -55,6 +55,28 @@ def repaired(seen: Rates, measured: Rates) -> dict[str, Rates]:
     return found
 
 
+def with_typical_kinds(seen: Rates) -> Rates:
+    """Return a table with gaps filled by what kinds are to one another for the jobs that are known.
+
+    Equal rates on all kinds prefer none for a job by itself. Beside jobs that are faster on one
+    kind they say that the other kind is better used for this one. Nothing measured is needed.
+
+    Parameters
+    ----------
+    seen : Rates
+        With gaps.
+    """
+    with np.errstate(divide="ignore"):
+        log = np.log(np.where(seen.alone > 0, seen.alone, np.nan))
+    whole = log[np.isfinite(log).all(axis=1)]
+    typical = whole.mean(axis=0) if len(whole) else np.zeros(log.shape[1])
+    level = _mean(log - typical, axis=1)
+    # No kind is known: any level will do.
+    level = np.where(np.isnan(level), np.log(seen.accelerators), level)
+    filled = np.exp(level[:, None] + typical)
+    return replace(seen, alone=np.where(np.isnan(seen.alone), filled, seen.alone)).usable()
+
+
 def _means(values: FloatArray, labels: np.ndarray[tuple[int], np.dtype[np.str_]]) -> FloatArray:
     """Return for each row the mean over the rows of its label."""
     return np.stack([_mean(values[labels == label], axis=0) for label in labels])

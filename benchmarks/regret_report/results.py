@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,19 @@ class Results:
 
 
 def run_scenario(
-    scenario: Scenario, seeds: Sequence[int], progress: Progress | None = None
+    scenario: Scenario,
+    seeds: Sequence[int],
+    progress: Progress | None = None,
+    known: Mapping[str, list[float]] = MappingProxyType({}),
 ) -> PolicyResults:
-    """Run a policy with every table on every trace."""
-    judged, busy = {}, []
+    """Run a policy with every table on every trace.
+
+    Parameters
+    ----------
+    known : mapping of str to list of float
+        What other tables came to on the same traces.
+    """
+    judged, busy = dict(known), list[float]()
     for table in scenario.tables:
         outcomes = [scenario.run(table, seed) for seed in seeds]
         judged[table] = [

@@ -14,7 +14,7 @@ from cluster_simulation.rates import MeasuredRates, Rates
 from cluster_simulation.rounds import Outcome, simulate
 from cluster_simulation.traces import GoodputTraceForm, TraceForm, at_once
 from regret_report import seen_rates, seen_steps
-from regret_report.repairs import repaired
+from regret_report.repairs import repaired, with_typical_kinds
 from regret_report.seen_rates import BLIND, NOTHING, ORACLE
 
 from perfmodel.estimator import Estimator
@@ -109,8 +109,9 @@ def _sharing(
 
 def repair_scenarios(tables: Mapping[str, Rates], traces: TraceForm) -> list[Scenario]:
     """Return the policies of jobs alone with parts of the predicted table made right."""
-    usable = {name: tables[name].usable() for name in (ORACLE, BLIND, NOTHING)}
-    usable |= repaired(usable[NOTHING], tables[ORACLE])
+    seen = tables[NOTHING]
+    usable = repaired(seen.usable(), tables[ORACLE])
+    usable["jobs without an answer, as the others"] = with_typical_kinds(seen)
     return [
         Scenario(
             name=policy.name,

@@ -13,7 +13,7 @@ from cluster_simulation.goodput_rates import Configuration, StepTable
 from cluster_simulation.rates import Rates
 from regret_report import seen_rates, seen_steps
 from regret_report.page import write_page
-from regret_report.repairs import repaired
+from regret_report.repairs import repaired, with_typical_kinds
 from regret_report.results import PolicyResults, Results
 from regret_report.table_errors import (
     application_errors,
@@ -109,6 +109,15 @@ def test_parts_are_made_right_one_at_a_time():
     family = parts["all of LM"]
     assert family.alone == pytest.approx(np.array([*MEASURED[:2], seen.alone[2]]))
     assert family.beside[0, 2] / family.alone[0] == pytest.approx(0.5)
+
+
+def test_gaps_can_be_filled_as_other_jobs_are():
+    seen = rates([[2.0, 8.0], [np.nan, 12.0], [np.nan, np.nan]])
+    filled = with_typical_kinds(seen).alone
+    assert filled[0].tolist() == [2.0, 8.0]
+    # The only job known on both kinds is four times as fast on the second.
+    assert filled[1:, 1] / filled[1:, 0] == pytest.approx([4.0, 4.0])
+    assert filled[1, 1] == 12.0
 
 
 def test_errors_of_goodput_are_those_put_in():
