@@ -29,6 +29,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cluster_simulation.policies import POLICIES
 from regret_report import scenarios
 from regret_report.page import write_page
 from regret_report.results import Results, run_scenario
@@ -43,6 +44,7 @@ from regret_report.table_errors import (
 from perfmodel.estimator import Estimator
 
 TRACES, FEW_TRACES = 10, 2
+POLICY_NAMES = (*(policy.name for policy in POLICIES), "goodput")
 
 
 def main() -> None:
@@ -50,7 +52,10 @@ def main() -> None:
     if not arguments.report_only:
         if arguments.data is None:
             raise SystemExit("No measured tables: name their folder with --data or PERFMODEL_DATA.")
-        run(arguments).write(arguments.results)
+        results = run(arguments)
+        if arguments.policy:
+            results = results.joined(Results.read(arguments.results))
+        results.write(arguments.results)
     write_page(Results.read(arguments.results), arguments.out)
     print(f"{arguments.out} written")
 
@@ -71,13 +76,21 @@ def run(arguments: argparse.Namespace) -> Results:
         *scenarios.sharing_scenarios(sharing, shared),
         scenarios.goodput_scenario(goodput, chosen),
     ]
-    policies = [run_scenario(one, seeds, _tell) for one in judged]
-    parts = [] if arguments.fast else scenarios.repair_scenarios(sharing, shared)
+    wanted = arguments.policy or [one.name for one in judged]
+    policies = [run_scenario(one, seeds, _tell) for one in judged if one.name in wanted]
+    parts = [
+        *scenarios.repair_scenarios(sharing, shared),
+        scenarios.goodput_repair_scenario(goodput, chosen),
+    ]
     known = {
         one.name: {name: one.judged_h[name] for name in (ORACLE, BLIND, NOTHING)}
         for one in policies
     }
-    repairs = [run_scenario(one, seeds, _tell, known[one.name]) for one in parts]
+    repairs = [
+        run_scenario(one, seeds, _tell, known[one.name])
+        for one in ([] if arguments.fast else parts)
+        if one.name in known
+    ]
     measured, seen = sharing[ORACLE], sharing[NOTHING].usable()
     return Results(
         facts={
@@ -107,6 +120,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path(stated) if stated else None)
     parser.add_argument("--models", type=Path, default=Path("models"))
     parser.add_argument("--fast", action="store_true", help="two traces of few jobs, no repairs")
+    parser.add_argument(
+        "--policy", action="append", choices=POLICY_NAMES,
+        help="run only this again, beside the results there are; repeatable",
+    )  # fmt: skip
     parser.add_argument("--report-only", action="store_true", help="write the page again")
     parser.add_argument("--results", type=Path, default=Path("build/regret/results.json"))
     parser.add_argument("--out", type=Path, default=Path("docs/regret.md"))

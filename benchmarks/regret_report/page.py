@@ -136,21 +136,30 @@ def _repairs(repairs: Sequence[PolicyResults]) -> Iterator[str]:
     yield (
         "The table with nothing observed, one part of it made right and the rest left as "
         "predicted. Figures are ratios to the oracle's. Jobs without an answer are seen with equal "
-        "rates on all kinds; the last line gives them, instead, the ratio between kinds that the "
-        "others are predicted to have, which needs no measurement."
+        "rates on all kinds; the last line of the first table gives them, instead, the ratio "
+        "between kinds that the others are predicted to have, which needs no measurement."
     )
     yield ""
-    names = [name for name in repairs[0].judged_h if name not in (ORACLE, BLIND)]
-    yield from table(
-        ("made right", *(policy.title for policy in repairs)),
-        [
+    for names, policies in _alike(repairs):
+        yield from table(
+            ("made right", *(policy.title for policy in policies)),
             [
-                "nothing" if name == NOTHING else name,
-                *(f"{policy.beside(name)[0]:.3f}" for policy in repairs),
-            ]
-            for name in names
-        ],
-    )
+                [
+                    "nothing" if name == NOTHING else name,
+                    *(f"{policy.beside(name)[0]:.3f}" for policy in policies),
+                ]
+                for name in names
+            ],
+        )
+
+
+def _alike(repairs: Sequence[PolicyResults]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield policies of which the same parts were made right, with the names of the parts."""
+    found: dict[tuple[str, ...], list[PolicyResults]] = {}
+    for policy in repairs:
+        names = tuple(name for name in policy.judged_h if name not in (ORACLE, BLIND))
+        found.setdefault(names, []).append(policy)
+    yield from found.items()
 
 
 def _errors(errors: dict[str, list[dict[str, Any]]]) -> Iterator[str]:

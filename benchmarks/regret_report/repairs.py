@@ -40,8 +40,8 @@ def repaired(seen: Rates, measured: Rates) -> dict[str, Rates]:
     off = log_errors(seen, measured)
     labels = np.array([label for label, _ in seen.keys])
     per_label = _means(off, labels)
-    levels = np.broadcast_to(_mean(per_label, axis=1)[:, None], off.shape)
-    between_kinds = off - _mean(off, axis=1)[:, None]
+    levels = np.broadcast_to(mean_of_known(per_label, axis=1)[:, None], off.shape)
+    between_kinds = off - mean_of_known(off, axis=1)[:, None]
     parts = {
         "levels of job types": levels,
         "ratios between kinds": between_kinds,
@@ -70,7 +70,7 @@ def with_typical_kinds(seen: Rates) -> Rates:
         log = np.log(np.where(seen.alone > 0, seen.alone, np.nan))
     whole = log[np.isfinite(log).all(axis=1)]
     typical = whole.mean(axis=0) if len(whole) else np.zeros(log.shape[1])
-    level = _mean(log - typical, axis=1)
+    level = mean_of_known(log - typical, axis=1)
     # No kind is known: any level will do.
     level = np.where(np.isnan(level), np.log(seen.accelerators), level)
     filled = np.exp(level[:, None] + typical)
@@ -79,10 +79,10 @@ def with_typical_kinds(seen: Rates) -> Rates:
 
 def _means(values: FloatArray, labels: np.ndarray[tuple[int], np.dtype[np.str_]]) -> FloatArray:
     """Return for each row the mean over the rows of its label."""
-    return np.stack([_mean(values[labels == label], axis=0) for label in labels])
+    return np.stack([mean_of_known(values[labels == label], axis=0) for label in labels])
 
 
-def _mean(values: FloatArray, axis: int) -> FloatArray:
+def mean_of_known(values: FloatArray, axis: int) -> FloatArray:
     """Return the mean of what is known; NaN where nothing is."""
     known = np.isfinite(values)
     total = np.where(known, values, 0.0).sum(axis=axis)

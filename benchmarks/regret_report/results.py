@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -70,6 +70,26 @@ class Results:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
+    def joined(self, before: Results) -> Results:
+        """Return these results, and those of policies that only an earlier run has.
+
+        Raises
+        ------
+        ValueError
+            The earlier run was on other traces.
+        """
+        if any(self.facts[fact] != before.facts[fact] for fact in ("traces", "jobs")):
+            raise ValueError(
+                f"The kept results are of {before.facts['traces']} traces of {before.facts['jobs']}"
+                f" jobs, these of {self.facts['traces']} of {self.facts['jobs']}; run all policies."
+            )
+        return replace(
+            self,
+            facts={**self.facts, "minutes": before.facts["minutes"]},
+            policies=_later(self.policies, before.policies),
+            repairs=_later(self.repairs, before.repairs),
+        )
+
     @classmethod
     def read(cls, path: Path) -> Results:
         """Read what :meth:`write` wrote."""
@@ -77,6 +97,14 @@ class Results:
         for name in ("policies", "repairs"):
             read[name] = [PolicyResults(**one) for one in read[name]]
         return cls(**read)
+
+
+def _later(
+    policies: Sequence[PolicyResults], before: Sequence[PolicyResults]
+) -> list[PolicyResults]:
+    """Return the policies of both runs in the order of the earlier one, new ones at the end."""
+    found = {one.name: one for one in before}
+    return list((found | {one.name: one for one in policies}).values())
 
 
 def run_scenario(

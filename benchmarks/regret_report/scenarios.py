@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from cluster_simulation.traces import GoodputTraceForm, TraceForm, at_once
 from regret_report import seen_rates, seen_steps
 from regret_report.repairs import repaired, with_typical_kinds
 from regret_report.seen_rates import BLIND, NOTHING, ORACLE
+from regret_report.step_repairs import repaired_steps
 
 from perfmodel.estimator import Estimator
 
@@ -147,6 +148,12 @@ def goodput_scenario(tables: Mapping[str, StepTable], traces: GoodputTraceForm) 
         tables=list(tables),
         run=run,
     )
+
+
+def goodput_repair_scenario(tables: Mapping[str, StepTable], traces: GoodputTraceForm) -> Scenario:
+    """Return the policy that chooses configurations, parts of the predicted table made right."""
+    parts = repaired_steps(tables[NOTHING], tables[ORACLE])
+    return replace(goodput_scenario({**tables, **parts}, traces), tables=list(parts))
 
 
 #: Knowledge of which the targets speak, by name.

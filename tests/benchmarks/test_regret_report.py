@@ -15,6 +15,7 @@ from regret_report import seen_rates, seen_steps
 from regret_report.page import write_page
 from regret_report.repairs import repaired, with_typical_kinds
 from regret_report.results import PolicyResults, Results
+from regret_report.step_repairs import repaired_steps
 from regret_report.table_errors import (
     application_errors,
     family_errors,
@@ -132,6 +133,36 @@ def test_errors_of_goodput_are_those_put_in():
     assert row["lost by batch size"] == pytest.approx((1 - true[2, 0] / true[2].max()) / 4)
     (row,) = application_errors(tables["seen"], tables["oracle"])
     assert row["one seen"][0] == 1.0 and row["one measured"][1] == true[2].max() / true[0].max()
+
+
+def test_parts_of_steps_are_made_right_one_at_a_time():
+    measured = steps(STEPS)
+    # One accelerator of the first kind is off by 2, several by 3 beside it; the second kind by 5;
+    # the larger batch by 1.21 beside the smaller.
+    off = np.array([[2.0], [6.0], [5.0], [5.0]]) * [1 / 1.1, 1.1]
+    seen = steps(np.array(STEPS) / off)
+    parts = {name: one.step_time_s[0] for name, one in repaired_steps(seen, measured).items()}
+    true = measured.step_time_s[0]
+    sizes = np.array([1 / 1.1, 1.1])
+    assert parts["both"] == pytest.approx(true / sizes)
+    assert parts["what batch sizes bring"] == pytest.approx(true / [[2.0], [6.0], [5.0], [5.0]])
+    alone = parts["one accelerator of each kind"]
+    assert alone == pytest.approx(true / sizes / [[1.0], [3.0], [1.0], [1.0]])
+    more = parts["what more accelerators bring"]
+    assert more == pytest.approx(true / sizes / [[2.0], [2.0], [5.0], [5.0]])
+    assert parts["all of bert"] == pytest.approx(true)
+
+
+def test_a_policy_that_ran_again_stands_in_the_place_of_the_earlier_one():
+    before = results()
+    (one,) = before.policies
+    again = replace(one, judged_h={**one.judged_h, "blind": [15.0, 30.0]})
+    other = replace(one, name="q")
+    new = replace(before, policies=[again], repairs=[])
+    joined = new.joined(replace(before, policies=[one, other]))
+    assert joined.policies == [again, other] and joined.repairs == before.repairs
+    with pytest.raises(ValueError, match="run all policies"):
+        replace(new, facts={**new.facts, "traces": 9}).joined(before)
 
 
 def results():
