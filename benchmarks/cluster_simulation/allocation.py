@@ -10,9 +10,9 @@ r"""Share the time of accelerators among jobs: one linear program for several po
     \sum_r s_r X_{rk} \le c_k
 
 where :math:`g` is what a policy makes of rates. Fair policies maximise the least :math:`u_j`, and
-by what is left the sum, others the sum alone. Of several solutions that are equally good the mean
-of a few is taken, drawn by chance: a solver left alone would always take the first kind, which is
-no better than any other to whoever does not know kinds.
+by what is left the mean of all, each beside its best; others maximise the sum. Of several solutions
+that are equally good the mean of a few is taken, drawn by chance: a solver left alone would always
+take the first kind, which is no better than any other to whoever does not know kinds.
 
 Reference: Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
 Workloads, OSDI 2020, sections 3 and 4.
@@ -31,7 +31,7 @@ from scipy.sparse import block_array, coo_array
 
 IntArray = npt.NDArray[np.int64]
 
-#: Weight of the mean of all beside the least, which it must hardly change.
+#: Weight of the mean of all, each beside its best, beside the least, which must hardly change.
 _MEAN_WEIGHT = 1e-2
 #: How far chance moves a gain in the objective; no constraint knows of it.
 _CHANCE = 1e-2
@@ -87,7 +87,11 @@ def share_time(
     members, gain = rows.members[row], gains[row, :, kind]
     there = members >= 0
     job, column, gain = members[there], np.repeat(columns, there.sum(axis=1)), gain[there]
-    gain = gain / gain.max()
+    # Of every job beside its best, and all beside what the least of the jobs can have at best:
+    # both are near 1, however far apart gains are.
+    best = np.zeros(jobs)
+    np.maximum.at(best, job, gain)
+    relative, gain = gain / best[job], gain / best[best > 0].min()
     # A job that runs nowhere would hold the least gain at zero.
     runs = np.isin(np.arange(jobs), job).astype(np.float64)
     left = block_array(
@@ -99,13 +103,16 @@ def share_time(
         format="csr",
     )
     limits = LinearConstraint(left, ub=np.concatenate([np.ones(jobs), capacity, np.zeros(jobs)]))
-    weights = (_MEAN_WEIGHT / jobs, 1.0) if fair else (1.0, 0.0)
-    together = weights[0] * np.bincount(column, gain, minlength=len(row))
+    value, least = (_MEAN_WEIGHT / jobs * relative, 1.0) if fair else (gain, 0.0)
+    together = np.bincount(column, value, minlength=len(row))
     found: list[FloatArray] = []
     for _ in range(_DRAWS):
         moved = together * (1 + _CHANCE * rng.random(len(row)))
         # A linear program: milp gets to the solver in half of the time that linprog takes.
-        solved = milp(-np.append(moved, weights[1]), constraints=limits)
+        solved = milp(-np.append(moved, least), constraints=limits)
+        if solved.x is None:
+            # Presolving may lose its way among gains that are far apart.
+            solved = milp(-np.append(moved, least), constraints=limits, options={"presolve": False})
         if solved.x is None:
             raise ValueError(f"The shares of {jobs} jobs were not found: {solved.message}")
         found.append(solved.x[:-1])

@@ -48,7 +48,8 @@ def _head(results: Results, image: str) -> Iterator[str]:
     yield from _knowledge()
     yield (
         f"Four policies share the time of {_cluster(SHARED)} among jobs of Gavel's table, which "
-        "state how many accelerators they take: 70 % one, 10 % two, 15 % four, 5 % eight. "
+        "state how many accelerators they take: 70 % one, 10 % two, 15 % four, 5 % eight; those on "
+        "one may be paired. "
         f"A trace has {facts['jobs']['shared']} jobs, one an hour, as long as 10^x minutes on the "
         "kind that they run on best, x uniform on 1.5 to 3 for 80 % and on 3 to 4 for the others. "
         f"The fifth chooses kind, count and batch size for jobs of Sia's tables on "

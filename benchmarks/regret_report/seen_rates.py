@@ -28,11 +28,17 @@ ALL_BUT_PAIRS = "all but pairs"
 
 
 def measured_rates(data: Path) -> Rates:
-    """Read Gavel's table of accelerators on one host; 0 where a job does not run."""
+    """Read Gavel's table of accelerators on one host; 0 where a job does not run.
+
+    Jobs on several accelerators have rate 0 beside any other, all of them: nobody tried.
+    """
     table = read_rates(find_table(data / "gavel", FILES))
     keys = sorted({key for kind in ACCELERATORS for key in table[kind]})
     found = Rates.of_table(table, keys, tuple(ACCELERATORS))
-    return replace(found, alone=np.nan_to_num(found.alone))
+    tried = (found.accelerators == 1)[:, None, None]
+    return replace(
+        found, alone=np.nan_to_num(found.alone), beside=np.where(tried, found.beside, np.nan)
+    )
 
 
 Known = Callable[[Rates], BoolArray]
