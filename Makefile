@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 CODE  := perfmodel service tests benchmarks examples docs
 
 .DEFAULT_GOAL := help
-.PHONY: help dev fmt lint types test bench bench-accuracy docs serve train profile check clean
+.PHONY: help dev fmt lint types test bench bench-accuracy bench-regret docs serve train profile check clean
 
 help: ## list these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,13 +41,16 @@ test: dev ## set up and run all tests (style and types among them)
 	$(BIN)/pytest
 
 bench: dev ## run every benchmark, one after the other (coverage: every tenth model)
-	@for file in $(filter-out benchmarks/accuracy.py,$(wildcard benchmarks/[a-z]*.py)); do \
+	@for file in $(filter-out benchmarks/accuracy.py benchmarks/regret.py,$(wildcard benchmarks/[a-z]*.py)); do \
 	  case $$file in *capture_coverage.py) some="--step 10" ;; *) some= ;; esac; \
 	  echo "== $$file $$some"; $(BIN)/python $$file $$some || exit 1; \
 	done
 
 bench-accuracy: dev ## judge the predictors on frozen splits (FORM=--fast: the short form)
 	$(BIN)/python benchmarks/accuracy.py $(FORM)
+
+bench-regret: dev ## simulate clusters that schedule by predictions (FORM=--fast: the short form)
+	$(BIN)/python benchmarks/regret.py $(FORM)
 
 docs: dev ## write the answers in README.md and /docs again (docs/accuracy.md: make bench-accuracy)
 	$(BIN)/python docs/readme_answer.py
