@@ -2,8 +2,8 @@
 
     python benchmarks/evidence.py --data ../shared/data [--source sia gavel ...] [--locked]
 
-Every question goes through the estimator, as a scheduler's would. A *group* is a job, whatever its batch,
-on one kind of accelerator. Of each group some cells are asked, with
+Every question goes through the estimator, as a scheduler's would. A *group* is a job, whatever its
+batch, on one kind of accelerator. Of each group some cells are asked, with
 
 - ``echo``: the cell itself among all others of the group;
 - ``once``: the cell itself and nothing else;
@@ -11,9 +11,10 @@ on one kind of accelerator. Of each group some cells are asked, with
 - ``one``: a single other cell of the group;
 - ``elsewhere``: cells of the job on other kinds of accelerators only.
 
-Beside each error stands that of the answer without any observation. A fifth of the jobs, by the hash of
-their names, is left out unless ``--locked`` asks for them alone. The shipped model has learned from the
-tables of Lambda, NVIDIA and timm: what it errs without observations is flattered there.
+Beside each error stands that of the answer without any observation. A fifth of the jobs, by the
+hash of their names, is left out unless ``--locked`` asks for them alone. The shipped model has
+learned from the tables of Lambda, NVIDIA and timm: what it errs without observations is flattered
+there.
 """
 
 from __future__ import annotations

@@ -254,6 +254,7 @@ class Correction:
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
         found: Steps | None = None
         for row, job in enumerate(observed):
+            alike: dict[int, tuple[Calibration, list[npt.NDArray[np.int64]]]] = {}
             for name, at in machines if job is not None else ():
                 assert job is not None
                 calibration, shift = job.on(name), job.shift(name)
@@ -264,10 +265,15 @@ class Correction:
                 if shift.reporters:
                     _shift(found, row, chosen, shift, name)
                 if calibration is not None:
-                    parts = found.parts.take((row, chosen))
-                    rows = step_cells(cells.jobs[row], parts, columns.take(chosen))
-                    _, pieces = self._by_calibration.setdefault(id(calibration), (calibration, []))
-                    pieces.append(_Piece(found, row, chosen, rows, job))
+                    alike.setdefault(id(calibration), (calibration, []))[1].append(chosen)
+            for calibration, of_machines in alike.values():
+                assert found is not None and job is not None
+                chosen = np.concatenate(of_machines)
+                rows = step_cells(
+                    cells.jobs[row], found.parts.take((row, chosen)), columns.take(chosen)
+                )
+                _, pieces = self._by_calibration.setdefault(id(calibration), (calibration, []))
+                pieces.append(_Piece(found, row, chosen, rows, job))
         return found or steps
 
     def apply(self) -> None:

@@ -1,9 +1,9 @@
 """Steps of schedulers' jobs as observed cells: each beside what is predicted without it.
 
-Jobs of Sia and of Gavel are scripts: they load, log, wait, and run on old frameworks, other than the
-steps that predictors learn from. Rows are those that an answer is made from: the same functions weigh
-what a user observed. On these clusters accelerators of one host synchronise slowly, NVLink or not; no
-answer knows that before it was observed.
+Jobs of Sia and of Gavel are scripts: they load, log, wait, and run on old frameworks, other than
+the steps that predictors learn from. Rows are those that an answer is made from: the same functions
+weigh what a user observed. On these clusters accelerators of one host synchronise slowly, NVLink or
+not; no answer knows that before it was observed.
 """
 
 from __future__ import annotations
