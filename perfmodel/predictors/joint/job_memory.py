@@ -51,6 +51,10 @@ def cell_of(step: Step) -> tuple[int, ...]:
     )
 
 
+#: Where some of them stand.
+_DEVICE, _COMPILER, _PRECISION = 0, 2, 5
+
+
 def code_of(text: str) -> int:
     """Return a number of a text that is the same in every process."""
     value = 0
@@ -75,6 +79,8 @@ class Recalled:
         Measured cells of the job.
     on_device : bool
         One of them lies on the device that is asked about.
+    alike : bool
+        One of those was compiled alike and computes as precisely.
     """
 
     mean: float
@@ -82,6 +88,7 @@ class Recalled:
     prior_variance: float
     cells: int
     on_device: bool = False
+    alike: bool = False
 
 
 class JobMemory:
@@ -157,12 +164,14 @@ class JobMemory:
         shared[np.diag_indices(len(cells))] += self.noise_
         to_cell = _shared(cells, cell[None, :])[:, 0] @ self.variances_
         weights = np.linalg.solve(shared, to_cell)
+        same = cells == cell
         return Recalled(
             mean=float(weights @ residuals),
             variance=max(prior - float(weights @ to_cell), 0.02 * prior),
             prior_variance=prior,
             cells=len(cells),
-            on_device=bool(np.any(cells[:, 0] == cell[0])),
+            on_device=bool(same[:, _DEVICE].any()),
+            alike=bool(same[:, [_DEVICE, _COMPILER, _PRECISION]].all(axis=1).any()),
         )
 
     def listen_across_devices(self) -> None:

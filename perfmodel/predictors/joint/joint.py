@@ -432,4 +432,6 @@ def maker_of(spec: AcceleratorSpec) -> str:
 def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:
     if outside or not (known_device or probed):
         return Basis.EXTRAPOLATED
-    return Basis.CALIBRATED if recalled.cells else Basis.INTERPOLATED
+    if recalled.alike:
+        return Basis.CALIBRATED
+    return Basis.TRANSFERRED if recalled.cells else Basis.INTERPOLATED
