@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +118,7 @@ class Strangers:
             and one.job.job_type is not None
             and has_accelerators(catalog, one.placement)
         ]
+        seen.sort(key=attrgetter("content"))
         return TypeTables.of(None, seen, catalog) if seen else None
 
     @cached_property
@@ -164,7 +166,7 @@ class Strangers:
 
     def _residual(self, seen: Sequence[Observation]) -> tuple[float, float] | None:
         """Return how much longer a job takes, in logarithms; NaN for what its steps do not tell."""
-        chosen = sorted(seen, key=_content)[:_MOST_STEPS]
+        chosen = sorted(seen, key=attrgetter("content"))[:_MOST_STEPS]
         known = [one for one in map(self._off, chosen) if one is not None]
         if not known:
             return None
@@ -245,14 +247,6 @@ def _off(seen: ObservedSteps) -> tuple[float, float]:
     alone_s = max(step - sync, 0.05 * step)
     predicted_s = parts.step_time_s - exposed_s
     return float(np.log(alone_s / predicted_s)), float(np.log(sync / exposed_s))
-
-
-def _content(seen: Observation) -> tuple[object, ...]:
-    """Return what sorts observations, whichever came first."""
-    return (
-        repr(seen.placement), seen.batch_size, seen.accumulation_steps, seen.step_time_s,
-        seen.sync_time_s or 0.0,
-    )  # fmt: skip
 
 
 def _median(values: np.ndarray) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from operator import is_
+from operator import attrgetter, is_
 from typing import NamedTuple
 
 from perfmodel.errors import PerfModelError
@@ -58,7 +58,7 @@ class ToldJobs:
         previous: ToldJobs | None = None,
     ) -> None:
         self._core = core
-        self.observations = tuple(observations)
+        self.observations = tuple(sorted(observations, key=attrgetter("content")))
         self._machines = _by_machine(core, self.observations)
         self._ready: set[_Chosen] = set()
         # Carried over, and taken where what it was made of is still the same.
@@ -205,14 +205,7 @@ def spread(seen: Sequence[Observation], most: int) -> list[Observation]:
     """Return observations of as many placements as there is room for, whatever their order."""
     turns: dict[int, list[Observation]] = defaultdict(list)
     taken: dict[object, int] = defaultdict(int)
-    for one in sorted(seen, key=_content):
+    for one in sorted(seen, key=attrgetter("content")):
         turns[taken[one.placement]].append(one)
         taken[one.placement] += 1
     return [one for turn in sorted(turns) for one in turns[turn]][:most]
-
-
-def _content(seen: Observation) -> tuple[object, ...]:
-    return (
-        repr(seen.placement), seen.batch_size, seen.accumulation_steps, seen.step_time_s,
-        seen.sync_time_s or 0.0, str(seen.job and seen.job.job_type),
-    )  # fmt: skip

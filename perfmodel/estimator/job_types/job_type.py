@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -181,12 +182,11 @@ class ObservedJobType:
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
         placements, kept = modelled(core, own, job.mode, pointer="/observations")
-        if len(kept) > MOST_OWN:
-            placements, kept = modelled(core, spread(kept, MOST_OWN), job.mode)
+        placements, kept = modelled(core, spread(kept, MOST_OWN), job.mode)
         found = cls(
             job=job,
             catalog=core.accelerators,
-            observations=tuple(observations),
+            observations=tuple(sorted(observations, key=attrgetter("content"))),
             told=told or None,
             strangers=strangers or None,
         )

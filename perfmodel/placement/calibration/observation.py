@@ -36,3 +36,12 @@ class Observation:
     accumulation_steps: int = 1
     job: Job | None = None
     reporter: str = ""
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What sorts observations, whichever came first."""
+        return (
+            repr(self.placement), self.batch_size, self.accumulation_steps, self.step_time_s,
+            -1.0 if self.sync_time_s is None else self.sync_time_s, self.reporter,
+            "" if self.job is None else repr(self.job),
+        )  # fmt: skip
