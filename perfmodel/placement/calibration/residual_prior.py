@@ -63,6 +63,26 @@ class _Columns:
             setting=cells.setting,
         )
 
+    @classmethod
+    def distinct(cls, cells: StepCells) -> tuple[_Columns, npt.NDArray[np.int64]]:
+        """Return each combination once, and which of them every row has."""
+        settings, setting = np.unique(cells.setting, return_inverse=True)
+        keys = np.stack(
+            [cells.batch_size, cells.ranks, cells.largest_share, cells.hosts, setting], axis=1
+        )
+        few, rows = np.unique(keys, axis=0, return_inverse=True)
+        batch, ranks, share, hosts = few[:, :4].T
+        columns = cls(
+            batch=np.log(batch / _BATCH_AT),
+            ranks=np.log(ranks),
+            share=np.log(share),
+            hosts=np.log(hosts),
+            spread=2.0 / hosts,
+            alone=(ranks == 1).astype(np.float64),
+            setting=settings[few[:, 4].astype(np.int64)],
+        )
+        return columns, rows.reshape(-1)
+
 
 def _product(a: FloatArray, b: FloatArray) -> FloatArray:
     return a[:, None] * b[None, :]
@@ -270,15 +290,20 @@ class ResidualPrior:
         -------
         ndarray, shape (fields, rows of a, rows of b)
         """
-        scopes, shapes = _scopes_and_shapes(tuple(self.sds), a, b)
+        (few_a, rows), (few_b, columns) = _Columns.distinct(a), _Columns.distinct(b)
+        shapes = {s: SHAPES[s](few_a, few_b) for s in {Term.parse(name).shape for name in self.sds}}
+        scopes = _Scopes.of(a, b)
         sums: dict[tuple[Field, str], FloatArray] = {}
         for name, sd in self.sds.items():
             term = Term.parse(name)
-            key, part = (term.field, term.scope), sd**2 * shapes[term.shape]
-            sums[key] = sums[key] + part if key in sums else part
+            scope = scopes.meant(term.scope)
+            if scope is not None:
+                key, part = (term.field, scope), sd**2 * shapes[term.shape]
+                sums[key] = sums[key] + part if key in sums else part
         total = np.zeros((len(Field), len(a), len(b)))
+        every = np.ix_(rows, columns)
         for (one, scope), shape in sums.items():
-            total[one] += scopes[one in OF_MACHINE, scope] * shape
+            total[one] += scopes.times(shape[every], one in OF_MACHINE, scope)
         return total
 
     def variance(self, cells: StepCells) -> FloatArray:
@@ -304,30 +329,70 @@ def _diagonal(shape: str, columns: _Columns) -> FloatArray:
     return np.ones(len(columns.batch)) if value is None else value**2
 
 
-def _scopes_and_shapes(
-    names: tuple[str, ...], a: StepCells, b: StepCells
-) -> tuple[dict[tuple[bool, str], FloatArray], dict[str, FloatArray]]:
-    same_job = _same(a.job, b.job)
-    guess = np.outer(a.guessed, b.guessed).astype(np.float64)
-    scopes: dict[tuple[bool, str], FloatArray] = {}
-    for of_machine, key in ((True, "machine"), (False, "fabric")):
-        place = _same(getattr(a, key), getattr(b, key))
-        scopes |= {(of_machine, "place"): place, (of_machine, "own"): place * same_job}
-        scopes |= {(of_machine, "job"): same_job, (of_machine, "all"): np.ones(same_job.shape)}
-        scopes |= {
-            (of_machine, f"guess_{scope}"): guess * scopes[of_machine, scope]
-            for scope in ("place", "job", "own")
-        }
-    one, other = _Columns.of(a), _Columns.of(b)
-    return scopes, {s: SHAPES[s](one, other) for s in {Term.parse(name).shape for name in names}}
+@dataclass(frozen=True, kw_only=True)
+class _Scopes:
+    """For which of two sets of steps a term is common.
+
+    Parameters
+    ----------
+    job, guess : ndarray, shape (rows of a, rows of b), or None
+        Same job, and both guessed; None where all are.
+    place : mapping of bool to ndarray
+        Same machine, and same fabric.
+    guessed : bool
+        Whether any are.
+    """
+
+    job: FloatArray | None
+    guess: FloatArray | None
+    place: Mapping[bool, FloatArray]
+    guessed: bool
+
+    @classmethod
+    def of(cls, a: StepCells, b: StepCells) -> Self:
+        job = _same(a.job, b.job)
+        guess = np.outer(a.guessed, b.guessed).astype(np.float64)
+        return cls(
+            job=None if job.all() else job,
+            guess=None if guess.all() else guess,
+            place={True: _same(a.machine, b.machine), False: _same(a.fabric, b.fabric)},
+            guessed=bool(guess.any()),
+        )
+
+    def meant(self, scope: str) -> str | None:
+        """Return a scope that is the same for these steps, and simpler; None where it is nobody's.
+
+        Examples
+        --------
+        Among steps of one job ``job`` is ``all``, and ``own`` is ``place``.
+        """
+        if scope.startswith("guess_"):
+            if not self.guessed:
+                return None
+            scope = scope.removeprefix("guess_") if self.guess is None else scope
+        if self.job is None:
+            scope = scope.replace("own", "place").replace("job", "all")
+        return scope
+
+    def times(self, shape: FloatArray, of_machine: bool, scope: str) -> FloatArray:
+        """Return a shape where the scope is common, else 0."""
+        guess, _, whose = scope.rpartition("_")
+        if whose in ("place", "own"):
+            shape = shape * self.place[of_machine]
+        if whose in ("job", "own") and self.job is not None:
+            shape = shape * self.job
+        return shape * self.guess if guess and self.guess is not None else shape
 
 
 def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, FloatArray]:
     """Return scope times shape of each term, which no standard deviation changes."""
-    scopes, shapes = _scopes_and_shapes(names, a, b)
+    scopes, (one, other) = _Scopes.of(a, b), (_Columns.of(a), _Columns.of(b))
     terms = {name: Term.parse(name) for name in names}
+    shapes = {s: SHAPES[s](one, other) for s in {term.shape for term in terms.values()}}
     return {
-        name: scopes[term.field in OF_MACHINE, term.scope] * shapes[term.shape]
+        name: scopes.times(shapes[term.shape], term.field in OF_MACHINE, term.scope)
+        if not term.scope.startswith("guess") or scopes.guessed
+        else np.zeros(shapes[term.shape].shape)
         for name, term in terms.items()
     }
 
