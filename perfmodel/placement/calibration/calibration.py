@@ -118,29 +118,68 @@ class Calibration:
         cells : StepCells
             Of the same job, or of others that share its machine or fabric.
         """
-        covariance = self._with_observed(cells)
-        residual = self._residual(cells, covariance)
+        few, alike = self._distinct(cells)
+        covariance = self._with_observed(few)
+        residual = self._residual(few, covariance)[:, alike]
         response = Response.of(cells, self.prior.anchor(cells))
-        comparisons, noise = self._comparisons, self.prior.noise
-        own = comparisons.effects(cells, self.observed.cells, self.trust)
+        noise, own = (
+            self.prior.noise,
+            self._comparisons.effects(few, self.observed.cells, self.trust),
+        )
+        whole = own.sum(axis=0)
         at, by_channel = response.linear(residual)
         slopes = by_channel.sum(axis=1)
-        whole = own.sum(axis=0)
-        shared = whole + np.einsum(
-            "fi,fij,fj->ij", slopes, covariance[:, :, comparisons.rows], self._slopes
-        )
         usual = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
-        peculiar = np.where(whole.any(axis=1), whole.sum(axis=1), usual)
-        unknown = self.widths.widen_variance(self.prior.variance(cells), cells, self.prior)
-        before = np.sum(slopes**2 * unknown, axis=0) + peculiar
-        taken = np.einsum("ij,ij->i", shared @ self._precision, shared)
+        seen = whole.any(axis=1)[alike]
+        peculiar = np.where(seen, whole.sum(axis=1)[alike], usual)
+        unknown = self.widths.widen_variance(self.prior.variance(few), few, self.prior)
+        before = np.sum(slopes**2 * unknown[:, alike], axis=0) + peculiar
+        taken = self._taken(covariance, whole, alike, slopes)
         after = np.maximum(before - taken, 0.0) + noise.repeat**2
         return CalibratedSteps(
-            parts=_with_effects(response.parts(residual), self._effects(own)),
+            parts=_with_effects(response.parts(residual), self._effects(own)[:, alike]),
             log_sd=noise.inflation * np.sqrt(after),
             learned=np.clip(1 - after / (before + noise.repeat**2), 0.0, 1.0),
-            seen=whole.any(axis=1),
+            seen=seen,
         )
+
+    def _distinct(self, cells: StepCells) -> tuple[StepCells, npt.NDArray[np.int64]]:
+        """Return cells of which nothing else is believed alike, and which of them each row is like.
+
+        Most of many cells are on machines that were not observed, and told apart by their batch and
+        placement alone.
+        """
+        observed = self.observed.cells
+        known = {cell: code for code, cell in enumerate(observed.identities())}
+        codes = [
+            np.array([known.get(cell, -1) for cell in cells.identities()]),
+            *(
+                _codes(getattr(cells, n), getattr(observed, n))
+                for n in ("job", "machine", "fabric")
+            ),
+            np.unique(cells.setting, return_inverse=True)[1],
+        ]
+        numbers = (cells.batch_size, cells.ranks, cells.largest_share, cells.hosts, cells.guessed)
+        _, first, alike = np.unique(
+            np.stack([*codes, *numbers], axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        return cells.take(first), alike.reshape(-1)
+
+    def _taken(
+        self,
+        covariance: FloatArray,
+        whole: FloatArray,
+        alike: npt.NDArray[np.int64],
+        slopes: FloatArray,
+    ) -> FloatArray:
+        """Return the variance that the observations take away from each row."""
+        # What a cell has to itself adds up with the fields, whatever its slopes.
+        shared = np.concatenate(
+            [covariance[:, :, self._comparisons.rows] * self._slopes[:, None], whole[None]]
+        )
+        by_fields = np.einsum("fun,gun->ufg", shared @ self._precision, shared)
+        every = np.concatenate([slopes, np.ones((1, slopes.shape[1]))])
+        return np.asarray(np.einsum("fi,ifg,gi->i", every, by_fields[alike], every, optimize=True))
 
     def settled(self) -> Self:
         """Return the same without what only finding it needed, which is most of its memory."""
@@ -229,6 +268,12 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         widths=found.widths,
         within=found.covariance,
     ).settled()
+
+
+def _codes(words: npt.NDArray[np.str_], known: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
+    """Return a number for each word; -1 for all that are not known."""
+    codes = {word: code for code, word in enumerate(dict.fromkeys(known.tolist()))}
+    return np.array([codes.get(word, -1) for word in words.tolist()], dtype=np.int64)
 
 
 def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
