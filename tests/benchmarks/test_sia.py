@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import calibration_world as world
 import numpy as np
 from placement_accuracy import sia
@@ -48,5 +50,15 @@ def test_what_is_observed_is_not_asked():
 def test_a_job_is_answered_by_a_prior_that_never_saw_it(monkeypatch):
     fitted = []
     monkeypatch.setattr(sia, "fit_prior", lambda some, steps: fitted.append(set(some)) or START)
-    sia.nested_priors(groups(), steps=0)
-    assert [{group.job for group in some} for some in fitted] == [{"b"}, {"a"}]
+    named = {
+        Group(f"sia/{group.job}", group.cluster): measured._replace(model=f"zoo/{group.job}")
+        for group, measured in groups().items()
+    }
+    elsewhere = {Group("other name", "far"): named[Group("sia/a", "near")]}
+    monkeypatch.setattr(sia, "script_groups", lambda *_: named | elsewhere)
+    monkeypatch.setattr(sia, "is_locked", lambda model: False)
+    sia.sia_priors(Path(), Path(), steps=0)
+    assert [{group.job for group in some} for some in fitted] == [
+        {"sia/b"},
+        {"sia/a", "other name"},
+    ]
