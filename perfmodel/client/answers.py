@@ -77,6 +77,8 @@ class Estimate:
 
     ``basis`` is what it rests on, best evidence first; ``nearest`` names what was measured that is
     most alike, ``unpriced_operators`` how often operators without a formula come.
+    ``script_efficiency`` is the predicted time of the step over the one that is answered, where
+    steps of the job were observed.
     """
 
     throughput: Throughput
@@ -92,6 +94,7 @@ class Estimate:
     unpriced_operators: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
+    script_efficiency: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,6 +103,9 @@ class Estimate:
         Operators without a cost formula and how often they occur.
     neighbours : tuple of NeighbourEstimate
         Jobs on the same accelerators, in the order of the placement.
+    script_efficiency : float or None
+        Time that is predicted of the step over the time that it takes, as observed steps of the job
+        let it appear: what is left beside loading, logging and waiting. None without any.
     """
 
     throughput: Throughput
@@ -118,6 +121,7 @@ class Estimate:
     unpriced_operators: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = ()
     neighbours: tuple[NeighbourEstimate, ...] = ()
+    script_efficiency: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain JSON values."""
@@ -138,4 +142,5 @@ class Estimate:
             "unpriced_operators": dict(self.unpriced_operators),
             "warnings": list(self.warnings),
             "neighbours": [asdict(neighbour) for neighbour in self.neighbours],
+            "script_efficiency": self.script_efficiency,
         }

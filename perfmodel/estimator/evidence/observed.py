@@ -305,6 +305,7 @@ def _own(steps: Steps) -> Steps:
         half_width=own(steps.half_width),
         rung=own(steps.rung),
         said=dict(steps.said),
+        efficiency=np.full(shape, np.nan),
     )
 
 
@@ -317,7 +318,8 @@ def _correct(piece: _Piece, found: CalibratedSteps) -> None:
         # What others reached makes a prediction better, not an observed one.
         half_width = np.minimum(half_width, _half_width(steps, at))
     else:
-        steps.rung[at] = _rungs(piece, found.seen)
+        assert steps.efficiency is not None
+        steps.rung[at], steps.efficiency[at] = _rungs(piece, found.seen), 1 / longer
     _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -46,6 +47,9 @@ class Steps:
         Of a single cell, of each kind of accelerator.
     said : mapping of (int, int) to tuple of str
         What was said of single cells of many, by their place.
+    efficiency : ndarray or None
+        Time that was predicted over the time of the step, where the job was observed; NaN where it
+        was not.
     """
 
     parts: StepParts
@@ -61,6 +65,7 @@ class Steps:
     neighbour_bytes: float = 0.0
     slowdowns: tuple[Slowdown, ...] = ()
     said: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict)
+    efficiency: FloatArray | None = None
 
     @classmethod
     def row(cls, cells: Sequence[CellStep]) -> Self:
@@ -88,6 +93,7 @@ class Steps:
     def at(self, index: tuple[int, ...]) -> CellStep:
         """Return one cell as plain numbers."""
         at, of_cell = index[-1], self.said.get(index, ())
+        efficiency = None if self.efficiency is None else float(self.efficiency[index])
         return CellStep(
             parts=self.parts.at(index),
             step_time_s=float(self.step_time_s[index]),
@@ -101,6 +107,7 @@ class Steps:
             neighbours=self.neighbours,
             neighbour_bytes=self.neighbour_bytes,
             slowdowns=self.slowdowns,
+            efficiency=None if efficiency is None or math.isnan(efficiency) else efficiency,
         )
 
 
@@ -120,6 +127,7 @@ class CellStep:
     neighbours: tuple[NeighbourEstimate, ...] = ()
     neighbour_bytes: float = 0.0
     slowdowns: tuple[Slowdown, ...] = ()
+    efficiency: float | None = None
 
 
 def interval(

@@ -109,6 +109,7 @@ def estimate_of(
         unpriced_operators=prepared.step.unpriced_operators,
         warnings=_warnings(prepared, placement, predictions, cell.warnings, memory),
         neighbours=cell.neighbours,
+        script_efficiency=cell.efficiency,
     )
 
 

@@ -150,3 +150,12 @@ def test_an_unknown_job_type_says_so(estimator: Estimator) -> None:
     assert answer.throughput.high > 50 * answer.throughput.low
     with pytest.raises(InvalidInputError, match="no graph"):
         estimator.core.prepare(job)
+
+
+def test_what_a_script_takes_beyond_its_step_is_stated(estimator: Estimator) -> None:
+    before = _ask(estimator, "A10")
+    after = _ask(estimator, "A10", _seen("A10", 2 * before.step_time_s))
+    assert before.script_efficiency is None
+    assert after.script_efficiency == pytest.approx(before.step_time_s / after.step_time_s)
+    assert after.script_efficiency == pytest.approx(0.5, rel=0.05)
+    assert after.to_dict()["script_efficiency"] == after.script_efficiency
