@@ -33,7 +33,7 @@ def _head(results: Results, image: str) -> Iterator[str]:
     yield ""
     yield (
         f"Written by `{facts['command']}` on {facts['date']} with model {facts['model']}, in "
-        f"{facts['minutes']:.0f} minutes on one core; not edited by hand."
+        f"{facts['minutes']:.0f} minutes in all; not edited by hand."
     )
     yield ""
     yield (
