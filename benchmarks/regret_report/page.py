@@ -136,9 +136,9 @@ def _repairs(repairs: Sequence[PolicyResults]) -> Iterator[str]:
     yield ""
     yield (
         "The table with nothing observed, one part of it made right and the rest left as "
-        "predicted. Figures are ratios to the oracle's. Jobs without an answer are seen with equal "
-        "rates on all kinds; the last line of the first table gives them, instead, the ratio "
-        "between kinds that the others are predicted to have, which needs no measurement."
+        "predicted. Figures are ratios to the oracle's. Jobs without an answer are seen with the "
+        "ratio between kinds that the others are predicted to have; the last line of the first "
+        "table gives them equal rates on all kinds instead."
     )
     yield ""
     for names, policies in _alike(repairs):

@@ -79,7 +79,11 @@ def goodput_tables(data: Path, estimator: Estimator) -> dict[str, StepTable]:
 
 def sharing_scenarios(tables: Mapping[str, Rates], traces: TraceForm) -> list[Scenario]:
     """Return the policies that share time; what only concerns pairs is for packing alone."""
-    usable = {name: table.usable() for name, table in tables.items()}
+    # As the exporter completes what was predicted.
+    usable = {
+        name: table.usable() if name in (ORACLE, BLIND) else with_typical_kinds(table)
+        for name, table in tables.items()
+    }
     return [
         Scenario(
             name=policy.name,
@@ -111,8 +115,8 @@ def _sharing(
 def repair_scenarios(tables: Mapping[str, Rates], traces: TraceForm) -> list[Scenario]:
     """Return the policies of jobs alone with parts of the predicted table made right."""
     seen = tables[NOTHING]
-    usable = repaired(seen.usable(), tables[ORACLE])
-    usable["jobs without an answer, as the others"] = with_typical_kinds(seen)
+    usable = repaired(with_typical_kinds(seen), tables[ORACLE])
+    usable["jobs without an answer, equal on all kinds"] = seen.usable()
     return [
         Scenario(
             name=policy.name,

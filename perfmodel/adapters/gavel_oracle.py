@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perfmodel.adapters.ask import Answers, NoAnswerError
@@ -28,8 +29,8 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
     """Stands where Gavel holds ``_oracle_throughputs``; look-ups are those of a dictionary.
 
     The whole table is asked for at once and kept. What was measured stands in it as it is. An entry
-    without an answer is that of ``fallback``; where that has none either, a job gets the same rate
-    on every worker type, so that no policy prefers one, and no pair is said to run together.
+    without an answer is that of ``fallback``; where that has none either, worker types are to one
+    another what they are for the other jobs, or equal, and no pair is said to run together.
     Without the service Gavel goes on with those alone, and the service is asked again when
     ``refresh_s`` is over.
 
@@ -43,7 +44,7 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
     fallback : mapping or None
         Another table, such as last week's, as Gavel's own reader returns it.
     neutral_steps_per_s : float
-        Rate of one worker for a job of which nothing is known on any worker type.
+        Rate of one worker, on average, for a job of which nothing is known on any worker type.
     refresh_s : float
         How long a table is kept; the next one is asked for in the background.
     **options
@@ -150,17 +151,48 @@ class OracleThroughputs(Mapping[str, Mapping[Key, Mapping[str | Key, Rate]]]):
                 for key, partners in table.get(worker, {}).items():
                     joined[worker].setdefault(key, {}).update(partners)
         keys = [(one.job_type, scale) for one in self._jobs for scale in one.scale_factors]
+        known = {key: _rates_alone(joined, key) for key in keys}
+        typical = _typical(names, known.values())
         for key in keys:
-            neutral = self._neutral(key, keys, [joined[worker].get(key, {}) for worker in names])
             for worker in names:
-                joined[worker][key] = neutral | joined[worker].get(key, {})
+                usual = self._usual(key, keys, known[key], typical, worker)
+                joined[worker][key] = usual | joined[worker].get(key, {})
         return joined
 
-    def _neutral(self, key: Key, keys: Sequence[Key], known: Sequence[Partners]) -> Partners:
-        """Return what is said of a job on worker types of which nothing is known."""
-        rates = [rate for one in known if isinstance(rate := one.get(ALONE), float | int) and rate]
-        alone = sum(rates) / len(rates) if rates else self._neutral_steps_per_s * key[1]
-        found: Partners = {ALONE: alone}
+    def _usual(
+        self,
+        key: Key,
+        keys: Sequence[Key],
+        known: Mapping[str, float],
+        typical: Mapping[str, float],
+        worker: str,
+    ) -> Partners:
+        """Return what is said of a job on a worker type of which nothing is known."""
+        levels = [math.log(rate) - typical[name] for name, rate in known.items()]
+        level = math.log(self._neutral_steps_per_s * key[1])
+        if levels:
+            level = sum(levels) / len(levels)
+        found: Partners = {ALONE: math.exp(level + typical[worker])}
         if self._options.get("pairs", True):
             found.update((other, [0.0, 0.0]) for other in keys if other[1] == key[1])
         return found
+
+
+def _rates_alone(tables: AnyTable, key: Key) -> dict[str, float]:
+    """Return the rates of a job alone, by worker type, where it runs."""
+    found = {worker: table.get(key, {}).get(ALONE) for worker, table in tables.items()}
+    return {w: float(rate) for w, rate in found.items() if isinstance(rate, float | int) and rate}
+
+
+def _typical(names: Sequence[str], jobs: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return how fast worker types are for jobs that are known on all of them, in logarithms.
+
+    Equal rates prefer no worker type for a job by itself. Beside jobs that are faster on one of
+    them they say that this one is better used for those.
+    """
+    whole = [job for job in jobs if all(name in job for name in names)]
+    if not whole:
+        return dict.fromkeys(names, 0.0)
+    means = {name: sum(math.log(job[name]) for job in whole) / len(whole) for name in names}
+    middle = sum(means.values()) / len(names)
+    return {name: mean - middle for name, mean in means.items()}
