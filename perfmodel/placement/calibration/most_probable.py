@@ -177,11 +177,11 @@ def _under(
     ends, and what is more probable counts.
     """
     mean = prior.mean(cells)
-    response = Response.of(cells, prior.anchor(cells))
+    response = Response.of(cells, mean)
     bound = _bound_by_host(cells, comparisons, mean)
-    found = [
-        _sought(response, comparisons, prior, covariance, mean, start) for start in (mean, bound)
-    ]
+    # Of several jobs some may wait for their hosts and some not.
+    starts = (mean, bound) if len(set(cells.job.tolist())) == 1 else (mean,)
+    found = [_sought(response, comparisons, prior, covariance, mean, start) for start in starts]
     return min(found, key=lambda one: one[0])
 
 

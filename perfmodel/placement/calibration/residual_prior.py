@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Self
@@ -223,8 +223,6 @@ class ResidualPrior:
     bare : float
         Factor of all standard deviations for jobs whose steps are the ones that were predicted:
         nothing but the predictor errs about them. The others are scripts, that load, log and wait.
-    script : mapping of str to float
-        What scripts have on average beyond the means, by field.
     """
 
     means: Mapping[str, float]
@@ -232,12 +230,11 @@ class ResidualPrior:
     noise: Noise
     freedom: float = math.inf
     bare: float = 1.0
-    script: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def of_bare_steps(self) -> Self:
         """Return what is known of jobs that do nothing but what was predicted."""
         sds = {name: self.bare * sd for name, sd in self.sds.items()}
-        return replace(self, sds=sds, bare=1.0, script={})
+        return replace(self, sds=sds, bare=1.0)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -255,8 +252,7 @@ class ResidualPrior:
             means = {n: float(v) for n, v in plain["means"].items()}
             freedom = float(plain.get("freedom", math.inf))
             noise, bare = Noise(**plain["noise"]), float(plain.get("bare", 1.0))
-            script = {n: float(v) for n, v in plain.get("script", {}).items()}
-            return cls(means=means, sds=sds, noise=noise, freedom=freedom, bare=bare, script=script)
+            return cls(means=means, sds=sds, noise=noise, freedom=freedom, bare=bare)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(f"This is no prior of residuals: {error!r}.") from error
 
@@ -265,18 +261,10 @@ class ResidualPrior:
         noise = {name: getattr(self.noise, name) for name in Noise.__dataclass_fields__}
         tails = {} if math.isinf(self.freedom) else {"freedom": self.freedom}
         plain = {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
-        scripts = {} if self.bare == 1 else {"bare": self.bare, "script": dict(self.script)}
-        return {**plain, **scripts}
+        return plain if self.bare == 1 else {**plain, "bare": self.bare}
 
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
-        mean = self.anchor(cells)
-        for name, beyond in self.script.items():
-            mean[Field[name.upper()]] += np.where(cells.guessed, 0.0, beyond)
-        return mean
-
-    def anchor(self, cells: StepCells) -> FloatArray:
-        """Return the residual under which steps take as long as predicted."""
         levels = [self.means.get(field.name.lower(), 0.0) for field in Field]
         mean = np.repeat(np.array(levels)[:, None], len(cells), axis=1)
         mean[Field.SPREAD] += self.means.get("alone", 0.0) * (cells.ranks == 1)

@@ -129,7 +129,6 @@ START = ResidualPrior(
     noise=Noise(compute=0.03, sync=0.016, sync_share=0.15, misplaced=0.05),
     freedom=1.0,
     bare=0.2,
-    script={"device": 0.4, "host": 0.5},
 )  # fmt: skip
 
 
@@ -211,7 +210,7 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
     covariance = found.covariance
     moved = np.einsum("fij,fj->fi", covariance, found.coefficients)
     mean = prior.mean(cells)
-    at, by_field = Response.of(cells, prior.anchor(cells)).linear(mean + moved)
+    at, by_field = Response.of(cells, mean).linear(mean + moved)
     slopes, rows = comparisons.of_channels(by_field), comparisons.rows
     spread = sum(
         slope[:, None] * one[rows[:, None], rows] * slope
@@ -249,7 +248,7 @@ def _by_mean(
     extra = {"alone": float(alone @ alpha), "one_host": float(one_host @ alpha)}
     return [
         extra[name] if name in extra else float(by_field[Field[name.upper()]])
-        for name in (*prior.means, *prior.script)
+        for name in prior.means
     ]
 
 
@@ -266,18 +265,14 @@ def _by_noise(pull: FloatArray, comparisons: Comparisons, prior: ResidualPrior) 
 def _packed(prior: ResidualPrior) -> FloatArray:
     """Return means, then logarithms of standard deviations and of the noise."""
     noise = [getattr(prior.noise, name) for name in _NOISES]
-    means = [*prior.means.values(), *prior.script.values()]
-    return np.concatenate([means, np.log([*prior.sds.values(), *noise])])
+    return np.concatenate([list(prior.means.values()), np.log([*prior.sds.values(), *noise])])
 
 
 def _unpacked(x: FloatArray) -> ResidualPrior:
-    count = len(START.means) + len(START.script)
-    means, rest = x[:count], np.exp(x[count:])
-    script = means[len(START.means) :]
+    means, rest = x[: len(START.means)], np.exp(x[len(START.means) :])
     sds, noise = rest[: len(START.sds)], rest[len(START.sds) :]
     return ResidualPrior(
-        means=dict(zip(START.means, map(float, means), strict=False)),
-        script=dict(zip(START.script, map(float, script), strict=True)),
+        means=dict(zip(START.means, map(float, means), strict=True)),
         sds=dict(zip(START.sds, map(float, sds), strict=True)),
         noise=replace(START.noise, **dict(zip(_NOISES, map(float, noise), strict=True))),
         freedom=START.freedom,
