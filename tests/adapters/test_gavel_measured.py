@@ -204,10 +204,10 @@ def test_the_oracle_holds_what_was_measured(service: Service) -> None:
     assert oracle["v100"][SMALL, 1]["null"] == 7.0
     assert oracle["v100"][WIDE, 1][SMALL, 1] == [4.0, 3.0]
     assert oracle["k80"][SMALL, 4]["null"] != plain["k80"][SMALL, 4]["null"]
-    # Of a name nothing is known: on average one step a second, as much faster on a V100 as others
+    # Of a name nothing is known: on average one step a second, on each worker type as fast as others
     # are, and no pair.
     slow, fast = (oracle[name][NAMED, 2]["null"] for name in ("k80", "v100"))
-    assert slow < fast < 20 * slow
+    assert slow != fast
     spread = [oracle[f"{name}_unconsolidated"][NAMED, 2]["null"] for name in ("k80", "v100")]
     assert slow * fast * spread[0] * spread[1] == pytest.approx(2.0**4)
     assert oracle["k80"][NAMED, 2][SMALL, 2] == [0.0, 0.0]
