@@ -204,7 +204,7 @@ def test_the_oracle_holds_what_was_measured(service: Service) -> None:
     assert oracle["v100"][SMALL, 1]["null"] == 7.0
     assert oracle["v100"][WIDE, 1][SMALL, 1] == [4.0, 3.0]
     assert oracle["k80"][SMALL, 4]["null"] != plain["k80"][SMALL, 4]["null"]
-    # Of a name nothing is known: on average one step a second, on each worker type as fast as others
+    # Of a name nothing is known: one step a second on average, and as fast on each kind as others
     # are, and no pair.
     slow, fast = (oracle[name][NAMED, 2]["null"] for name in ("k80", "v100"))
     assert slow != fast
