@@ -164,7 +164,7 @@ def test_train_learns_from_public_tables_too(
     asked = ["timm/test_resnet", "--batch-size", "32", "--on", "RTX-4090", "--json"]
     said = json.loads(_run("predict", *asked, "--models", str(tmp_path / "models")).stdout)
     assert said["model_version"].startswith("default/")
-    assert said["basis"] in ("calibrated", "interpolated")
+    assert said["basis"] in ("calibrated", "transferred", "interpolated")
 
 
 def test_a_damaged_model_is_named_and_answers_go_on(models: Path, tmp_path: Path) -> None:
