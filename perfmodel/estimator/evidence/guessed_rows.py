@@ -160,6 +160,7 @@ def observed_rows(
                 cells=cells,
                 step_time_s=np.array([seen[row].step_time_s for row in rows]),
                 sync_time_s=np.array([np.nan if one is None else one for one in sync]),
+                reporter=np.array([seen[row].reporter for row in rows]),
             )
         )
     return ObservedSteps.join(*pieces)

@@ -47,7 +47,7 @@ class ObservedJob:
     Parameters
     ----------
     calibration : Calibration or None
-        Of its own steps; None where none was observed. After :meth:`on` of what counts there.
+        Of its own steps; None where none was observed.
     observations : tuple of Observation
         Of the job itself.
     family : str
@@ -98,7 +98,10 @@ class ObservedJob:
         known: _Weighed | None = core.evidence.get(key)
         if known is None:
             known = _weighed(core, prepared, observations, family)
-            core.evidence.put(key, known)
+            if all(one.reporter for one in observations):
+                # Stored ones come again, as they are kept or as this returns them; others do not.
+                core.evidence.put(key, known)
+                core.evidence.put((family, tuple(map(id, known.own))), known)
         if known.of_others:
             told = (told or ToldJobs(core, ())).with_others(known.of_others)
         return cls(
@@ -262,9 +265,10 @@ class Correction:
                 if not len(chosen) or (calibration is None and not shift.reporters):
                     continue
                 found = found or _own(steps)
-                if shift.reporters:
+                if calibration is None:
                     _shift(found, row, chosen, shift, name)
-                if calibration is not None:
+                else:
+                    # What is told of the machine stands over what strangers say.
                     alike.setdefault(id(calibration), (calibration, []))[1].append(chosen)
             for calibration, of_machines in alike.values():
                 assert found is not None and job is not None

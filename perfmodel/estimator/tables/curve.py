@@ -154,7 +154,8 @@ def draw_curve(
     fits = fits | (steps.rung[0] == RUNG[Basis.MEASURED])
     prediction = predictions[spec.name]
     placement = core.resolve(placement_of(spec, max(asked.counts), asked))
-    said = (*prediction.warnings, *placement.warnings, *prepared.warnings)
+    of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)
+    said = (*prediction.warnings, *placement.warnings, *of_counts, *prepared.warnings)
     return _of_steps(
         spec,
         steps,

@@ -76,6 +76,21 @@ def test_three_measurements_are_echoed_as_their_median(estimator: Estimator, see
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_type_that_is_told_stands_over_what_is_stored(
+    estimator: Estimator, seed: int
+) -> None:
+    rng = random.Random(seed)
+    job = _job(rng, named=True)
+    mine = _cells(estimator, rng, job, 3)
+    stored = [
+        replace(one, step_time_s=3.0 * one.step_time_s, reporter="a") for one in mine for _ in "123"
+    ]
+    for one in mine:
+        answer = estimator.estimate(job, one.placement, [*mine, *stored])
+        assert answer.step_time_s == pytest.approx(one.step_time_s, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whoever_asks_stands_over_what_is_stored(estimator: Estimator, seed: int) -> None:
     rng = random.Random(seed)
     job = _job(rng, named=False)

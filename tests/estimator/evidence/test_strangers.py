@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.strangers import ONE_VOICE, Strangers, agreed
+from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
@@ -87,6 +89,10 @@ def test_what_many_agree_on_is_said_and_makes_the_answer_wider(estimator: Estima
     )
     assert curve.step_time_s[0, 0] == pytest.approx(after.step_time_s)
     assert said in curve.warnings
+    asked = CurveQuestion(accelerator="A10", counts=(1, 4))
+    drawn = estimator.curve(JOB, asked, (), Strangers(estimator.core, stored))
+    assert drawn.step_time_s[1] == pytest.approx(after.step_time_s)
+    assert said in drawn.warnings
 
 
 @pytest.mark.parametrize("lie", [0.5, 2.0])
@@ -143,3 +149,27 @@ def test_a_voice_more_moves_what_is_agreed_no_further_than_to_its_neighbours(cou
         for lie in (-5.0, 5.0):
             ends = sorted([0.0, *said])
             assert ends[0] - ONE_VOICE <= agreed([*said, lie]) <= ends[-1] + ONE_VOICE
+
+
+def test_what_is_told_of_a_machine_stands_over_strangers(estimator: Estimator) -> None:
+    stored = [one for name in "abcdef" for one in reported(estimator, name, 4.0)]
+    told = tuple(replace(one, reporter="") for one in reported(estimator, "", 1.5))
+    assert ask(estimator, "4xA10", stored, told) == ask(estimator, "4xA10", [], told)
+
+
+def test_what_is_stored_is_weighed_once(estimator: Estimator) -> None:
+    stored = [
+        Observation(
+            placement=parse_placement(place),
+            batch_size=2000,
+            step_time_s=3e-3,
+            reporter="a",
+            job=JOB,
+        )
+        for place in PLACES
+    ]
+    prepared = estimator.core.prepare(JOB)
+    first = estimator.observed(prepared, stored)
+    assert first is not None
+    again = estimator.observed(prepared, first.observations)
+    assert again is not None and again.calibration is first.calibration
