@@ -1,0 +1,1 @@
+"""Kineto: written next."""
