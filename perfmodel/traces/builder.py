@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.limits import DEFAULT_LIMITS, LATEST_NS, TraceLimits
@@ -59,15 +60,31 @@ class TraceBuilder:
         self.rank: int | None = None
         self.world_size: int | None = None
         self.complete = True
+        #: What :meth:`build` subtracts from all times: the earliest of them.
+        self.origin_ns = 0
         self._names: dict[str, int] = {}
         self._argument_keys: dict[Hashable, int] = {}
         self._arguments: list[OperatorArguments] = []
         self._operators = _empty(Operators)
         self._kernels = _empty(Kernels)
 
+    @property
+    def operator_count(self) -> int:
+        """Calls on the host so far."""
+        return len(self._operators["name"])
+
+    @property
+    def kernel_count(self) -> int:
+        """Rows of kernels so far."""
+        return len(self._kernels["name"])
+
     def name(self, text: str) -> int:
         """Return the position of a name in the table of names."""
         return self._names.setdefault(text, len(self._names))
+
+    def known_arguments(self, key: Hashable) -> int | None:
+        """Return the position of arguments that were entered under a key, or None."""
+        return self._argument_keys.get(key)
 
     def arguments(self, key: Hashable, make: Callable[[], OperatorArguments]) -> int:
         """Return the position of arguments in their table; made when a key is new."""
@@ -91,7 +108,7 @@ class TraceBuilder:
     ) -> int:
         """Add a call on the host and return its row; see :class:`Operators`."""
         check_times(name, start_ns, duration_ns)
-        row = len(self._operators["name"])
+        row = self.operator_count
         self._append(
             self._operators, name,
             (start_ns, duration_ns, thread, parent, arguments, phase, sequence),
@@ -121,7 +138,7 @@ class TraceBuilder:
                 f"The kernel {name[:200]!r} has a duration of {duration_ns} ns over {calls} calls; "
                 "expected a duration >= 0 and at least one call."
             )
-        row = len(self._kernels["name"])
+        row = self.kernel_count
         self._append(
             self._kernels, name,
             (start_ns, duration_ns, calls, device, stream, int(kind), operator, launch_start_ns,
@@ -129,16 +146,28 @@ class TraceBuilder:
         )  # fmt: skip
         return row
 
-    def build(self) -> Trace:
-        """Return the trace; the builder is not used afterwards."""
+    def build(self, earliest_ns: int = LATEST_NS) -> Trace:
+        """Return the trace, its times counted from the earliest; the builder is used up.
+
+        Parameters
+        ----------
+        earliest_ns : int
+            Of times that are no rows of the trace but have to be counted from the same moment.
+        """
+        operators, kernels = _columns(self._operators), _columns(self._kernels, graph=np.bool_)
+        timed = (operators["start_ns"], kernels["start_ns"], kernels["launch_start_ns"])
+        steps = np.array([step.start_ns for step in self.steps], dtype=np.int64)
+        self.origin_ns = _shifted((*timed, steps), earliest_ns)
         return Trace(
             format=self.format_name,
             names=tuple(self._names),
-            operators=Operators(**_columns(self._operators)),
-            kernels=Kernels(**_columns(self._kernels, graph=np.bool_)),
+            operators=Operators(**operators),
+            kernels=Kernels(**kernels),
             arguments=tuple(self._arguments),
             devices=tuple(self.devices),
-            steps=tuple(sorted(self.steps, key=lambda step: step.start_ns)),
+            steps=tuple(
+                replace(self.steps[i], start_ns=int(steps[i])) for i in np.argsort(steps).tolist()
+            ),
             software=MappingProxyType(dict(self.software)),
             rank=self.rank,
             world_size=self.world_size,
@@ -146,9 +175,7 @@ class TraceBuilder:
             notes=tuple(self.notes),
         )
 
-    def _append(
-        self, columns: Mapping[str, array[int]], name: str, values: Sequence[int]
-    ) -> None:
+    def _append(self, columns: Mapping[str, array[int]], name: str, values: Sequence[int]) -> None:
         numbers = iter(columns.values())
         try:
             next(numbers).append(self.name(name))
@@ -176,8 +203,8 @@ def check_times(name: str, start_ns: int, duration_ns: int) -> None:
     for what, value in (("start", start_ns), ("duration", duration_ns)):
         if not UNKNOWN <= value < LATEST_NS:
             raise InvalidTraceError(
-                f"{name[:200]!r} has a {what} of {value} ns; expected one from 0 to 2^62. The clock "
-                "jumped while the trace was taken, or the file is damaged: take it again."
+                f"{name[:200]!r} has a {what} of {value} ns; expected one from 0 to 2^62. The "
+                "clock jumped while the trace was taken, or the file is damaged: take it again."
             )
 
 
@@ -185,10 +212,26 @@ def _empty(columns: type[Operators] | type[Kernels]) -> dict[str, array[int]]:
     return {one.name: array(_CODES.get(one.name, "q")) for one in fields(columns)}
 
 
+def _shifted(columns: Sequence[npt.NDArray[np.int64]], earliest_ns: int) -> int:
+    """Count times from the earliest one, in place, and return that; -1 stays -1."""
+    known = [column >= 0 for column in columns]
+    earliest = [
+        int(np.min(column, where=mask, initial=LATEST_NS))
+        for column, mask in zip(columns, known, strict=True)
+    ]
+    origin_ns = min((*earliest, earliest_ns))
+    if 0 < origin_ns < LATEST_NS:
+        for column, mask in zip(columns, known, strict=True):
+            np.subtract(column, origin_ns, out=column, where=mask)
+    return origin_ns if origin_ns < LATEST_NS else 0
+
+
 def _columns(rows: Mapping[str, array[int]], **types: Any) -> dict[str, Any]:
     """Return columns as arrays that share the memory of the rows."""
     found: dict[str, Any] = {}
     for name, values in rows.items():
-        column = np.frombuffer(values, dtype=values.typecode) if values else np.zeros(0, values.typecode)
+        column = np.frombuffer(values or array(values.typecode, [0]), dtype=values.typecode)[
+            : len(values)
+        ]
         found[name] = column.view(types[name]) if name in types else column
     return found

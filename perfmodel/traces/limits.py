@@ -20,7 +20,7 @@ class TraceLimits:
     arguments_bytes : int
         Of all distinct arguments of operators together; further ones are left out, and said so.
     unpacked_ratio : float
-        Unpacked over packed bytes, once 16 MiB are unpacked: beyond it the file is taken for a bomb.
+        Unpacked over packed bytes, once 16 MiB are unpacked: beyond it the file is a bomb.
     """
 
     size_bytes: int = 16 * 2**30

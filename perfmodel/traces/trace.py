@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -132,7 +132,8 @@ class Operators:
     @classmethod
     def none(cls) -> Self:
         """Return no calls, for formats that tell kernels alone."""
-        return cls(**{one.name: np.zeros(0, dtype=np.int64) for one in fields(cls)})
+        empty: dict[str, Any] = {one.name: np.zeros(0, dtype=np.int64) for one in fields(cls)}
+        return cls(**empty)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,7 +163,8 @@ class Kernels:
     size_bytes : ndarray of int64
         Bytes copied, set or sent, of all calls together; -1 untold.
     graph : ndarray of bool
-        Whether it was launched as part of a CUDA or HIP graph: then no operator launched it.
+        Whether it was launched as part of a CUDA or HIP graph: its operator is then the call that
+        launched the whole graph, if any.
     """
 
     name: npt.NDArray[np.int32]

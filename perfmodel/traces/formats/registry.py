@@ -60,7 +60,8 @@ class TraceFormat:
 
 #: Name, module and description of every format; the more particular stand first.
 _ALL = (
-    ("kineto", "kineto", "torch.profiler's Chrome trace (Kineto), NVIDIA and AMD; plain or gzipped."),
+    ("kineto", "kineto.reader",
+     "torch.profiler's Chrome trace (Kineto), NVIDIA and AMD; plain or gzipped."),
 )  # fmt: skip
 
 #: Every trace format by name.

@@ -1,1 +1,0 @@
-"""Kineto: written next."""
