@@ -1,14 +1,18 @@
-"""Which call of the runtime launched a kernel, found by the number that both bear."""
+"""Calls of the runtime as a reader meets them, joined to kernels at the end."""
 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
+from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.joining.nesting import Launches, join_kernels
+from perfmodel.traces.limits import LATEST_NS
 from perfmodel.traces.trace import UNKNOWN, Trace
+
+
+def _rows() -> dict[str, array[int]]:
+    return {name: array(code) for name, code in Launches.CODES.items()}
 
 
 def _column() -> array[int]:
@@ -23,41 +27,31 @@ class LaunchCalls:
     ----------
     of_kernels : array of int64
         A correlation id for each row of :class:`~perfmodel.traces.trace.Kernels`; -1 for none.
-    ids, start_ns, duration_ns : array of int64
-        One row a call.
     """
 
     of_kernels: array[int] = field(default_factory=_column)
-    ids: array[int] = field(default_factory=_column)
-    start_ns: array[int] = field(default_factory=_column)
-    duration_ns: array[int] = field(default_factory=_column)
+    _calls: dict[str, array[int]] = field(default_factory=_rows)
 
-    def add(self, correlation: int, start_ns: int, duration_ns: int) -> None:
-        """Add a call."""
-        self.ids.append(correlation)
-        self.start_ns.append(start_ns)
-        self.duration_ns.append(duration_ns)
+    def add(
+        self,
+        correlation: int,
+        start_ns: int,
+        duration_ns: int,
+        *,
+        thread: int = 0,
+        graph: bool = False,
+    ) -> None:
+        """Add a call; see :class:`~perfmodel.traces.joining.nesting.Launches`."""
+        row = (correlation, start_ns, duration_ns, thread, graph)
+        for column, value in zip(self._calls.values(), row, strict=True):
+            column.append(value)
 
-    def rows(self) -> npt.NDArray[np.int64]:
-        """Return for each kernel the row of the call that launched it; -1 for none."""
-        ids = _array(self.ids)
-        wanted = _array(self.of_kernels)
-        if not len(ids):
-            return np.full(len(wanted), UNKNOWN, dtype=np.int64)
-        order = np.argsort(ids, kind="stable")
-        found = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
-        return np.where((ids[found] == wanted) & (wanted >= 0), found, UNKNOWN)
-
-    def joined(self, trace: Trace) -> Trace:
-        """Return a trace whose kernels know when they were launched."""
-        rows = self.rows()
-        starts = np.append(_array(self.start_ns), UNKNOWN)
-        durations = np.append(_array(self.duration_ns), UNKNOWN)
-        kernels = replace(
-            trace.kernels, launch_start_ns=starts[rows], launch_duration_ns=durations[rows]
+    def build(self, builder: TraceBuilder) -> Trace:
+        """Return the trace of a builder, its kernels joined to calls and operators."""
+        trace = builder.build(min(self._calls["start_ns"], default=LATEST_NS))
+        launches = Launches.of(self._calls, self.of_kernels, builder.origin_ns)
+        none = (
+            array("q", [UNKNOWN]) * len(trace.operators),
+            array("q", [UNKNOWN]) * len(trace.kernels),
         )
-        return replace(trace, kernels=kernels)
-
-
-def _array(values: array[int]) -> npt.NDArray[np.int64]:
-    return np.frombuffer(values, dtype=np.int64) if values else np.zeros(0, dtype=np.int64)
+        return join_kernels(trace, launches, none)

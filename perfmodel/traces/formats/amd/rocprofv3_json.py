@@ -66,7 +66,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
                 f"{path.name} has a record under {'.'.join(section[1:])!r} that is not as "
                 f"rocprofv3 writes it ({type(error).__name__}: {error})."
             ) from error
-    return run.launches.joined(run.builder.build())
+    return run.launches.build(run.builder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,189 @@
+"""Files of TensorRT's ``trtexec``: times of layers, times of iterations, and what lies beside them.
+
+``--exportProfile`` writes the time of each layer over all iterations, ``--exportTimes`` when each
+iteration was enqueued, computed and copied, ``--exportLayerInfo`` the layers of the engine. TensorRT's
+engine explorer (trt-engine-explorer) puts them beside each other, with metadata, under names that
+differ in their ends. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.json_events import JsonEvents
+from perfmodel.traces.formats.nvidia.trtexec_layers import add_layers
+from perfmodel.traces.formats.nvidia.trtexec_machine import describe
+from perfmodel.traces.formats.unpacking import unpacked
+from perfmodel.traces.limits import LATEST_NS, TraceLimits
+from perfmodel.traces.trace import UNKNOWN, KernelKind, Trace, TracedStep
+
+NAME = "trtexec"
+_PROFILE = re.compile(rb'\s*\[\s*\{\s*"count"\s*:')
+_TIMES = re.compile(rb'\s*\[\s*\{\s*"(?:startEnqMs|startInMs)"\s*:')
+_LAYERS = re.compile(rb'\s*\{\s*"Layers"\s*:\s*\[')
+_METADATA = re.compile(
+    rb'\s*(?:\{\s*"(?:performance_summary|model_options)"|\[\s*\{\s*"Name".{1,200}"ComputeCapability")',
+    re.DOTALL,
+)
+#: Ends of names of files that belong together; each also with ``.gz``.
+PROFILE, TIMES, LAYERS = ".profile.json", ".timing.json", ".graph.json"
+_ENDS = (PROFILE, TIMES, LAYERS, ".profile.metadata.json", ".build.metadata.json",
+         ".metadata.json")  # fmt: skip
+#: Start and end of an iteration's work by what it does, in newer and older versions.
+_SPANS = (
+    (("startComputeMs", "endComputeMs"), "computeMs", "TensorRT engine", KernelKind.COMPUTE),
+    (("startH2dMs", "endH2dMs"), "h2dMs", "Memcpy HtoD", KernelKind.COPY),
+    (("startD2hMs", "endD2hMs"), "d2hMs", "Memcpy DtoH", KernelKind.COPY),
+    (("startInMs", "endInMs"), "inMs", "Memcpy HtoD", KernelKind.COPY),
+    (("startOutMs", "endOutMs"), "outMs", "Memcpy DtoH", KernelKind.COPY),
+)
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Tell whether a file is of trtexec."""
+    return any(pattern.match(head) for pattern in (_PROFILE, _TIMES, _LAYERS, _METADATA))
+
+
+def read(path: Path, limits: TraceLimits) -> Trace:
+    """Read a file of trtexec with those that belong to it.
+
+    Raises
+    ------
+    InvalidTraceError
+        It describes a build or a machine, and no engine; or a value is none.
+    """
+    from perfmodel.traces.formats.unpacking import read_head
+
+    head = read_head(path, limits)
+    if _METADATA.match(head):
+        raise InvalidTraceError(
+            f"{path.name} describes a machine or a build; give the *{PROFILE} or *{TIMES} that "
+            "lies beside it."
+        )
+    builder = TraceBuilder(NAME, limits)
+    beside = _beside(path)
+    layers = path if _LAYERS.match(head) else beside.get(LAYERS)
+    rows = add_layers(builder, layers, limits) if layers else {}
+    if _PROFILE.match(head):
+        _add_profile(builder, path, limits, rows)
+        if TIMES in beside:
+            _add_times(builder, beside[TIMES], limits, with_work=False)
+    elif _TIMES.match(head):
+        _add_times(builder, path, limits, with_work=True)
+    else:
+        builder.notes.append("Layers of an engine without times; give the profile for those.")
+    describe(builder, beside, limits)
+    return builder.build()
+
+
+def _beside(path: Path) -> Mapping[str, Path]:
+    """Return the files that belong to one, by the ends of their names."""
+    plain = path.name.removesuffix(".gz")
+    end = next((end for end in _ENDS if plain.endswith(end)), None)
+    if end is None:
+        return {}
+    stem = plain.removesuffix(end)
+    places = {
+        end: [path.with_name(stem + end + packed) for packed in ("", ".gz")] for end in _ENDS
+    }
+    return {end: next(p for p in two if p.is_file()) for end, two in places.items()
+            if any(p.is_file() for p in two)}  # fmt: skip
+
+
+def _add_profile(
+    builder: TraceBuilder, path: Path, limits: TraceLimits, rows: Mapping[str, int]
+) -> None:
+    """Add the time of each layer over all iterations."""
+    calls = 1
+    for entry in _entries(path, limits):
+        if "name" not in entry and "count" in entry:
+            calls = _count(path.name, entry["count"])
+            continue
+        name = str(entry.get("name", ""))
+        builder.add_kernel(
+            name,
+            duration_ns=_ns(path.name, name, entry.get("timeMs")),
+            calls=calls,
+            device=0,
+            operator=rows.get(name, UNKNOWN),
+        )
+    builder.notes.append(
+        f"Times of layers, each over {calls} iterations, without a timeline. Layers are timed one "
+        "after the other: their sum is more than an undisturbed iteration."
+    )
+
+
+def _add_times(
+    builder: TraceBuilder, path: Path, limits: TraceLimits, *, with_work: bool
+) -> None:
+    """Add iterations as steps, from the first that is done for one to the last."""
+    for number, entry in enumerate(_entries(path, limits)):
+        starts, ends = [], []
+        for (start, end), took, name, kind in _SPANS:
+            if start not in entry:
+                continue
+            start_ns = _ns(path.name, start, entry[start])
+            end_ns = _ns(path.name, end, entry.get(end))
+            if end_ns < start_ns:
+                raise InvalidTraceError(
+                    f"{path.name}: iteration {number} has its {end} before its {start}; the clock "
+                    "jumped while it was taken, or the file is damaged: take it again."
+                )
+            starts.append(start_ns)
+            ends.append(end_ns)
+            duration_ns = _ns(path.name, took, entry.get(took))
+            if with_work and (duration_ns or kind is KernelKind.COMPUTE):
+                builder.add_kernel(
+                    name, start_ns=start_ns, duration_ns=duration_ns, device=0, kind=kind
+                )
+        if not starts:
+            raise InvalidTraceError(
+                f"{path.name}: iteration {number} has no times; expected startComputeMs and others."
+            )
+        builder.steps.append(
+            TracedStep(
+                name=f"iteration {number}",
+                start_ns=min(starts),
+                duration_ns=max(ends) - min(starts),
+            )
+        )
+    if with_work:
+        builder.notes.append(
+            "Iterations as wholes: the time of an engine, not of its kernels. Starts and ends are "
+            "rounded to six digits, durations are not."
+        )
+
+
+def _entries(path: Path, limits: TraceLimits) -> Iterator[Mapping[str, Any]]:
+    """Yield the elements of an array; refuse one that is cut."""
+    events = JsonEvents(unpacked(path, limits), key="", name=path.name, limits=limits)
+    for batch in events.batches():
+        for entry in batch:
+            if not isinstance(entry, dict):
+                raise InvalidTraceError(
+                    f"{path.name} lists {str(entry)[:60]!r} where trtexec writes an object."
+                )
+            yield entry
+    if events.cut:
+        raise InvalidTraceError(f"{path.name} is cut: {events.cut}. Copy it again.")
+
+
+def _count(file: str, value: Any) -> int:
+    if type(value) is not int or not 1 <= value < 2**31:
+        raise InvalidTraceError(f"{file} has {value!r} iterations; expected one or more.")
+    return value
+
+
+def _ns(file: str, what: str, value: Any) -> int:
+    """Return milliseconds as whole nanoseconds."""
+    # A boolean is an int to Python.
+    if type(value) in (int, float) and 0 <= value * 1e6 < LATEST_NS:
+        return round(value * 1e6)
+    raise InvalidTraceError(
+        f"{file}: {what[:200]!r} has a time of {str(value)[:60]!r} ms; expected one >= 0."
+    )
