@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
-import orjson
 
 from perfmodel.capture.onnx import capture_onnx, onnx_node_name
 from perfmodel.errors import MeasurementError, MissingExtraError
@@ -24,6 +24,8 @@ from perfmodel.profilers.memory import PeakMemory
 from perfmodel.profilers.operators import JoinedOperators, joined_over_steps
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.timing import time_steps
+from perfmodel.traces.formats.onnxruntime_profile import read
+from perfmodel.traces.trace import Trace
 from perfmodel.types import Mode, Precision
 
 #: Graph optimisation level of every session; the name of a member of ORT's enumeration.
@@ -135,8 +137,8 @@ def profile_kernels(
         session = _session(file, threads, profile_prefix=str(Path(folder) / "profile"))
         for _ in range(runs + 2):
             session.run(None, feeds)
-        events = orjson.loads(Path(session.end_profiling()).read_bytes())
-    return tuple(tuple(_kernels(part)) for part in _by_run(events)[-runs:])
+        trace = read(Path(session.end_profiling()))
+    return _kernels_of_runs(trace)[-runs:]
 
 
 def join_kernels(
@@ -257,26 +259,20 @@ def _session(file: bytes, threads: int, *, profile_prefix: str | None = None) ->
     )
 
 
-def _by_run(events: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Split a profile at the ends of its runs; kernels come before the event of their run."""
-    parts: list[list[Mapping[str, Any]]] = [[]]
-    for event in events:
-        if event.get("cat") == "Node":
-            parts[-1].append(event)
-        elif event.get("name") == "model_run":
-            parts.append([])
-    return [part for part in parts if part]
-
-
-def _kernels(events: Iterable[Mapping[str, Any]]) -> Iterable[KernelTime]:
-    for event in events:
-        name = str(event["name"])
-        if name.endswith("_kernel_time"):
-            yield KernelTime(
-                name=name.removesuffix("_kernel_time"),
-                op_type=str(event["args"]["op_name"]),
-                time_s=event["dur"] / 1e6,
+def _kernels_of_runs(trace: Trace) -> tuple[tuple[KernelTime, ...], ...]:
+    """Return the kernels of each run of a profile."""
+    runs: list[list[KernelTime]] = [[] for _ in trace.steps]
+    starts = np.array([step.start_ns for step in trace.steps], dtype=np.int64)
+    run_of = np.searchsorted(starts, trace.kernels.start_ns, side="right") - 1
+    for row, run in enumerate(run_of.tolist()):
+        runs[run].append(
+            KernelTime(
+                name=trace.names[trace.kernels.name[row]],
+                op_type=trace.name_of(int(trace.kernels.operator[row])),
+                time_s=int(trace.kernels.duration_ns[row]) / 1e9,
             )
+        )
+    return tuple(map(tuple, runs))
 
 
 def _release_memory() -> None:

@@ -62,6 +62,23 @@ class TraceFormat:
 _ALL = (
     ("kineto", "kineto.reader",
      "torch.profiler's Chrome trace (Kineto), NVIDIA and AMD; plain or gzipped."),
+    ("onnxruntime", "onnxruntime_profile", "Profile of an ONNX Runtime session (enable_profiling)."),
+    ("rocprofv3-json", "amd.rocprofv3_json", "rocprofv3 --kernel-trace --output-format json."),
+    ("pytorch-execution-trace", "graphs.execution_trace",
+     "JSON of torch.profiler.ExecutionTraceObserver: calls with shapes, mostly without times."),
+    ("chakra", "graphs.chakra", "Chakra execution traces (.et in protobuf, or its JSON)."),
+    ("tar", "graphs.archives", "A tar archive with one execution trace in it, packed or not."),
+    ("trtexec", "nvidia.trtexec",
+     "trtexec --exportProfile, --exportTimes or --exportLayerInfo, with metadata beside them."),
+    ("nsys-sqlite", "nvidia.nsys_sqlite", "Nsight Systems: nsys export --type sqlite."),
+    ("nsys-stats", "nvidia.nsys_reports",
+     "Nsight Systems: nsys stats --format csv (cuda_gpu_trace, cuda_gpu_kern_sum and others)."),
+    ("nsys-text", "nvidia.nsys_text", "Tables that nsys prints for people (refused)."),
+    ("xplane", "xplane", "XPlane of XLA's profiler (JAX, TensorFlow): *.xplane.pb."),
+    ("rocprof", "amd.dispatches",
+     "Dispatches as CSV: rocprof, rocprofv2, rocprofv3 kernel_trace, rocprofiler-compute."),
+    ("rocprof-stats", "amd.kernel_sums", "Sums a kernel as CSV: rocprof --stats, rocprofv3 --stats."),
+    ("rocprof-other", "amd.no_kernels", "Tables of AMD's profilers without kernels (refused)."),
 )  # fmt: skip
 
 #: Every trace format by name.

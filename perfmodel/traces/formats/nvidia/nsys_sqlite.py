@@ -15,6 +15,7 @@ import numpy as np
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.argument_table import ArgumentTable
 from perfmodel.traces.formats.launch_calls import LaunchCalls
 from perfmodel.traces.formats.nvidia.nvtx_ranges import nvtx_operator
 from perfmodel.traces.formats.nvidia.read_only_database import MAGIC, ReadOnlyDatabase
@@ -133,6 +134,7 @@ class _Export:
     def ranges(self) -> None:
         """Add ranges of NVTX that were opened and closed on one thread."""
         open_ended = 0
+        table = ArgumentTable(self.builder)
         columns = ("start", "end", "globalTid", "eventType", "text", "textId")
         for start, end, thread, kind, text, text_id in self.database.rows("NVTX_EVENTS", columns):
             if kind is not None and kind not in _PUSH_POP:
@@ -143,7 +145,8 @@ class _Export:
             told = text if isinstance(text, str) else self._text(text_id, "a range without a text")
             start_ns, duration_ns = self._times(start, end, told)
             number = self._whole(thread, "globalTid") & _ID_MASK
-            nvtx_operator(self.builder, told, start_ns, duration_ns, number)
+            nvtx_operator(self.builder, table, told, start_ns, duration_ns, number)
+        table.note()
         if open_ended:
             self.builder.notes.append(f"{open_ended} ranges of NVTX are never closed; left out.")
 

@@ -11,6 +11,7 @@ import re
 import orjson
 
 from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.argument_table import ArgumentTable
 from perfmodel.traces.trace import UNKNOWN, OperatorArguments, TracedInput, TracedTensor
 
 _NUMBERS = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = ")
@@ -20,21 +21,23 @@ _LONGEST_SIZES = 65_536
 
 
 def nvtx_operator(
-    builder: TraceBuilder, text: str, start_ns: int, duration_ns: int, thread: int
+    builder: TraceBuilder,
+    table: ArgumentTable,
+    text: str,
+    start_ns: int,
+    duration_ns: int,
+    thread: int,
 ) -> None:
-    """Add a range as a call on the host."""
+    """Add a range as a call on the host, its arguments through a table."""
     marked = _NUMBERS.search(text)
     sequence, sizes = _SEQUENCE.search(text), _SIZES.search(text)
     shapes = None if sizes is None else _shapes(sizes[1])
-    arguments = UNKNOWN
-    if shapes is not None:
-        arguments = builder.arguments(("nvtx", shapes), lambda: _arguments(shapes))
     builder.add_operator(
         text if marked is None else text[: marked.start()],
         start_ns=start_ns,
         duration_ns=duration_ns,
         thread=thread,
-        arguments=arguments,
+        arguments=UNKNOWN if shapes is None else table.position(_arguments(shapes)),
         sequence=UNKNOWN if sequence is None else int(sequence[1]),
     )
 

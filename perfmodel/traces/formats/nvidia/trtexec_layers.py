@@ -1,4 +1,4 @@
-"""Layers of a TensorRT engine as operators: ``trtexec --exportLayerInfo --profilingVerbosity=detailed``."""
+"""Layers of a TensorRT engine as operators: ``trtexec --exportLayerInfo``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.argument_table import ArgumentTable
 from perfmodel.traces.formats.json_events import JsonEvents
 from perfmodel.traces.formats.unpacking import unpacked
 from perfmodel.traces.limits import TraceLimits
@@ -35,16 +36,17 @@ def add_layers(builder: TraceBuilder, path: Path, limits: TraceLimits) -> Mappin
         The file is damaged.
     """
     rows: dict[str, int] = {}
+    table = ArgumentTable(builder)
     events = JsonEvents(unpacked(path, limits), key="Layers", name=path.name, limits=limits)
     for batch in events.batches():
         for layer in batch:
             # Without --profilingVerbosity=detailed a layer is its name alone.
             facts = layer if isinstance(layer, dict) else {"Name": layer}
-            arguments = _arguments(facts)
             rows[str(facts.get("Name", ""))] = builder.add_operator(
                 str(facts.get("ParameterType") or facts.get("LayerType") or facts.get("Name")),
-                arguments=builder.arguments(arguments, lambda found=arguments: found),  # type: ignore[misc]
+                arguments=table.position(_arguments(facts)),
             )
+    table.note()
     if events.cut:
         raise InvalidTraceError(f"{path.name} is cut: {events.cut}. Copy it again.")
     return MappingProxyType(rows)
