@@ -70,21 +70,32 @@ def operator_graph(name: str, arguments: OperatorArguments | None, phase: Phase)
     if packet is None:
         raise UncalledError("this version of torch has no such operator")
     reasons = []
-    for overload in _overloads(packet, len(arguments.inputs)):
+    for overload, taken in _overloads(packet, len(arguments.inputs)):
         try:
-            return _recorded(overload, arguments.inputs, phase)
+            return _recorded(overload, arguments.inputs[:taken], phase)
         except UncalledError as error:
             reasons.append(str(error))
     raise UncalledError(next(iter(reasons), "no overload takes so many arguments"))
 
 
-def _overloads(packet: Any, count: int) -> list[Any]:
+def _overloads(packet: Any, count: int) -> list[tuple[Any, int]]:
+    """Return overloads that take so many arguments, with how many of them to hand over.
+
+    A call with ``out=`` has the tensors that it writes at its end: it does the work of the overload
+    without them, which is called in its place.
+    """
     found = [getattr(packet, name) for name in packet.overloads()]
-    return [
-        one
+    written = {
+        sum(argument.is_out for argument in one._schema.arguments)
         for one in found
         if len(one._schema.arguments) == count
-        and not any(argument.is_out for argument in one._schema.arguments)
+    }
+    plain = [one for one in found if not any(a.is_out for a in one._schema.arguments)]
+    return [
+        (one, count - extra)
+        for extra in sorted({0, *written})
+        for one in plain
+        if len(one._schema.arguments) == count - extra
     ]
 
 

@@ -79,7 +79,7 @@ def counted_calls(trace: Trace) -> npt.NDArray[np.int32]:
     found = trace.kernels.operator.copy()
     if not len(operators):
         return found
-    priced = np.array([_is_priced(name) for name in trace.names], dtype=np.bool_)
+    priced = np.array([is_priced(name) for name in trace.names], dtype=np.bool_)
     current = found.copy()
     waiting = np.flatnonzero(current >= 0)
     while len(waiting):
@@ -119,7 +119,8 @@ def joined_share(operators: Iterable[TracedOperator]) -> float:
     return sum(one.time_s for one in counted if one.joined) / total_s if total_s else 1.0
 
 
-def _is_priced(name: str) -> bool:
+def is_priced(name: str) -> bool:
+    """Tell whether a name of a trace is that of an operator which graphs price."""
     if "::" not in name or " " in name:
         return False
     entry = REGISTER.get(canonical_op(name))
@@ -157,7 +158,7 @@ def _operator(
     for row in rows:
         time_of[trace.names[int(kernels.name[row])]] += int(kernels.duration_ns[row])
     runs = int(kernels.calls[rows].sum())
-    op = canonical_op(name) if calls and _is_priced(name) else ""
+    op = canonical_op(name) if calls and is_priced(name) else ""
     return TracedOperator(
         name=name,
         op=op,

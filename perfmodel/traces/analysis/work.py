@@ -89,30 +89,29 @@ def priced_operators(
     return tuple(
         priced_operator(one, device)
         if i < _MOST_PRICED
-        else PricedOperator(
-            operator=one, precision=Precision.FP32, reason="too many different calls"
-        )
+        else unpriced(one, "the trace has too many different calls")
         for i, one in enumerate(operators)
     )
 
 
+def unpriced(operator: TracedOperator, reason: str) -> PricedOperator:
+    """Return an operator whose work is not known, with the reason."""
+    return PricedOperator(operator=operator, precision=precision_of(operator), reason=reason)
+
+
 def priced_operator(operator: TracedOperator, device: AcceleratorSpec | None) -> PricedOperator:
     """Return one operator with its work."""
-    precision = precision_of(operator)
     if not operator.op:
-        return PricedOperator(
-            operator=operator, precision=precision, reason="no formula prices this operator"
-        )
+        return unpriced(operator, "no formula prices this operator")
     try:
         graph = operator_graph(operator.name, operator.arguments, operator.phase)
     except UncalledError as error:
-        return PricedOperator(operator=operator, precision=precision, reason=str(error))
+        return unpriced(operator, str(error))
     table = cost_table(graph)
     if table.unpriced or not len(graph.nodes):
         names = ", ".join(table.unpriced) or "nothing"
-        return PricedOperator(
-            operator=operator, precision=precision, reason=f"it runs {names}, which has no formula"
-        )
+        return unpriced(operator, f"it runs {names}, which has no formula")
+    precision = precision_of(operator)
     return PricedOperator(
         operator=operator,
         precision=precision,
