@@ -26,10 +26,13 @@ GFX_ARCHITECTURES: Mapping[str, str] = MappingProxyType(
         "gfx941": "CDNA3",
         "gfx942": "CDNA3",
         "gfx950": "CDNA4",
+        # torch tells major and minor alone; 9.0 is that of three architectures.
+        "gfx94": "CDNA3",
+        "gfx95": "CDNA4",
     }
 )
-#: Drivers and ECC keep up to 7 % of a memory; none shows more than 2 % above the nominal size.
-_LEAST_MEMORY, _MOST_MEMORY = 0.93, 1.02
+#: Drivers and ECC keep up to 7 % of a memory; none shows more than there is.
+_LEAST_MEMORY, _MOST_MEMORY = 0.93, 1.005
 #: Suffixes of virtual functions: a card that a hypervisor hands on whole.
 _VIRTUAL = (" VF", " MxGPU")
 
@@ -91,6 +94,9 @@ def traced_device(
     """
     found = catalog or Catalog.default()
     accelerator = _by_name(name, found)
+    if accelerator is not None and memory_bytes is not None:
+        # A bare "NVIDIA H100" may be any of its cards: memory says which it is not.
+        accelerator = accelerator if _fits(memory_bytes, found.get(accelerator)) else None
     guess = None
     if accelerator is None:
         amd = architecture.startswith("gfx") or "radeon" in name.lower() or not name
