@@ -204,6 +204,8 @@ def _last_boundary(text: bytearray, name: str) -> tuple[int, bool]:
                 )
         elif first != ord('"'):
             depth -= 1
+            if depth < 0 and first != ord("]"):
+                raise InvalidTraceError(f"{name} is no sound JSON: its events end in a brace.")
             if depth < 0:
                 return last, True
             if depth == 0:

@@ -123,7 +123,7 @@ def _report(columns: frozenset[str]) -> _Report | None:
 
 def _timeline(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
     """Add the rows of ``cuda_gpu_trace``."""
-    start, duration = _Time.column(table, "Start"), _Time.column(table, "Duration")
+    start, duration = _Time.named(table, "Start"), _Time.named(table, "Duration")
     name, device = table.required("Name"), table.position("Device")
     stream = table.position("Strm")
     size = table.position("Bytes (B)", "Bytes (byte)")
@@ -142,7 +142,7 @@ def _timeline(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> N
 def _launches(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
     """Add the rows of ``cuda_kern_exec_trace``: kernels with the call that launched each."""
     times = {
-        what: _Time.column(table, what)
+        what: _Time.named(table, what)
         for what in ("Kernel Start", "Kernel Dur", "API Start", "API Dur")
     }
     name, device = table.required("Kernel Name"), table.position("DevId")
@@ -160,7 +160,7 @@ def _launches(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> N
 
 def _sums(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
     """Add the rows of ``cuda_gpu_kern_sum``, ``cuda_gpu_mem_time_sum`` or ``cuda_gpu_sum``."""
-    total = _Time.column(table, "Total Time")
+    total = _Time.named(table, "Total Time")
     calls, name = table.required("Instances", "Count"), table.required("Name", "Operation")
     for row in table.rows:
         builder.add_kernel(
@@ -181,7 +181,7 @@ class _Time:
     unit_ns: int
 
     @classmethod
-    def column(cls, table: Table, name: str) -> _Time:
+    def named(cls, table: Table, name: str) -> _Time:
         for position, column in enumerate(table.header):
             found = _UNIT.match(column)
             if found and fold(found[1]) == fold(name):

@@ -28,6 +28,8 @@ _ROWS = 500
 #: Virtual tables, and computed columns.
 _COMPUTING = re.compile(r"^\s*CREATE\s+VIRTUAL|\bAS\s*\(|\bGENERATED\b", re.IGNORECASE)
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
+#: Messages about damaged schemas quote bytes that are no text.
+_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 
 class ReadOnlyDatabase:
@@ -47,7 +49,7 @@ class ReadOnlyDatabase:
             )
             self._guard(path.stat().st_size)
             listed = self._connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-        except (sqlite3.Error, OSError) as error:
+        except (*_FAILURES, OSError) as error:
             raise self._damaged(error) from error
         #: Tables that hold rows themselves.
         self.tables = frozenset(
@@ -73,7 +75,7 @@ class ReadOnlyDatabase:
             return frozenset()
         try:
             described = self._connection.execute(f'SELECT * FROM "{table}" LIMIT 0').description
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             raise self._damaged(error) from error
         return frozenset(column[0] for column in described)
 
@@ -87,7 +89,7 @@ class ReadOnlyDatabase:
             cursor = self._connection.execute(f'SELECT {listed} FROM "{table}"')
             while rows := cursor.fetchmany(_ROWS):
                 yield from rows
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             raise self._damaged(error) from error
 
     def value(self, table: str, column: str, key: str, wanted: int) -> Any:
@@ -97,7 +99,7 @@ class ReadOnlyDatabase:
         query = f'SELECT "{column}" FROM "{table}" WHERE "{key}" = ?'
         try:
             found = self._connection.execute(query, (wanted,)).fetchone()
-        except (sqlite3.Error, OverflowError) as error:
+        except (*_FAILURES, OverflowError) as error:
             raise self._damaged(error) from error
         return None if found is None else found[0]
 
