@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.trace import UNKNOWN, OperatorArguments
 
@@ -17,17 +19,26 @@ class ArgumentTable:
         self._size_bytes = 0
         self._left_out = 0
 
-    def position(self, arguments: OperatorArguments) -> int:
-        """Return where arguments stand; -1 for those that are left out."""
-        known = self._builder.known_arguments(arguments)
+    def position(self, key: Hashable, make: Callable[[], OperatorArguments]) -> int:
+        """Return where arguments stand; -1 for those that are left out.
+
+        Parameters
+        ----------
+        key : hashable
+            Equal for equal arguments.
+        make : callable
+            Called when a key is new.
+        """
+        known = self._builder.known_arguments(key)
         if known is not None:
             return known
-        tensors = len(arguments.tensors) + len(arguments.outputs)
-        self._size_bytes += _INPUT_BYTES * (1 + len(arguments.inputs)) + _TENSOR_BYTES * tensors
+        found = make()
+        tensors = len(found.tensors) + len(found.outputs)
+        self._size_bytes += _INPUT_BYTES * (1 + len(found.inputs)) + _TENSOR_BYTES * tensors
         if self._size_bytes > self._builder.limits.arguments_bytes:
             self._left_out += 1
             return UNKNOWN
-        return self._builder.arguments(arguments, lambda: arguments)
+        return self._builder.arguments(key, lambda: found)
 
     def note(self) -> None:
         """Note in the builder how many calls lost their arguments, if any did."""

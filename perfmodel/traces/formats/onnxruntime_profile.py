@@ -14,6 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import orjson
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.argument_table import ArgumentTable
@@ -130,18 +132,13 @@ class _Rows:
         provider = str(facts["provider"])
         device = self._providers.setdefault(provider, len(self._providers))
         start_ns, duration_ns = _times(event)
-        arguments = OperatorArguments(
-            inputs=tuple(
-                TracedInput(tensors=(tensor,)) for tensor in _tensors(facts.get("input_type_shape"))
-            ),
-            outputs=_tensors(facts.get("output_type_shape")),
-        )
+        shapes = facts.get("input_type_shape"), facts.get("output_type_shape")
         row = self.builder.add_operator(
             str(facts["op_name"]),
             start_ns=start_ns,
             duration_ns=duration_ns,
             thread=int(event["tid"]) % 2**31,
-            arguments=self._arguments.position(arguments),
+            arguments=self._arguments.position(orjson.dumps(shapes), lambda: _arguments(*shapes)),
         )
         self._last_of_node[name] = row
         if provider not in _LAUNCHING:
@@ -170,6 +167,13 @@ def _times(event: Mapping[str, Any]) -> tuple[int, int]:
         if type(event[key]) is not int or not 0 <= event[key] * 1000 < LATEST_NS:
             raise ValueError(f"{key} is {str(event[key])[:40]}; expected whole microseconds >= 0")
     return event["ts"] * 1000, event["dur"] * 1000
+
+
+def _arguments(inputs: Any, outputs: Any) -> OperatorArguments:
+    return OperatorArguments(
+        inputs=tuple(TracedInput(tensors=(tensor,)) for tensor in _tensors(inputs)),
+        outputs=_tensors(outputs),
+    )
 
 
 def _tensors(listed: Any) -> tuple[TracedTensor, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
@@ -66,11 +67,11 @@ class NodeRows:
         times
             Further columns: ``start_ns``, ``duration_ns``, ``thread``, ``sequence``.
         """
-        found = OperatorArguments(
-            inputs=self._inputs(inputs),
-            outputs=tuple(t for one in self._inputs(outputs) for t in one.tensors),
+        arguments = self._arguments.position(
+            orjson.dumps((_told(inputs), _told(outputs)), default=str),
+            lambda: self._made(inputs, outputs),
         )
-        row = self.builder.add_operator(name, arguments=self._arguments.position(found), **times)
+        row = self.builder.add_operator(name, arguments=arguments, **times)
         self._ids.append(number)
         self._callers.append(caller if caller != number else UNKNOWN)
         return row
@@ -123,6 +124,12 @@ class NodeRows:
             )
         return parent
 
+    def _made(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> OperatorArguments:
+        return OperatorArguments(
+            inputs=self._inputs(inputs),
+            outputs=tuple(t for one in self._inputs(outputs) for t in one.tensors),
+        )
+
     def _inputs(self, listed: Sequence[Any]) -> tuple[TracedInput, ...]:
         values, shapes, types, strides = (
             part if isinstance(part, list) else [] for part in listed
@@ -147,6 +154,18 @@ class NodeRows:
             found = _DEVICE.fullmatch(str(value[_DEVICE_AT]))
             if found:
                 self._devices.add(int(found[1]))
+
+
+def _told(listed: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what a node tells of arguments, without the ids of tensors, which all differ."""
+    values, shapes, types, strides = listed
+    if not isinstance(values, list) or not isinstance(types, list):
+        return (shapes, types, strides)
+    told = [
+        _at(value, _DEVICE_AT) if "Tensor" in str(kind) else value
+        for kind, value in zip(types, values, strict=False)
+    ]
+    return (told, shapes, types, strides)
 
 
 def _tensors(kinds: Sequence[str], shapes: Any, strides: Any) -> tuple[TracedTensor, ...]:

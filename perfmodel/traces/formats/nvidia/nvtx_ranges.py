@@ -37,7 +37,7 @@ def nvtx_operator(
         start_ns=start_ns,
         duration_ns=duration_ns,
         thread=thread,
-        arguments=UNKNOWN if shapes is None else table.position(_arguments(shapes)),
+        arguments=UNKNOWN if shapes is None else table.position(shapes, lambda: _arguments(shapes)),
         sequence=UNKNOWN if sequence is None else int(sequence[1]),
     )
 

@@ -21,8 +21,8 @@ from perfmodel.errors import InvalidTraceError
 MAGIC = b"SQLite format 3\x00"
 _LONGEST_BYTES = 2**17
 #: CPU time for any file, and more for each byte of it.
-_BASE_S = 1.5
-_S_PER_BYTE = 1.0 / 2**20
+_BASE_S = 1.0
+_S_PER_BYTE = 0.5 / 2**20
 _STEPS_BETWEEN_CHECKS = 100_000
 _ROWS = 500
 #: Virtual tables, and computed columns.
@@ -51,6 +51,7 @@ class ReadOnlyDatabase:
             listed = self._connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
         except (*_FAILURES, OSError) as error:
             raise self._damaged(error) from error
+        self._columns: dict[str, frozenset[str]] = {}
         #: Tables that hold rows themselves.
         self.tables = frozenset(
             str(name)
@@ -73,11 +74,13 @@ class ReadOnlyDatabase:
         """Return the columns of a table; none where there is no such table."""
         if table not in self.tables:
             return frozenset()
-        try:
-            described = self._connection.execute(f'SELECT * FROM "{table}" LIMIT 0').description
-        except _FAILURES as error:
-            raise self._damaged(error) from error
-        return frozenset(column[0] for column in described)
+        if table not in self._columns:
+            try:
+                found = self._connection.execute(f'SELECT * FROM "{table}" LIMIT 0').description
+            except _FAILURES as error:
+                raise self._damaged(error) from error
+            self._columns[table] = frozenset(column[0] for column in found)
+        return self._columns[table]
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield rows of a table; nothing where there is no such table, None for absent columns."""

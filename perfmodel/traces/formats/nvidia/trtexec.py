@@ -15,7 +15,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
-from perfmodel.traces.formats.json_events import JsonEvents
+from perfmodel.traces.formats.json_sections import json_sections
 from perfmodel.traces.formats.nvidia.trtexec_layers import add_layers
 from perfmodel.traces.formats.nvidia.trtexec_machine import describe
 from perfmodel.traces.formats.unpacking import unpacked
@@ -160,17 +160,14 @@ def _add_times(
 
 
 def _entries(path: Path, limits: TraceLimits) -> Iterator[Mapping[str, Any]]:
-    """Yield the elements of an array; refuse one that is cut."""
-    events = JsonEvents(unpacked(path, limits), key="", name=path.name, limits=limits)
-    for batch in events.batches():
-        for entry in batch:
+    """Yield the elements of an array."""
+    for _, entries in json_sections(unpacked(path, limits), [()], name=path.name, limits=limits):
+        for entry in entries:
             if not isinstance(entry, dict):
                 raise InvalidTraceError(
                     f"{path.name} lists {str(entry)[:60]!r} where trtexec writes an object."
                 )
             yield entry
-    if events.cut:
-        raise InvalidTraceError(f"{path.name} is cut: {events.cut}. Copy it again.")
 
 
 def _count(file: str, value: Any) -> int:

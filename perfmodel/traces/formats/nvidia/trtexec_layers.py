@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.argument_table import ArgumentTable
-from perfmodel.traces.formats.json_events import JsonEvents
+from perfmodel.traces.formats.json_sections import json_sections
 from perfmodel.traces.formats.unpacking import unpacked
 from perfmodel.traces.limits import TraceLimits
 from perfmodel.traces.trace import OperatorArguments, TracedInput, TracedTensor
@@ -37,18 +37,16 @@ def add_layers(builder: TraceBuilder, path: Path, limits: TraceLimits) -> Mappin
     """
     rows: dict[str, int] = {}
     table = ArgumentTable(builder)
-    events = JsonEvents(unpacked(path, limits), key="Layers", name=path.name, limits=limits)
-    for batch in events.batches():
-        for layer in batch:
+    pieces = unpacked(path, limits)
+    for _, layers in json_sections(pieces, [("Layers",)], name=path.name, limits=limits):
+        for number, layer in enumerate(layers, start=len(rows)):
             # Without --profilingVerbosity=detailed a layer is its name alone.
             facts = layer if isinstance(layer, dict) else {"Name": layer}
             rows[str(facts.get("Name", ""))] = builder.add_operator(
                 str(facts.get("ParameterType") or facts.get("LayerType") or facts.get("Name")),
-                arguments=table.position(_arguments(facts)),
+                arguments=table.position(number, partial(_arguments, facts)),
             )
     table.note()
-    if events.cut:
-        raise InvalidTraceError(f"{path.name} is cut: {events.cut}. Copy it again.")
     return MappingProxyType(rows)
 
 
