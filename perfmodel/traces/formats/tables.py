@@ -122,9 +122,7 @@ def header_of(head: bytes, wanted: Callable[[frozenset[str]], bool]) -> tuple[st
     return None
 
 
-def open_table(
-    path: Path, limits: TraceLimits, wanted: Callable[[frozenset[str]], bool]
-) -> Table:
+def open_table(path: Path, limits: TraceLimits, wanted: Callable[[frozenset[str]], bool]) -> Table:
     """Open a table, plain or gzipped; what stands before its header is passed over.
 
     Raises

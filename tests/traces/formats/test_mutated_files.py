@@ -67,7 +67,9 @@ def test_sound_files_are_read(tmp_path: Path) -> None:
                                            name.partition(",")[0]), name  # fmt: skip
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"[]", b"{}", b"[[[", b"null", b"1", b"a,b\n1,2"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", b"[]", b"{}", b"[[[", b"null", b"1", b"a,b\n1,2"]
+)
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other"
     path.write_bytes(content)

@@ -114,9 +114,7 @@ FEEDS = {"x0": np.ones((8, 16), dtype=np.float32)}
 
 
 def _product() -> Any:
-    model = onnx.load_from_string(
-        one_node("MatMul", [(8, 16)], initializers=[weight("w", 16, 4)])
-    )
+    model = onnx.load_from_string(one_node("MatMul", [(8, 16)], initializers=[weight("w", 16, 4)]))
     # Newer onnx writes a version of its format that onnxruntime does not take yet.
     model.ir_version = 8
     return model.SerializeToString()

@@ -55,7 +55,9 @@ def _rocprofv3(path: Path) -> Sums:
 
 
 def _layers(path: Path) -> int:
-    return len(_loaded(path.with_name(path.name.split(".engine")[0] + ".engine.graph.json"))["Layers"])
+    return len(
+        _loaded(path.with_name(path.name.split(".engine")[0] + ".engine.graph.json"))["Layers"]
+    )
 
 
 def _layer_times(path: Path) -> Sums:

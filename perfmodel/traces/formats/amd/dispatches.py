@@ -139,9 +139,7 @@ def _is_copies(columns: frozenset[str]) -> bool:
     return {"direction", "starttimestamp", "endtimestamp"} <= columns
 
 
-def _add_copies(
-    builder: TraceBuilder, path: Path, limits: TraceLimits, agents: AgentTable
-) -> None:
+def _add_copies(builder: TraceBuilder, path: Path, limits: TraceLimits, agents: AgentTable) -> None:
     """Add the copies of rocprofv3's table beside the one of its kernels."""
     beside = path.with_name(path.name.replace("kernel_trace.csv", "memory_copy_trace.csv"))
     if beside == path or not beside.is_file():

@@ -31,9 +31,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
         The sums are of calls on the host.
     """
     table = open_table(path, limits, _is_sums)
-    name, calls, total = (
-        table.required(column) for column in ("Name", "Calls", "TotalDurationNs")
-    )
+    name, calls, total = (table.required(column) for column in ("Name", "Calls", "TotalDurationNs"))
     builder = TraceBuilder(NAME, limits)
     for row in table.rows:
         if _HOST.match(row[name]):

@@ -119,6 +119,4 @@ def _system_info(table: Table) -> AgentTable:
         multiprocessors=table.whole(row, table.required("cu_per_gpu")),
         architecture=row[table.required("gpu_arch")],
     )
-    return AgentTable(
-        known={"": facts}, software={"rocm": row[table.required("rocm_version")]}
-    )
+    return AgentTable(known={"": facts}, software={"rocm": row[table.required("rocm_version")]})

@@ -131,9 +131,7 @@ class NodeRows:
         )
 
     def _inputs(self, listed: Sequence[Any]) -> tuple[TracedInput, ...]:
-        values, shapes, types, strides = (
-            part if isinstance(part, list) else [] for part in listed
-        )
+        values, shapes, types, strides = (part if isinstance(part, list) else [] for part in listed)
         return tuple(
             self._input(str(kind), _at(values, i), _at(shapes, i), _at(strides, i))
             for i, kind in enumerate(types)

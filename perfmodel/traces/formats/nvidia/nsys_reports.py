@@ -190,9 +190,7 @@ class _Time:
                         f"{table.name} has its column {column!r} in an unknown unit; known are "
                         f"{', '.join(_NS)}. Export it with `--timeunit nsec`."
                     )
-                return cls(
-                    file=table.name, column=column, position=position, unit_ns=_NS[found[2]]
-                )
+                return cls(file=table.name, column=column, position=position, unit_ns=_NS[found[2]])
         raise InvalidTraceError(
             f"{table.name} has no column {name!r} with a unit among {', '.join(table.header)}."
         )

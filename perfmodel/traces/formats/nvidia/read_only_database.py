@@ -48,7 +48,9 @@ class ReadOnlyDatabase:
                 f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True
             )
             self._guard(path.stat().st_size)
-            listed = self._connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+            listed = self._connection.execute(
+                "SELECT type, name, sql FROM sqlite_master"
+            ).fetchall()
         except (*_FAILURES, OSError) as error:
             raise self._damaged(error) from error
         self._columns: dict[str, frozenset[str]] = {}

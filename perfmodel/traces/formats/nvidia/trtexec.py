@@ -88,9 +88,7 @@ def _beside(path: Path) -> Mapping[str, Path]:
     if end is None:
         return {}
     stem = plain.removesuffix(end)
-    places = {
-        end: [path.with_name(stem + end + packed) for packed in ("", ".gz")] for end in _ENDS
-    }
+    places = {end: [path.with_name(stem + end + packed) for packed in ("", ".gz")] for end in _ENDS}
     return {end: next(p for p in two if p.is_file()) for end, two in places.items()
             if any(p.is_file() for p in two)}  # fmt: skip
 
@@ -118,9 +116,7 @@ def _add_profile(
     )
 
 
-def _add_times(
-    builder: TraceBuilder, path: Path, limits: TraceLimits, *, with_work: bool
-) -> None:
+def _add_times(builder: TraceBuilder, path: Path, limits: TraceLimits, *, with_work: bool) -> None:
     """Add iterations as steps, from the first that is done for one to the last."""
     for number, entry in enumerate(_entries(path, limits)):
         starts, ends = [], []

@@ -52,7 +52,9 @@ def _device(facts: Mapping[str, Any], told: Mapping[str, Any]) -> TracedDevice:
         0,
         str(facts.get("Name") or told.get("Selected Device") or ""),
         memory_bytes=total if type(total) is int else int(memory[1]) * 2**20 if memory else None,
-        multiprocessors=int(cores) if isinstance(cores, int | float) and 0 < cores < 10**6 else None,
+        multiprocessors=int(cores)
+        if isinstance(cores, int | float) and 0 < cores < 10**6
+        else None,
         architecture=str(capability or ""),
     )
 

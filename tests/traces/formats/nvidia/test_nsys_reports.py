@@ -88,9 +88,7 @@ def test_launches_of_kernels(tmp_path: Path) -> None:
         (GPU_TRACE[:-60], "cut or damaged"),
     ],
 )
-def test_other_reports_are_refused_with_the_reason(
-    tmp_path: Path, text: str, reason: str
-) -> None:
+def test_other_reports_are_refused_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(InvalidTraceError, match=reason):
         _read(tmp_path, text)
 
