@@ -12,7 +12,7 @@ from perfmodel.cli.options import models_option, output_options
 from perfmodel.cli.output import duration, percent, print_facts, print_json, print_table, with_unit
 
 if TYPE_CHECKING:
-    from perfmodel.estimator.single.traced_operators import ComparedOperator
+    from perfmodel.estimator.single.compared_operators import ComparedOperator
     from perfmodel.traces.analysis.explanation import TraceExplanation
     from perfmodel.traces.analysis.work import PricedOperator
 
@@ -44,7 +44,7 @@ def command(
     The format is recognised by content: torch.profiler (Kineto), and those of docs/traces.md.
     """
     from perfmodel.devices.catalog import Catalog
-    from perfmodel.estimator.single.traced_operators import compared_operators
+    from perfmodel.estimator.single.compared_operators import compared_operators
     from perfmodel.traces.analysis.explanation import explain_trace
     from perfmodel.traces.formats.registry import read_trace
 
@@ -52,7 +52,7 @@ def command(
     found = explain_trace(read_trace(file), accelerator=spec, step=step)
     compared = compared_operators(found, models if predict else None)
     if as_json:
-        from perfmodel.estimator.single.traced_operators import trace_form
+        from perfmodel.estimator.single.compared_operators import trace_form
 
         print_json(trace_form(found, compared, top))
         return

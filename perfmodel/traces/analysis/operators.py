@@ -8,9 +8,9 @@ a collective, or work that was launched before the trace began.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,16 @@ from perfmodel.types import Phase
 
 assert FORMULA_MODULES  # their import fills the register
 
-GRAPH, BEFORE = "(launched as a graph)", "(launched before the trace)"
+#: What stands for kernels that no operator stands for, by a code.
+_BEFORE, _GRAPH = -1, -2
+BEFORE = "(launched before the trace)"
+_OF_KIND = {KernelKind.COPY: -3, KernelKind.MEMSET: -4, KernelKind.COLLECTIVE: -5}
 _APART = {
-    KernelKind.COPY: "(copies)", KernelKind.MEMSET: "(fills)",
-    KernelKind.COLLECTIVE: "(collectives)",
+    _BEFORE: BEFORE, _GRAPH: "(launched as a graph)",
+    -3: "(copies)", -4: "(fills)", -5: "(collectives)",
 }  # fmt: skip
 _KERNELS_SHOWN = 3
+_Rows = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,9 +94,7 @@ def counted_calls(trace: Trace) -> npt.NDArray[np.int32]:
     return found
 
 
-def traced_operators(
-    trace: Trace, rows: npt.NDArray[np.int64] | None = None
-) -> tuple[TracedOperator, ...]:
+def traced_operators(trace: Trace, rows: _Rows | None = None) -> tuple[TracedOperator, ...]:
     """Return the operators behind kernels, longest first.
 
     Parameters
@@ -101,11 +103,15 @@ def traced_operators(
         Kernels to count; None for all.
     """
     chosen = np.arange(len(trace.kernels)) if rows is None else rows
-    call = counted_calls(trace)
-    groups: dict[tuple[str, int, int], list[int]] = {}
-    for row in chosen.tolist():
-        groups.setdefault(_key(trace, row, int(call[row])), []).append(row)
-    found = [_operator(trace, key, members, call) for key, members in groups.items()]
+    call = counted_calls(trace)[chosen]
+    keys = _keys(trace, chosen, call)
+    order = np.lexsort(keys[::-1])
+    edges = np.flatnonzero(np.any([np.diff(key[order]) != 0 for key in keys], axis=0)) + 1
+    groups = np.split(order, edges) if len(order) else []
+    found = [
+        _operator(trace, _Key(*(int(key[group[0]]) for key in keys)), chosen[group], call[group])
+        for group in groups
+    ]
     return tuple(sorted(found, key=lambda one: -one.time_s))
 
 
@@ -127,61 +133,74 @@ def is_priced(name: str) -> bool:
     return entry is not None and entry.op_class is not OpClass.VIEW
 
 
-def _key(trace: Trace, row: int, call: int) -> tuple[str, int, int]:
-    """Return name, arguments and phase by which a kernel is counted."""
+class _Key(NamedTuple):
+    """What kernels have in common that are counted together.
+
+    ``label`` is a position in the trace's names, or a code of :data:`_APART` for what no operator
+    stands for; phases and arguments are numbers as in the columns of operators.
+    """
+
+    label: int
+    arguments: int
+    phase: int
+
+
+def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
+    """Return label, arguments and phase of some kernels."""
     kernels, operators = trace.kernels, trace.operators
-    kind = KernelKind(int(kernels.kind[row]))
-    forward = PHASES.index(Phase.FORWARD)
-    if kernels.graph[row]:
-        return GRAPH, UNKNOWN, forward
-    if kind in _APART:
-        return _APART[kind], UNKNOWN, forward
-    if call < 0:
-        fused = fused_operators(trace.names[int(kernels.name[row])])
-        launched = kernels.launch_start_ns[row] >= 0 or not len(operators)
-        name = trace.names[int(kernels.name[row])] if launched or fused is not None else BEFORE
-        return name, UNKNOWN, forward
-    phase = int(operators.phase[call])
-    return trace.name_of(call), int(operators.arguments[call]), max(phase, 0)
+    label = kernels.name[rows].astype(np.int64)
+    arguments = np.full(len(rows), UNKNOWN, dtype=np.int64)
+    phase = np.full(len(rows), PHASES.index(Phase.FORWARD), dtype=np.int64)
+    fused = np.array([fused_operators(name) is not None for name in trace.names], dtype=np.bool_)
+    if len(operators):
+        label[(kernels.launch_start_ns[rows] < 0) & ~fused[label]] = _BEFORE
+        called = np.flatnonzero(call >= 0)
+        label[called] = operators.name[call[called]]
+        arguments[called] = operators.arguments[call[called]]
+        phase[called] = np.maximum(operators.phase[call[called]], 0)
+    for kind, code in _OF_KIND.items():
+        label[kernels.kind[rows] == kind] = code
+    label[kernels.graph[rows]] = _GRAPH
+    arguments[label < 0] = UNKNOWN
+    phase[label < 0] = PHASES.index(Phase.FORWARD)
+    return label, arguments, phase
 
 
-def _operator(
-    trace: Trace,
-    key: tuple[str, int, int],
-    rows: Sequence[int],
-    call: npt.NDArray[np.int32],
-) -> TracedOperator:
-    name, arguments, phase = key
+def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows) -> TracedOperator:
     kernels = trace.kernels
-    calls = {int(call[row]) for row in rows} - {UNKNOWN}
-    time_of: Counter[str] = Counter()
-    for row in rows:
-        time_of[trace.names[int(kernels.name[row])]] += int(kernels.duration_ns[row])
-    runs = int(kernels.calls[rows].sum())
+    named = key.label < 0
+    name = _APART[key.label] if named else trace.names[key.label]
+    calls = 0 if named else len(np.unique(call[call >= 0]))
+    longest = _longest(trace, rows)
     op = canonical_op(name) if calls and is_priced(name) else ""
+    runs = int(kernels.calls[rows].sum())
     return TracedOperator(
         name=name,
         op=op,
-        op_class=_class_of(name, op, time_of),
-        phase=PHASES[phase],
-        arguments=trace.arguments[arguments] if arguments >= 0 else None,
-        calls=len(calls) if op or not name.startswith("(") else runs,
+        op_class=_class_of(op, key.label, longest),
+        phase=PHASES[key.phase],
+        arguments=trace.arguments[key.arguments] if key.arguments >= 0 else None,
+        calls=calls or runs,
         kernels=runs,
-        time_s=sum(time_of.values()) / 1e9,
-        joined=name != BEFORE and (bool(calls) or name.startswith("(") or _is_fused(name)),
-        kernel_names=tuple(name for name, _ in time_of.most_common(_KERNELS_SHOWN)),
+        time_s=int(kernels.duration_ns[rows].sum()) / 1e9,
+        joined=(named and key.label != _BEFORE) or calls > 0 or fused_operators(name) is not None,
+        kernel_names=longest,
     )
 
 
-def _is_fused(name: str) -> bool:
-    return fused_operators(name) is not None
+def _longest(trace: Trace, rows: _Rows) -> tuple[str, ...]:
+    """Return the names of the kernels that ran longest together."""
+    names, group = np.unique(trace.kernels.name[rows], return_inverse=True)
+    total = np.bincount(group, weights=trace.kernels.duration_ns[rows])
+    shown = np.argsort(-total, kind="stable")[:_KERNELS_SHOWN]
+    return tuple(trace.names[int(names[i])] for i in shown)
 
 
-def _class_of(name: str, op: str, kernels: Iterable[str]) -> str:
+def _class_of(op: str, label: int, kernels: Iterable[str]) -> str:
     if op:
         return REGISTER[op].op_class.value
-    if name.startswith("("):
-        return name.strip("()").split()[-1] if name in _APART.values() else "other"
-    if any(fused_operators(kernel) is not None for kernel in kernels):
+    if label in _OF_KIND.values():
+        return _APART[label].strip("()")
+    if label >= 0 and any(fused_operators(kernel) is not None for kernel in kernels):
         return "fused"
     return OpClass.OTHER.value
