@@ -51,7 +51,7 @@ Time (%),Total Time (ns),Count,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),O
 
 
 def rocprofv3_json() -> dict[str, Any]:
-    """Return a run on one MI300X: a product, a copy of 64 bytes, and the call before the product."""
+    """Return a run on an MI300X: a product, the call that launched it, a copy of 64 bytes."""
     return {
         "rocprofiler-sdk-tool": [
             {

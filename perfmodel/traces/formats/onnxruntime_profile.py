@@ -1,9 +1,9 @@
 """Profiles of ONNX Runtime: JSON that a session writes with ``enable_profiling``.
 
 Every run of a node is an event with its operator, shapes and provider, every run of the model one
-behind them; times are whole microseconds. Providers that compute on the host have computed when the
-node returns: its time is the kernel's. Those of GPUs have only launched; builds of ONNX Runtime that
-profile GPUs write kernels as events of their own.
+behind them; times are whole microseconds. Providers that compute on the host have computed when
+the node returns: its time is the kernel's. Those of GPUs have only launched; builds of ONNX Runtime
+that profile GPUs write kernels as events of their own.
 """
 
 from __future__ import annotations

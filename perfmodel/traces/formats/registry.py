@@ -62,7 +62,7 @@ class TraceFormat:
 _ALL = (
     ("kineto", "kineto.reader",
      "torch.profiler's Chrome trace (Kineto), NVIDIA and AMD; plain or gzipped."),
-    ("onnxruntime", "onnxruntime_profile", "Profile of an ONNX Runtime session (enable_profiling)."),
+    ("onnxruntime", "onnxruntime_profile", "Profile of a session of ONNX Runtime (its JSON)."),
     ("rocprofv3-json", "amd.rocprofv3_json", "rocprofv3 --kernel-trace --output-format json."),
     ("pytorch-execution-trace", "graphs.execution_trace",
      "JSON of torch.profiler.ExecutionTraceObserver: calls with shapes, mostly without times."),
@@ -77,7 +77,8 @@ _ALL = (
     ("xplane", "xplane", "XPlane of XLA's profiler (JAX, TensorFlow): *.xplane.pb."),
     ("rocprof", "amd.dispatches",
      "Dispatches as CSV: rocprof, rocprofv2, rocprofv3 kernel_trace, rocprofiler-compute."),
-    ("rocprof-stats", "amd.kernel_sums", "Sums a kernel as CSV: rocprof --stats, rocprofv3 --stats."),
+    ("rocprof-stats", "amd.kernel_sums",
+     "Sums of kernels as CSV: rocprof --stats and rocprofv3 --stats."),
     ("rocprof-other", "amd.no_kernels", "Tables of AMD's profilers without kernels (refused)."),
 )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """XPlane files of XLA's profiler (``*.xplane.pb``): what GPUs ran for JAX and TensorFlow.
 
 The schema is ``xplane.proto`` of OpenXLA. A plane is a device, a line of it a stream, an event a
-kernel or a copy; times are picoseconds from the nanosecond that a line states. A file is one message
-and has to be in memory as a whole.
+kernel or a copy; times are picoseconds from the nanosecond that a line states. A file is one
+message and has to be in memory as a whole.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from perfmodel.traces.traced_devices import TracedDevice, traced_device
 
 NAME = "xplane"
 #: A plane (field 1), which begins with its number or its name.
-_BEGINNING = re.compile(rb"^\x0a[\x00-\xff]{1,5}?(?:\x08[\x00-\xff]{1,10}?)?\x12.{1,2}?/(?:host|device):",
-                        re.DOTALL)  # fmt: skip
+_BEGINNING = re.compile(rb"^\x0a.{1,5}?(?:\x08.{1,10}?)?\x12.{1,2}?/(?:host|device):", re.DOTALL)
 _LARGEST_BYTES = 256 * 2**20
 _DEVICE = re.compile(r"^/device:GPU:(\d{1,4})")
 _STREAM = re.compile(r"^Stream #(\d{1,9})")

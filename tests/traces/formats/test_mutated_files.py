@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from made_up_profiles import small_files
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-
 from made_up_profiles import ORT_PROFILE
 from onnx_files import one_node, weight
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.profilers.onnxruntime import profile_kernels
 from perfmodel.traces.formats.registry import read_trace

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from published_files import published
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import Trace
-from published_files import published
 
 FOLDERS = ("chakra", "nsys", "param", "rocprof", "tracelens", "trtexec")
 KINETO = ("tracelens/*.json.gz", "param/*kineto.json.gz")

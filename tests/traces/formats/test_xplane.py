@@ -6,8 +6,8 @@ import gzip
 from pathlib import Path
 
 import pytest
-
 from made_up_profiles import message, xplane
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import KernelKind

@@ -26,19 +26,19 @@ _DEVICE = ("Agent_Id", "GPU_ID", "gpu-id")
 _STREAM = ("Stream_Id", "Queue_Id", "queue-id")
 #: In the tables of rocprofv3 that list each dispatch once a counter.
 _COUNTER = "countername"
-#: What stands between a dispatch and its times, in tables of counters.
+#: Columns, folded, of tables without counters.
 _NO_COUNTERS = frozenset(
-    fold(name)
-    for name in (
-        "Guid Kind Agent_Id GPU_ID Queue_Id Queue_Index Stream_Id Thread_Id PID TID Process_Id "
-        "Dispatch_Id Kernel_Id Kernel_Name KernelName Correlation_Id Start_Timestamp End_Timestamp "
-        "BeginNs EndNs DispatchNs CompleteNs DurationNs Index LDS_Block_Size LDS_Per_Workgroup lds "
-        "Scratch_Size Scratch_Per_Workitem scr VGPR_Count Arch_VGPR Accum_VGPR_Count Accum_VGPR "
-        "SGPR_Count SGPR Private_Segment_Size Group_Segment_Size Workgroup_Size Grid_Size "
-        "Workgroup_Size_X Workgroup_Size_Y Workgroup_Size_Z Grid_Size_X Grid_Size_Y Grid_Size_Z "
-        "grd wgp wave_size sig obj fbar"
-    ).split()
-)
+    {
+        "guid", "kind", "agentid", "gpuid", "queueid", "queueindex", "streamid", "threadid", "pid",
+        "tid", "processid", "dispatchid", "kernelid", "kernelname", "correlationid", "index",
+        "starttimestamp", "endtimestamp", "beginns", "endns", "dispatchns", "completens",
+        "durationns", "ldsblocksize", "ldsperworkgroup", "lds", "scratchsize",
+        "scratchperworkitem", "scr", "vgprcount", "vgpr", "archvgpr", "accumvgprcount",
+        "accumvgpr", "sgprcount", "sgpr", "privatesegmentsize", "groupsegmentsize",
+        "workgroupsize", "gridsize", "workgroupsizex", "workgroupsizey", "workgroupsizez",
+        "gridsizex", "gridsizey", "gridsizez", "grd", "wgp", "wavesize", "sig", "obj", "fbar",
+    }
+)  # fmt: skip
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -114,8 +114,8 @@ def duration_ns(file: str, name: str, start_ns: int, end_ns: int) -> int:
     """
     if end_ns < start_ns:
         raise InvalidTraceError(
-            f"{file}: {name[:200]!r} ends {start_ns - end_ns} ns before it starts. The clock jumped "
-            "while the trace was taken, or the file is damaged: take it again."
+            f"{file}: {name[:200]!r} ends {start_ns - end_ns} ns before it starts. The clock "
+            "jumped while the trace was taken, or the file is damaged: take it again."
         )
     return end_ns - start_ns
 

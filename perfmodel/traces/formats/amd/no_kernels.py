@@ -1,4 +1,4 @@
-"""Tables of AMD's profilers that describe a machine or its host, and are refused with the reason."""
+"""Tables of AMD's profilers that hold no kernels, and are refused with the reason."""
 
 from __future__ import annotations
 

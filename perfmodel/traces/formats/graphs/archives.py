@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import IO
+from typing import IO, Any, cast
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.graphs import chakra, execution_trace
@@ -45,7 +45,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     names: list[str] = []
     others = 0
     try:
-        with tarfile.open(fileobj=_Stream(path, limits), mode="r|") as archive:
+        with tarfile.open(fileobj=cast(Any, _Stream(path, limits)), mode="r|") as archive:
             for number, member in enumerate(archive):
                 if number >= _MOST_MEMBERS:
                     raise InvalidTraceError(f"{path.name} has more than {_MOST_MEMBERS} members.")
@@ -70,8 +70,8 @@ def _only(archive: str, found: list[Trace], names: list[str], others: int) -> Tr
         )
     if len(names) > 1:
         raise InvalidTraceError(
-            f"{archive} holds {len(names)} traces: {', '.join(map(repr, names[:5]))}. Unpack it and "
-            "give the one that you mean."
+            f"{archive} holds {len(names)} traces: {', '.join(map(repr, names[:5]))}. Unpack it "
+            "and give the one that you mean."
         )
     return found[0]
 

@@ -1,4 +1,4 @@
-"""PyTorch execution traces: JSON of ``torch.profiler.ExecutionTraceObserver``, schemas 1.0.1 to 1.1.
+"""PyTorch execution traces: JSON of ``torch.profiler.ExecutionTraceObserver``, from schema 1.0.1.
 
 Nodes are calls with their shapes, callers and, for linked traces (``chakra_trace_link``), times in
 microseconds and the kernels that they launched. Schema 1.0.1 keeps the fields of a node flat,
@@ -161,6 +161,6 @@ def _id(value: Any) -> int:
 
 
 def _ns(microseconds: Any) -> int:
-    if type(microseconds) not in (int, float) or not 0 <= microseconds * 1e3 < LATEST_NS:
+    if not isinstance(microseconds, int | float) or not 0 <= microseconds * 1e3 < LATEST_NS:
         raise ValueError(f"{str(microseconds)[:40]} is no time in microseconds")
     return round(microseconds * 1000)

@@ -1,8 +1,8 @@
 """A SQLite file from elsewhere, read and nothing else.
 
 What a file can do to its reader is taken from it: views, triggers, virtual tables, functions and
-extensions are never run, no value is computed or longer than 128 KiB, and reading ends when it takes too long for
-the size of the file.
+extensions are never run, no value is computed or longer than 128 KiB, and reading ends when it
+takes too long for the size of the file.
 """
 
 from __future__ import annotations

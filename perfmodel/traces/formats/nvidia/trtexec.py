@@ -1,9 +1,9 @@
 """Files of TensorRT's ``trtexec``: times of layers, times of iterations, and what lies beside them.
 
 ``--exportProfile`` writes the time of each layer over all iterations, ``--exportTimes`` when each
-iteration was enqueued, computed and copied, ``--exportLayerInfo`` the layers of the engine. TensorRT's
-engine explorer (trt-engine-explorer) puts them beside each other, with metadata, under names that
-differ in their ends. Times are milliseconds.
+iteration was enqueued, computed and copied, ``--exportLayerInfo`` the layers of the engine. The
+engine explorer of TensorRT (trt-engine-explorer) puts them beside each other, with metadata, under
+names that differ in their ends. Times are milliseconds.
 """
 
 from __future__ import annotations
@@ -174,8 +174,7 @@ def _count(file: str, value: Any) -> int:
 
 def _ns(file: str, what: str, value: Any) -> int:
     """Return milliseconds as whole nanoseconds."""
-    # A boolean is an int to Python.
-    if type(value) in (int, float) and 0 <= value * 1e6 < LATEST_NS:
+    if isinstance(value, int | float) and 0 <= value * 1e6 < LATEST_NS:
         return round(value * 1e6)
     raise InvalidTraceError(
         f"{file}: {what[:200]!r} has a time of {str(value)[:60]!r} ms; expected one >= 0."

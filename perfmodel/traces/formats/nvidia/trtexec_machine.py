@@ -70,6 +70,6 @@ def _load(path: Path | None, limits: TraceLimits) -> Any:
         return orjson.loads(text)
     except ValueError as error:
         raise InvalidTraceError(
-            f"{path.name}, which lies beside the trace and describes it, is no sound JSON: {error}. "
-            "Repair it or move it away."
+            f"{path.name}, which lies beside the trace and describes it, is no sound JSON: "
+            f"{error}. Repair it or move it away."
         ) from error

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from made_up_profiles import AGENT_INFO, KERNEL_STATS, KERNEL_TRACE, ROCPROF_V1
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import KernelKind

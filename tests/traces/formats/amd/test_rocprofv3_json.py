@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from made_up_profiles import rocprofv3_json
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import KernelKind

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from made_up_profiles import archive, chakra_et, chakra_json, execution_trace, message, varint
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import PHASES, Trace, TracedTensor

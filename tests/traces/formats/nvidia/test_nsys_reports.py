@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from made_up_profiles import COPY_SUMS, GPU_TRACE, KERNEL_SUMS
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import KernelKind, Trace

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-
 from made_up_profiles import nsys_database
+
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import KernelKind, TracedTensor
