@@ -16,22 +16,24 @@ from perfmodel.traces.trace import PHASES, Trace
 def host_operators(trace: Trace, start_ns: int, end_ns: int) -> tuple[TracedOperator, ...]:
     """Return the outermost priced calls in a window with the time they took, longest first.
 
-    Calls around them hand work on, calls inside are their parts.
+    Calls around them hand work on, calls inside are their parts. Of a trace that tells no times at
+    all, as execution traces do not, all calls are counted and take none.
     """
     operators = trace.operators
     told = (operators.start_ns >= start_ns) & (operators.start_ns < end_ns)
-    timed = np.flatnonzero(told & (operators.duration_ns >= 0))
-    rows = timed[_outermost(trace)[timed]]
+    told &= operators.duration_ns >= 0
+    told |= bool((operators.start_ns < 0).all())
+    rows = np.flatnonzero(told & _outermost(trace))
     time_ns: Counter[tuple[int, int, int]] = Counter()
     calls: Counter[tuple[int, int, int]] = Counter()
     columns = (operators.name, operators.arguments, operators.phase, operators.duration_ns)
     for name, arguments, phase, duration_ns in zip(
         *(column[rows].tolist() for column in columns), strict=True
     ):
-        time_ns[name, arguments, phase] += duration_ns
+        time_ns[name, arguments, phase] += max(duration_ns, 0)
         calls[name, arguments, phase] += 1
     found = [_operator(trace, key, calls[key], total) for key, total in time_ns.items()]
-    return tuple(sorted(found, key=lambda one: -one.time_s))
+    return tuple(sorted(found, key=lambda one: (-one.time_s, -one.calls)))
 
 
 def _outermost(trace: Trace) -> npt.NDArray[np.bool_]:

@@ -97,7 +97,8 @@ class _Rows:
 
     def __init__(self, builder: TraceBuilder) -> None:
         self.builder = builder
-        self._last_of_node: dict[str, int] = {}
+        #: Row and start of the last run of each node.
+        self._last_of_node: dict[str, tuple[int, int]] = {}
         self._providers: dict[str, int] = {}
         self._arguments = ArgumentTable(builder)
 
@@ -140,16 +141,24 @@ class _Rows:
             thread=int(event["tid"]) % 2**31,
             arguments=self._arguments.position(orjson.dumps(shapes), lambda: _arguments(*shapes)),
         )
-        self._last_of_node[name] = row
+        self._last_of_node[name] = row, start_ns
         if provider not in _LAUNCHING:
+            # Where the host computes, nothing waits between the call and its work.
             self.builder.add_kernel(
-                name, start_ns=start_ns, duration_ns=duration_ns, device=device, operator=row
+                name,
+                start_ns=start_ns,
+                duration_ns=duration_ns,
+                device=device,
+                operator=row,
+                launch_start_ns=start_ns,
+                launch_duration_ns=0,
             )
 
     def _kernel(self, event: Mapping[str, Any], name: str) -> None:
         facts = event.get("args", {})
         start_ns, duration_ns = _times(event)
         parent = str(facts.get("parent_name", "")).removesuffix(_NODE_END)
+        operator, launch_start_ns = self._last_of_node.get(parent, (UNKNOWN, UNKNOWN))
         stream = str(facts.get("stream", ""))
         self.builder.add_kernel(
             name,
@@ -157,7 +166,8 @@ class _Rows:
             duration_ns=duration_ns,
             stream=int(stream) if stream.isdigit() and len(stream) < 10 else UNKNOWN,
             kind=kernel_kind(name),
-            operator=self._last_of_node.get(parent, UNKNOWN),
+            operator=operator,
+            launch_start_ns=launch_start_ns,
         )
 
 

@@ -52,6 +52,8 @@ def test_nodes_of_a_gpu_have_launched_and_its_kernels_have_run(tmp_path: Path) -
     )  # fmt: skip
     trace = read_trace(_written(tmp_path, events))
     assert trace.kernels.duration_ns.tolist() == [80_000]
+    # Launched by the node, which begins 10 us after the run.
+    assert trace.kernels.launch_start_ns.tolist() == [10_000]
     assert trace.kernels.operator.tolist() == [0]
     assert trace.kernels.stream.tolist() == [7]
     assert "those of launching them" in trace.notes[0]

@@ -9,6 +9,7 @@ names that differ in their ends. Times are milliseconds.
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ _SPANS = (
     (("startComputeMs", "endComputeMs"), "computeMs", "TensorRT engine", KernelKind.COMPUTE),
     (("startH2dMs", "endH2dMs"), "h2dMs", "Memcpy HtoD", KernelKind.COPY),
     (("startD2hMs", "endD2hMs"), "d2hMs", "Memcpy DtoH", KernelKind.COPY),
-    (("startInMs", "endInMs"), "inMs", "Memcpy HtoD", KernelKind.COPY),
     (("startOutMs", "endOutMs"), "outMs", "Memcpy DtoH", KernelKind.COPY),
+    (("startInMs", "endInMs"), "inMs", "Memcpy HtoD", KernelKind.COPY),
 )
 
 
@@ -72,9 +73,9 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     if _PROFILE.match(head):
         _add_profile(builder, path, limits, rows)
         if TIMES in beside:
-            _add_times(builder, beside[TIMES], limits, with_work=False)
+            _note_times(builder, beside[TIMES], limits)
     elif _TIMES.match(head):
-        _add_times(builder, path, limits, with_work=True)
+        _add_times(builder, path, limits)
     else:
         builder.notes.append("Layers of an engine without times; give the profile for those.")
     describe(builder, beside, limits)
@@ -116,43 +117,60 @@ def _add_profile(
     )
 
 
-def _add_times(builder: TraceBuilder, path: Path, limits: TraceLimits, *, with_work: bool) -> None:
-    """Add iterations as steps, from the first that is done for one to the last."""
+def _add_times(builder: TraceBuilder, path: Path, limits: TraceLimits) -> None:
+    """Add iterations: a step from when each was enqueued, and what the device did for it."""
     for number, entry in enumerate(_entries(path, limits)):
-        starts, ends = [], []
-        for (start, end), took, name, kind in _SPANS:
-            if start not in entry:
-                continue
-            start_ns = _ns(path.name, start, entry[start])
-            end_ns = _ns(path.name, end, entry.get(end))
-            if end_ns < start_ns:
-                raise InvalidTraceError(
-                    f"{path.name}: iteration {number} has its {end} before its {start}; the clock "
-                    "jumped while it was taken, or the file is damaged: take it again."
-                )
-            starts.append(start_ns)
-            ends.append(end_ns)
-            duration_ns = _ns(path.name, took, entry.get(took))
-            if with_work and (duration_ns or kind is KernelKind.COMPUTE):
-                builder.add_kernel(
-                    name, start_ns=start_ns, duration_ns=duration_ns, device=0, kind=kind
-                )
-        if not starts:
-            raise InvalidTraceError(
-                f"{path.name}: iteration {number} has no times; expected startComputeMs and others."
-            )
+        enqueued = ("startEnqMs", "endEnqMs") if "startEnqMs" in entry else _SPANS[-1][0]
+        launch_start_ns, launch_duration_ns = _span(path.name, number, entry, enqueued)
         builder.steps.append(
             TracedStep(
                 name=f"iteration {number}",
-                start_ns=min(starts),
-                duration_ns=max(ends) - min(starts),
+                start_ns=launch_start_ns,
+                duration_ns=launch_duration_ns,
             )
         )
-    if with_work:
+        for span, took, name, kind in _SPANS:
+            if span[0] not in entry:
+                continue
+            start_ns, _ = _span(path.name, number, entry, span)
+            duration_ns = _ns(path.name, took, entry.get(took))
+            if duration_ns or kind is KernelKind.COMPUTE:
+                builder.add_kernel(
+                    name,
+                    start_ns=start_ns,
+                    duration_ns=duration_ns,
+                    device=0,
+                    kind=kind,
+                    launch_start_ns=launch_start_ns,
+                    launch_duration_ns=launch_duration_ns,
+                )
+    builder.notes.append(
+        "Iterations as wholes: the time of an engine, not of its kernels. Starts are rounded to "
+        "six digits, durations are not."
+    )
+
+
+def _note_times(builder: TraceBuilder, path: Path, limits: TraceLimits) -> None:
+    """Note how long an iteration takes that nothing disturbs."""
+    computed = [_ns(path.name, "computeMs", one.get("computeMs")) for one in _entries(path, limits)]
+    if computed:
         builder.notes.append(
-            "Iterations as wholes: the time of an engine, not of its kernels. Starts and ends are "
-            "rounded to six digits, durations are not."
+            f"By {path.name} an iteration takes {statistics.median(computed) / 1e6:.6g} ms "
+            f"undisturbed (median of {len(computed)})."
         )
+
+
+def _span(
+    file: str, number: int, entry: Mapping[str, Any], keys: tuple[str, str]
+) -> tuple[int, int]:
+    """Return start and duration of a part of an iteration."""
+    start_ns, end_ns = (_ns(file, key, entry.get(key)) for key in keys)
+    if end_ns < start_ns:
+        raise InvalidTraceError(
+            f"{file}: iteration {number} has its {keys[1]} before its {keys[0]}; the clock jumped "
+            "while it was taken, or the file is damaged: take it again."
+        )
+    return start_ns, end_ns - start_ns
 
 
 def _entries(path: Path, limits: TraceLimits) -> Iterator[Mapping[str, Any]]:

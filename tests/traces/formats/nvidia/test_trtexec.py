@@ -67,7 +67,8 @@ def test_times_of_layers_join_what_lies_beside_them(tmp_path: Path) -> None:
         TracedTensor(shape=(32, 4, 3, 3), dtype="float16"),
     )
     assert trace.devices[0].accelerator == "TITAN-RTX"
-    assert [step.duration_ns for step in trace.steps] == [1_000_000, 1_250_000]
+    # Between 0.75 ms and 1 ms.
+    assert "takes 0.875 ms undisturbed (median of 2)" in trace.notes[1]
 
 
 def test_times_of_iterations(tmp_path: Path) -> None:
@@ -75,10 +76,10 @@ def test_times_of_iterations(tmp_path: Path) -> None:
     packed = tmp_path / "net.engine.timing.json.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     trace = read_trace(packed)
-    # The first copy in starts at 1 ms.
-    assert [(step.start_ns, step.duration_ns) for step in trace.steps] == [
-        (0, 1_000_000), (2_000_000, 1_250_000),
-    ]  # fmt: skip
+    # They are enqueued for 0.05 ms from 0.9 ms and from 1.9 ms on.
+    marks = [(step.start_ns, step.duration_ns) for step in trace.steps]
+    assert marks == [(0, 50_000), (1_000_000, 50_000)]
+    assert trace.kernels.launch_start_ns.tolist() == [0, 0, 1_000_000, 1_000_000]
     computed = trace.kernels.kind == KernelKind.COMPUTE
     assert trace.kernels.duration_ns[computed].tolist() == [750_000, 1_000_000]
     assert trace.kernels.duration_ns[~computed].tolist() == [250_000, 250_000]
@@ -107,7 +108,7 @@ def test_layers_alone_have_no_times(tmp_path: Path) -> None:
         ("profile", [{"count": 1}, {"name": "a"}], "expected one >= 0"),
         ("profile", [{"count": 1}, 7], "where trtexec writes an object"),
         ("timing", [{**TIMES[0], "endComputeMs": 0.5}], "before its startComputeMs"),
-        ("timing", [TIMES[0], {"startEnqMs": 1}], "iteration 1 has no times"),
+        ("timing", [TIMES[0], {"startEnqMs": 1}], "expected one >= 0"),
         ("profile_metadata", RUN, "describes a machine or a build"),
     ],
 )
