@@ -146,6 +146,12 @@ class TraceBuilder:
         )  # fmt: skip
         return row
 
+    def kernel_column(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of the kernels so far, to be filled in; none are added meanwhile."""
+        values = self._kernels[name]
+        empty = np.zeros(0, dtype=values.typecode)
+        return np.frombuffer(values, dtype=values.typecode) if values else empty
+
     def build(self, earliest_ns: int = LATEST_NS) -> Trace:
         """Return the trace, its times counted from the earliest; the builder is used up.
 
