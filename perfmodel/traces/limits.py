@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,8 +26,13 @@ class TraceLimits:
     size_bytes: int = 16 * 2**30
     events: int = 50_000_000
     event_bytes: int = 64 * 2**20
-    arguments_bytes: int = 128 * 2**20
+    arguments_bytes: int = 122 * 2**20
     unpacked_ratio: float = 300.0
+
+    @property
+    def small_events(self) -> TraceLimits:
+        """The same for formats whose events are a few KiB: JSON of one takes 20 times its size."""
+        return replace(self, event_bytes=min(self.event_bytes, 2 * 2**20))
 
 
 #: Bounds of traces that a user opens.

@@ -25,6 +25,7 @@ _SEPARATORS = re.compile(rb"[\s,]*")
 _QUOTE = ord('"')
 _DEPTH = 100
 _BATCH_BYTES = 2**20
+_OPENS = b"{["
 _CLOSES = {ord("}"): ord("{"), ord("]"): ord("[")}
 
 
@@ -38,11 +39,15 @@ def json_sections(
     InvalidTraceError
         The document is no sound JSON, ends too early, or nests too deeply.
     """
-    yield from _Walk(pieces, frozenset(wanted), name, limits).batches()
+    yield from _Walk(pieces, frozenset(wanted), name, limits.small_events).batches()
 
 
 class _Walk:
-    """A walk through a document, token by token."""
+    """A walk through a document, token by token.
+
+    Containers on the way to a wanted array are open one by one; what is inside of an element, or of
+    a container that leads nowhere, is counted only.
+    """
 
     def __init__(
         self, pieces: Iterator[bytes], wanted: frozenset[JsonPath], name: str, limits: TraceLimits
@@ -58,32 +63,49 @@ class _Walk:
         #: Of each open container its bracket and the key it stands under.
         self._open: list[tuple[int, str]] = []
         self._key = ""
-        #: Where elements begin that are not given out yet, and the depth of their array.
+        #: Containers that are open inside of an element or of one that leads nowhere.
+        self._deep = 0
+        #: Where elements begin and end that are not given out yet; None outside of wanted arrays.
         self._from: int | None = None
-        self._depth = 0
         self._last = 0
 
     def batches(self) -> Iterator[tuple[JsonPath, list[Any]]]:
         begun = False
         while self._fill():
-            size = len(self._buffer)
-            for token in _TOKEN.finditer(self._buffer, self._at):
-                if token[0][0] != _QUOTE:
-                    if elements := self._bracket(token):
-                        yield elements
-                elif (self._from is None or token.end() == size) and not self._string(token):
-                    break
-                self._at = token.end()
+            yield from self._tokens()
             begun = begun or self._at > 0
             if self._from is not None and self._last - self._from > _BATCH_BYTES:
                 yield self._path(), self._elements(self._last)
                 self._from = self._last
             self._drop(self._at if self._from is None else self._from)
-        if self._open or not begun:
+        if self._open or self._deep or not begun:
             raise InvalidTraceError(
                 f"{self._name} is no whole JSON document: it ends inside of "
                 f"{'.'.join(self._path()) or 'nothing'!r}. It was cut; copy it again."
             )
+
+    def _tokens(self) -> Iterator[tuple[JsonPath, list[Any]]]:
+        """Look at what is new; yield the elements of arrays that end in it."""
+        buffer, size, deep = self._buffer, len(self._buffer), self._deep
+        for token in _TOKEN.finditer(buffer, self._at):
+            first = buffer[token.start()]
+            if first == _QUOTE:
+                if not deep and not self._string(token):
+                    break
+                if token.end() == size and not self._done:
+                    break
+            elif deep:
+                deep += 1 if first in _OPENS else -1
+                if not deep:
+                    self._last = token.end()
+                elif deep > _DEPTH:
+                    raise InvalidTraceError(f"{self._name} nests more than {_DEPTH} deep.")
+            elif first in _OPENS:
+                deep = self._opened(first, token.end())
+            elif elements := self._closed(first, token.start()):
+                yield elements
+            self._at = token.end()
+        self._deep = deep
 
     def _fill(self) -> bool:
         """Take in the next pieces; False once there is nothing left to look at."""
@@ -107,34 +129,35 @@ class _Walk:
         if follows is None and not self._done:
             return False
         within = self._open and self._open[-1][0] == ord("{")
-        if within and self._from is None and follows is not None and follows[1] == b":":
+        if within and follows is not None and follows[1] == b":":
             self._key = token[0][1:-1].decode(errors="replace")
         return True
 
-    def _bracket(self, token: re.Match[bytes]) -> tuple[JsonPath, list[Any]] | None:
-        """Open or close a container; return the elements that were read when theirs closes."""
-        bracket = token[0][0]
-        if bracket in b"{[":
-            self._open.append((bracket, self._key))
-            self._key = ""
-            if len(self._open) > _DEPTH:
-                raise InvalidTraceError(f"{self._name} nests more than {_DEPTH} deep.")
-            if self._from is None and bracket == ord("[") and self._path() in self._wanted:
-                self._from = self._last = token.end()
-                self._depth = len(self._open)
-            return None
+    def _opened(self, bracket: int, end: int) -> int:
+        """Open a container; return 1 where only its end matters."""
+        if self._from is not None:
+            return 1
+        path = (*self._path(), *((self._key,) if self._key else ()))
+        if len(self._open) > _DEPTH or not any(w[: len(path)] == path for w in self._wanted):
+            return 1
+        self._open.append((bracket, self._key))
+        self._key = ""
+        if bracket == ord("[") and path in self._wanted:
+            self._from = self._last = end
+        return 0
+
+    def _closed(self, bracket: int, start: int) -> tuple[JsonPath, list[Any]] | None:
+        """Close a container; return its elements where they are wanted."""
         if not self._open or self._open[-1][0] != _CLOSES[bracket]:
             raise InvalidTraceError(
                 f"{self._name} is no sound JSON: {chr(bracket)!r} closes nothing."
             )
         found = None
-        if len(self._open) == self._depth and self._from is not None:
-            found = (self._path(), self._elements(token.start()))
+        if self._from is not None:
+            found = (self._path(), self._elements(start))
             self._from = None
         self._open.pop()
         self._key = ""
-        if len(self._open) == self._depth and self._from is not None:
-            self._last = token.end()
         return found
 
     def _path(self) -> JsonPath:

@@ -70,7 +70,7 @@ def read(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
     InvalidTraceError
         It is cut, damaged, or no run was profiled.
     """
-    events = JsonEvents(unpacked(path, limits), key="", name=path.name, limits=limits)
+    events = JsonEvents(unpacked(path, limits), key="", name=path.name, limits=limits.small_events)
     rows = _Rows(TraceBuilder(NAME, limits))
     for batch in events.batches():
         for event in batch:

@@ -107,7 +107,10 @@ class _ChakraNodes:
 
     def read_json(self, pieces: Iterator[bytes]) -> None:
         events = JsonEvents(
-            pieces, key="workload_graph", name=self.file, limits=self.builder.limits
+            pieces,
+            key="workload_graph",
+            name=self.file,
+            limits=self.builder.limits.small_events,
         )
         for batch in events.batches():
             for node in batch:

@@ -55,7 +55,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
 
 def read_pieces(name: str, pieces: Iterator[bytes], limits: TraceLimits) -> Trace:
     """Read an execution trace that lies in an archive; see :func:`read`."""
-    events = JsonEvents(pieces, key="nodes", name=name, limits=limits)
+    events = JsonEvents(pieces, key="nodes", name=name, limits=limits.small_events)
     nodes = _Nodes(TraceBuilder(NAME, limits), name)
     for batch in events.batches():
         for node in batch:
