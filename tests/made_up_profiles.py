@@ -274,7 +274,10 @@ def small_files(folder: Path) -> dict[str, bytes]:
     database = nsys_database(folder / "small.sqlite")
     layers = {"Layers": [{"Name": "conv", "LayerType": "Convolution", "Inputs": []}]}
     profile = [{"count": 2}, {"name": "conv", "timeMs": 0.5, "averageMs": 0.25}]
-    times = [{"startEnqMs": 0.5, "startComputeMs": 1.0, "endComputeMs": 2.0, "computeMs": 1.0}]
+    times = [
+        {"startEnqMs": 0.5, "endEnqMs": 0.6, "startComputeMs": 1.0, "endComputeMs": 2.0,
+         "computeMs": 1.0}
+    ]  # fmt: skip
     texts = {
         "onnxruntime": json.dumps(ORT_PROFILE),
         "rocprofv3-json": json.dumps(rocprofv3_json()),

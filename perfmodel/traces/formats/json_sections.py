@@ -20,6 +20,17 @@ JsonPath = tuple[str, ...]
 
 #: A string that is not closed reaches to the end of what was read.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+#: What can be passed over inside of a container, up to a bracket that has to be counted.
+_INSIDE = re.compile(
+    rb"""
+    (?: [^"{}\[\]]++
+      | "[^"\\]*+(?:\\.[^"\\]*+)*+"
+      | [\[{] (?: [^"{}\[\]]++ | "[^"\\]*+(?:\\.[^"\\]*+)*+" )*+ [\]}]
+    )*+
+    ([{}\[\]])?
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _COLON = re.compile(rb"\s*(.)", re.DOTALL)
 _SEPARATORS = re.compile(rb"[\s,]*")
 _QUOTE = ord('"')
@@ -86,26 +97,41 @@ class _Walk:
 
     def _tokens(self) -> Iterator[tuple[JsonPath, list[Any]]]:
         """Look at what is new; yield the elements of arrays that end in it."""
-        buffer, size, deep = self._buffer, len(self._buffer), self._deep
-        for token in _TOKEN.finditer(buffer, self._at):
-            first = buffer[token.start()]
+        while True:
+            if self._deep:
+                if not self._passed():
+                    return
+                continue
+            token = _TOKEN.search(self._buffer, self._at)
+            if token is None:
+                self._at = len(self._buffer)
+                return
+            first = self._buffer[token.start()]
             if first == _QUOTE:
-                if not deep and not self._string(token):
-                    break
-                if token.end() == size and not self._done:
-                    break
-            elif deep:
-                deep += 1 if first in _OPENS else -1
-                if not deep:
-                    self._last = token.end()
-                elif deep > _DEPTH:
-                    raise InvalidTraceError(f"{self._name} nests more than {_DEPTH} deep.")
+                if not self._string(token):
+                    return
             elif first in _OPENS:
-                deep = self._opened(first, token.end())
+                self._deep = self._opened(first, token.end())
             elif elements := self._closed(first, token.start()):
                 yield elements
             self._at = token.end()
+
+    def _passed(self) -> bool:
+        """Pass to the end of an element, or of what leads nowhere; False where it is not there."""
+        buffer, deep = self._buffer, self._deep
+        while deep:
+            found = _INSIDE.match(buffer, self._at)
+            assert found is not None  # it matches nothing too
+            self._at = found.end()
+            if found[1] is None:
+                break
+            deep += 1 if found[1] in _OPENS else -1
+            if deep > _DEPTH:
+                raise InvalidTraceError(f"{self._name} nests more than {_DEPTH} deep.")
         self._deep = deep
+        if not deep:
+            self._last = self._at
+        return not deep
 
     def _fill(self) -> bool:
         """Take in the next pieces; False once there is nothing left to look at."""
@@ -127,7 +153,7 @@ class _Walk:
         """Keep a key; False where the string may go on in the next piece."""
         follows = _COLON.match(self._buffer, token.end())
         if follows is None and not self._done:
-            return False
+            return False  # also where the string itself is not whole
         within = self._open and self._open[-1][0] == ord("{")
         if within and follows is not None and follows[1] == b":":
             self._key = token[0][1:-1].decode(errors="replace")

@@ -26,6 +26,7 @@ begun_s = time.process_time()
 before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     read_trace(Path(sys.argv[1]))
+    print("hostile, but sound and read")
 except InvalidTraceError as error:
     print(error.message[:300])
 took_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
