@@ -1,7 +1,7 @@
 """Import the union of published steps of image classifiers on many accelerators.
 
-``cnn_steps.parquet`` joins tables of several repositories, a row each: ``step_ms`` of the whole job,
-``batch_global`` samples a step, and what ran. Read are the steps on one accelerator of
+``cnn_steps.parquet`` joins tables of several repositories, a row each: ``step_ms`` of the whole
+job, ``batch_global`` samples a step, and what ran. Read are the steps on one accelerator of
 
 =========================  =========================================================================
 torchvision_gpu_forks      forks of ryujaehun/pytorch-gpu-benchmark: PyTorch, batch 12 a GPU
@@ -12,15 +12,15 @@ cnn_benchmarks_torch7      jcjohnson/cnn-benchmarks: Lua Torch
 profet_train_latency       PROFET: Keras on TensorFlow, inputs of 32 to 256 pixels
 =========================  =========================================================================
 
-``software["framework"]`` says what ran where it was not PyTorch. Left out: TensorRT (its rows do not
-say which accelerator of a family ran), XLA beside plain TensorFlow, networks for which no reference
-workload stands, and jobs on several accelerators.
+``software["framework"]`` says what ran where it was not PyTorch. Left out: TensorRT (its rows do
+not say which accelerator of a family ran), XLA beside plain TensorFlow, networks for which no
+reference workload stands, and jobs on several accelerators.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -130,8 +130,7 @@ def software_of(words: str) -> dict[str, str]:
     return {"cuda" if "CUDA" in words else "torch": version[0]}
 
 
-def _step(row: Row, line: int, *, file: str, canonical: object) -> PublishedStep:
-    assert callable(canonical)
+def _step(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedStep:
     key = text(row, "model_key")
     if key not in MODELS:
         raise ValueError(f"no reference workload stands for {key!r}")
