@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-
 Event = dict[str, Any]
 
 H100 = {

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.trace import UNKNOWN, OperatorArguments
 
-#: What Python takes for an argument and for a tensor, roughly.
-_INPUT_BYTES, _TENSOR_BYTES = 300, 200
+#: What files write for an argument and for a tensor, roughly; Python takes ten times as much.
+_INPUT_BYTES, _TENSOR_BYTES = 30, 20
 
 
 class ArgumentTable:
