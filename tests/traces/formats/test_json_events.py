@@ -81,3 +81,9 @@ def test_a_cut_document_gives_its_whole_events() -> None:
 def test_what_is_no_such_document_is_refused(text: bytes, reason: str) -> None:
     with pytest.raises(InvalidTraceError, match=reason):
         _all(_events(text))
+
+
+def test_a_piece_may_end_between_an_event_and_its_comma() -> None:
+    pieces = [b'{"traceEvents": [{"a": 1}', b', {"a": 2}', b', {"a": 3}]}']
+    found = JsonEvents(iter(pieces), key="traceEvents", name="file", limits=LIMITS)
+    assert _all(found) == [{"a": number} for number in (1, 2, 3)]
