@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from perfmodel.capture.onnx import capture_onnx, onnx_node_name
@@ -24,8 +23,7 @@ from perfmodel.profilers.memory import PeakMemory
 from perfmodel.profilers.operators import JoinedOperators, joined_over_steps
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.timing import time_steps
-from perfmodel.traces.formats.onnxruntime_profile import read
-from perfmodel.traces.trace import Trace
+from perfmodel.traces.formats.onnxruntime_profile import node_runs
 from perfmodel.types import Mode, Precision
 
 #: Graph optimisation level of every session; the name of a member of ORT's enumeration.
@@ -137,8 +135,14 @@ def profile_kernels(
         session = _session(file, threads, profile_prefix=str(Path(folder) / "profile"))
         for _ in range(runs + 2):
             session.run(None, feeds)
-        trace = read(Path(session.end_profiling()))
-    return _kernels_of_runs(trace)[-runs:]
+        kept = node_runs(Path(session.end_profiling()))[-runs:]
+    return tuple(
+        tuple(
+            KernelTime(name=one.node, op_type=one.operator, time_s=one.duration_ns / 1e9)
+            for one in run
+        )
+        for run in kept
+    )
 
 
 def join_kernels(
@@ -257,22 +261,6 @@ def _session(file: bytes, threads: int, *, profile_prefix: str | None = None) ->
     return onnxruntime.InferenceSession(
         file, sess_options=options, providers=["CPUExecutionProvider"]
     )
-
-
-def _kernels_of_runs(trace: Trace) -> tuple[tuple[KernelTime, ...], ...]:
-    """Return the kernels of each run of a profile."""
-    runs: list[list[KernelTime]] = [[] for _ in trace.steps]
-    starts = np.array([step.start_ns for step in trace.steps], dtype=np.int64)
-    run_of = np.searchsorted(starts, trace.kernels.start_ns, side="right") - 1
-    for row, run in enumerate(run_of.tolist()):
-        runs[run].append(
-            KernelTime(
-                name=trace.names[trace.kernels.name[row]],
-                op_type=trace.name_of(int(trace.kernels.operator[row])),
-                time_s=int(trace.kernels.duration_ns[row]) / 1e9,
-            )
-        )
-    return tuple(map(tuple, runs))
 
 
 def _release_memory() -> None:

@@ -9,7 +9,8 @@ that profile GPUs write kernels as events of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +37,7 @@ from perfmodel.traces.traced_devices import TracedDevice
 NAME = "onnxruntime"
 _BEGINNING = re.compile(rb'\s*\[\s*\{\s*"cat"\s*:\s*"(?:Session|Node|Kernel|Api)"')
 _NODE_END = "_kernel_time"
+_RUN = "model_run"
 _LAUNCHING = frozenset(
     {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider",
      "ROCMExecutionProvider", "MIGraphXExecutionProvider", "DmlExecutionProvider",
@@ -60,6 +62,27 @@ def recognise(head: bytes, path: Path) -> bool:
     return _BEGINNING.match(head) is not None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeRun:
+    """One run of a node.
+
+    Parameters
+    ----------
+    node : str
+        Its name in the optimised graph.
+    operator : str
+        ONNX operator, or one of ONNX Runtime's own.
+    provider : str
+        Execution provider that ran or launched it.
+    """
+
+    node: str
+    operator: str
+    provider: str
+    start_ns: int
+    duration_ns: int
+
+
 def read(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
     """Read a profile: nodes as operators, what ran for each as a kernel, runs as steps.
 
@@ -70,12 +93,44 @@ def read(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
     InvalidTraceError
         It is cut, damaged, or no run was profiled.
     """
-    events = JsonEvents(unpacked(path, limits), key="", name=path.name, limits=limits.small_events)
     rows = _Rows(TraceBuilder(NAME, limits))
+    _take(path, limits, rows.add)
+    if not rows.builder.operator_count and not rows.builder.kernel_count:
+        raise InvalidTraceError(
+            f"{path.name} holds no run of a node; run the session before end_profiling()."
+        )
+    return rows.build()
+
+
+def node_runs(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> tuple[tuple[NodeRun, ...], ...]:
+    """Return the nodes that each run of the model ran, in the order of the profile.
+
+    Raises
+    ------
+    InvalidTraceError
+        It is cut or damaged.
+    """
+    runs: list[list[NodeRun]] = [[]]
+
+    def add(event: Mapping[str, Any]) -> None:
+        # Nodes come before the event of their run.
+        found = _node_run(event)
+        if found is not None:
+            runs[-1].append(found)
+        elif event.get("name") == _RUN and runs[-1]:
+            runs.append([])
+
+    _take(path, limits, add)
+    return tuple(tuple(run) for run in runs if run)
+
+
+def _take(path: Path, limits: TraceLimits, add: Callable[[Mapping[str, Any]], None]) -> None:
+    """Give every event of a profile to a function."""
+    events = JsonEvents(unpacked(path, limits), key="", name=path.name, limits=limits.small_events)
     for batch in events.batches():
         for event in batch:
             try:
-                rows.add(event)
+                add(event)
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise InvalidTraceError(
                     f"{path.name} has an event that is not as ONNX Runtime writes it "
@@ -85,11 +140,22 @@ def read(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
         raise InvalidTraceError(
             f"{path.name} is cut: {events.cut}. ONNX Runtime ends it in session.end_profiling()."
         )
-    if not rows.builder.operator_count and not rows.builder.kernel_count:
-        raise InvalidTraceError(
-            f"{path.name} holds no run of a node; run the session before end_profiling()."
-        )
-    return rows.build()
+
+
+def _node_run(event: Mapping[str, Any]) -> NodeRun | None:
+    """Return the run of a node that an event tells of, or None for another event."""
+    name = str(event.get("name"))
+    if event.get("cat") != "Node" or not name.endswith(_NODE_END):
+        return None
+    facts = event["args"]
+    start_ns, duration_ns = _times(event)
+    return NodeRun(
+        node=name.removesuffix(_NODE_END),
+        operator=str(facts["op_name"]),
+        provider=str(facts["provider"]),
+        start_ns=start_ns,
+        duration_ns=duration_ns,
+    )
 
 
 class _Rows:
@@ -103,12 +169,12 @@ class _Rows:
         self._arguments = ArgumentTable(builder)
 
     def add(self, event: Mapping[str, Any]) -> None:
-        kind, name = event.get("cat"), event.get("name")
-        if kind == "Node" and str(name).endswith(_NODE_END):
-            self._node(event, str(name).removesuffix(_NODE_END))
-        elif kind == "Kernel":
-            self._kernel(event, str(name))
-        elif name == "model_run":
+        found = _node_run(event)
+        if found is not None:
+            self._node(found, event)
+        elif event.get("cat") == "Kernel":
+            self._kernel(event, str(event.get("name")))
+        elif event.get("name") == _RUN:
             start_ns, duration_ns = _times(event)
             number = len(self.builder.steps)
             self.builder.steps.append(
@@ -128,29 +194,27 @@ class _Rows:
         ]
         return self.builder.build()
 
-    def _node(self, event: Mapping[str, Any], name: str) -> None:
+    def _node(self, run: NodeRun, event: Mapping[str, Any]) -> None:
         facts = event["args"]
-        provider = str(facts["provider"])
-        device = self._providers.setdefault(provider, len(self._providers))
-        start_ns, duration_ns = _times(event)
+        device = self._providers.setdefault(run.provider, len(self._providers))
         shapes = facts.get("input_type_shape"), facts.get("output_type_shape")
         row = self.builder.add_operator(
-            str(facts["op_name"]),
-            start_ns=start_ns,
-            duration_ns=duration_ns,
+            run.operator,
+            start_ns=run.start_ns,
+            duration_ns=run.duration_ns,
             thread=int(event["tid"]) % 2**31,
             arguments=self._arguments.position(orjson.dumps(shapes), lambda: _arguments(*shapes)),
         )
-        self._last_of_node[name] = row, start_ns
-        if provider not in _LAUNCHING:
+        self._last_of_node[run.node] = row, run.start_ns
+        if run.provider not in _LAUNCHING:
             # Where the host computes, nothing waits between the call and its work.
             self.builder.add_kernel(
-                name,
-                start_ns=start_ns,
-                duration_ns=duration_ns,
+                run.node,
+                start_ns=run.start_ns,
+                duration_ns=run.duration_ns,
                 device=device,
                 operator=row,
-                launch_start_ns=start_ns,
+                launch_start_ns=run.start_ns,
                 launch_duration_ns=0,
             )
 
