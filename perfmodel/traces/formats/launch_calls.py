@@ -1,8 +1,8 @@
 """Calls of the runtime as a reader meets them, joined to kernels at the end.
 
 A call and what it launched share a number. The operator that launched is the innermost call that
-ran on the same thread meanwhile, as in :mod:`perfmodel.traces.joining.nesting`. Work goes in blocks,
-and into the columns of the builder: exports of profilers have millions of kernels.
+ran on the same thread meanwhile, as :mod:`perfmodel.traces.joining.nesting` finds it. Work goes in
+blocks, and into the columns of the builder: exports of profilers have millions of kernels.
 """
 
 from __future__ import annotations
