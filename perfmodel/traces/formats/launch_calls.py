@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,26 +23,23 @@ _BLOCK = 1_000_000
 _Ints = npt.NDArray[np.int64]
 
 
-def _rows() -> dict[str, array[int]]:
-    return {name: array(code) for name, code in Launches.CODES.items()}
-
-
-def _column() -> array[int]:
-    return array("q")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchCalls:
-    """Calls of the runtime and the correlation ids of kernels, as a file lists them.
+    """Calls of the runtime, and the correlation ids of a builder's kernels.
 
     Parameters
     ----------
-    of_kernels : array of int64
-        A correlation id for each row of :class:`~perfmodel.traces.trace.Kernels`; -1 for none.
+    builder : TraceBuilder
+        Each kernel that is added to it needs an id in :attr:`of_kernels`.
     """
 
-    of_kernels: array[int] = field(default_factory=_column)
-    _calls: dict[str, array[int]] = field(default_factory=_rows)
+    def __init__(self, builder: TraceBuilder) -> None:
+        self._builder = builder
+        #: A correlation id for each row of the kernels; -1 for none.
+        self.of_kernels = array("q")
+        self._calls = {name: array(code) for name, code in Launches.CODES.items()}
+        #: Ids of kernels in their order, and whose they are; made once all kernels are known.
+        self._sorted: tuple[_Ints, _Ints] | None = None
+        self._thread = np.zeros(0, dtype=np.int32)
 
     def add(
         self,
@@ -58,11 +55,35 @@ class LaunchCalls:
         for column, value in zip(self._calls.values(), row, strict=True):
             column.append(value)
 
-    def build(self, builder: TraceBuilder) -> Trace:
-        """Return the trace of a builder, its kernels joined to calls and operators."""
-        thread = self._fill(builder)
-        self._calls.clear()
-        trace = builder.build()
+    def enter(self) -> None:
+        """Enter when kernels were launched by the calls so far; no kernels are added afterwards."""
+        if self._sorted is None:
+            ids = _array(self.of_kernels, np.int64)
+            order = np.argsort(ids, kind="stable")
+            self._sorted = ids[order], order
+            self._thread = np.full(len(order), UNKNOWN, dtype=np.int32)
+            del ids
+            del self.of_kernels[:]
+        columns = {name: _array(values, values.typecode) for name, values in self._calls.items()}
+        targets = {
+            "start_ns": self._builder.kernel_column("launch_start_ns"),
+            "duration_ns": self._builder.kernel_column("launch_duration_ns"),
+            "graph": self._builder.kernel_column("graph"),
+            "thread": self._thread,
+        }
+        for calls in _blocks(np.arange(len(columns["correlation"]))):
+            kernels, launching = _launched(*self._sorted, columns["correlation"][calls], calls)
+            for name, target in targets.items():
+                target[kernels] = columns[name][launching]
+        columns.clear()
+        for values in self._calls.values():
+            del values[:]
+
+    def build(self) -> Trace:
+        """Return the trace of the builder, its kernels joined to calls and operators."""
+        self.enter()
+        self._sorted = None
+        trace = self._builder.build()
         if not len(trace.operators):
             return trace
         operators, order = nested(trace.operators, trace.names)
@@ -70,35 +91,19 @@ class LaunchCalls:
         operator = np.full(len(kernels), UNKNOWN, dtype=np.int32)
         for rows in _blocks(np.flatnonzero(kernels.launch_start_ns >= 0)):
             operator[rows] = enclosing(
-                operators, order, thread[rows], kernels.launch_start_ns[rows]
+                operators, order, self._thread[rows], kernels.launch_start_ns[rows]
             )
         return replace(trace, operators=operators, kernels=replace(kernels, operator=operator))
 
-    def _fill(self, builder: TraceBuilder) -> npt.NDArray[np.int32]:
-        """Enter when each kernel was launched, and return on which thread."""
-        wanted = _array(self.of_kernels, np.int64)
-        order = np.argsort(wanted, kind="stable")
-        wanted = wanted[order]
-        thread = np.full(len(wanted), UNKNOWN, dtype=np.int32)
-        columns = {name: _array(values, values.typecode) for name, values in self._calls.items()}
-        targets = {
-            "start_ns": builder.kernel_column("launch_start_ns"),
-            "duration_ns": builder.kernel_column("launch_duration_ns"),
-            "graph": builder.kernel_column("graph"),
-            "thread": thread,
-        }
-        for calls in _blocks(np.arange(len(columns["correlation"]))):
-            ids = columns["correlation"][calls]
-            first = np.searchsorted(wanted, ids, side="left")
-            count = np.searchsorted(wanted, ids, side="right") - first
-            count[ids < 0] = 0
-            # A graph is one call and many kernels.
-            launching = np.repeat(calls, count)
-            place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-            kernels = order[np.repeat(first, count) + place]
-            for name, target in targets.items():
-                target[kernels] = columns[name][launching]
-        return thread
+
+def _launched(wanted: _Ints, order: _Ints, ids: _Ints, calls: _Ints) -> tuple[_Ints, _Ints]:
+    """Return the kernels that calls of some ids launched, and the call of each."""
+    first = np.searchsorted(wanted, ids, side="left")
+    count = np.searchsorted(wanted, ids, side="right") - first
+    count[ids < 0] = 0
+    # A graph is one call and many kernels.
+    place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return order[np.repeat(first, count) + place], np.repeat(calls, count)
 
 
 def _blocks(rows: _Ints) -> Iterator[_Ints]:

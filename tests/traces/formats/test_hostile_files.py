@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from made_up_profiles import ORT_PROFILE, archive, execution_trace, rocprofv3_json
 
 #: Empty lists take twenty times their text; packed, a hundred KB hold ten million of them.

@@ -12,7 +12,8 @@ def _joined(kernels: list[int], calls: list[tuple[int, int, int, bool]]) -> Trac
 
     Two operators run on thread 1, from 100 to 200 and inside from 140 to 160.
     """
-    builder, launches = TraceBuilder("made up"), LaunchCalls()
+    builder = TraceBuilder("made up")
+    launches = LaunchCalls(builder)
     builder.add_operator("outside", start_ns=100, duration_ns=100, thread=1)
     builder.add_operator("inside", start_ns=140, duration_ns=20, thread=1)
     for row, correlation in enumerate(kernels):
@@ -20,7 +21,8 @@ def _joined(kernels: list[int], calls: list[tuple[int, int, int, bool]]) -> Trac
         launches.of_kernels.append(correlation)
     for correlation, start_ns, thread, graph in calls:
         launches.add(correlation, start_ns, 10, thread=thread, graph=graph)
-    return launches.build(builder)
+        launches.enter()
+    return launches.build()
 
 
 def test_the_innermost_operator_on_the_thread_launched() -> None:

@@ -49,7 +49,8 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     InvalidTraceError
         It is cut, or a record is not as rocprofv3 writes it.
     """
-    run = _Run(builder=TraceBuilder(NAME, limits), file=path.name)
+    builder = TraceBuilder(NAME, limits)
+    run = _Run(builder=builder, file=path.name, launches=LaunchCalls(builder))
     takers = {
         _AGENTS: run.agent, _SYMBOLS: run.symbol, _STRINGS: run.operations,
         _DISPATCHES: run.dispatch, _COPIES: run.copy, _CALLS: run.call,
@@ -66,7 +67,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
                 f"{path.name} has a record under {'.'.join(section[1:])!r} that is not as "
                 f"rocprofv3 writes it ({type(error).__name__}: {error})."
             ) from error
-    return run.launches.build(run.builder)
+    return run.launches.build()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class _Run:
 
     builder: TraceBuilder
     file: str
-    launches: LaunchCalls = field(default_factory=LaunchCalls)
+    launches: LaunchCalls
     device_of: dict[int, int] = field(default_factory=dict)
     kernel_names: dict[int, str] = field(default_factory=dict)
     copy_names: dict[tuple[int, int], str] = field(default_factory=dict)

@@ -11,8 +11,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.argument_table import ArgumentTable
@@ -65,7 +63,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
         export.calls()
         export.ranges()
         export.devices()
-        return export.launches.build(export.builder)
+        return export.launches.build()
 
 
 def _refuse_others(database: ReadOnlyDatabase) -> None:
@@ -87,7 +85,7 @@ class _Export:
     def __init__(self, database: ReadOnlyDatabase, builder: TraceBuilder) -> None:
         self.database = database
         self.builder = builder
-        self.launches = LaunchCalls()
+        self.launches = LaunchCalls(builder)
         self._texts: dict[int, str] = {}
         self._processes: dict[int, int] = {}
 
@@ -121,15 +119,20 @@ class _Export:
 
     def calls(self) -> None:
         """Add the calls of the runtime that launched what a device ran."""
-        wanted = np.unique(np.array(self.launches.of_kernels, dtype=np.int64))
         columns = ("start", "end", "globalTid", "correlationId", "nameId")
-        batch: list[tuple[int, tuple[Any, ...]]] = []
-        for row in self.database.rows(_CALLS, columns):
-            batch.append((self._correlation(row[3], row[2]), row))
-            if len(batch) == _CALLS_AT_ONCE:
-                self._add_calls(batch, wanted)
-                batch.clear()
-        self._add_calls(batch, wanted)
+        for number, row in enumerate(self.database.rows(_CALLS, columns), start=1):
+            start, end, thread, correlation, name = row
+            text = self._text(name, "a call of the runtime")
+            start_ns, duration_ns = self._times(start, end, text)
+            self.launches.add(
+                self._correlation(correlation, thread),
+                start_ns,
+                duration_ns,
+                thread=self._whole(thread or 0, "globalTid") & _ID_MASK,
+                graph="GraphLaunch" in text,
+            )
+            if number % _CALLS_AT_ONCE == 0:
+                self.launches.enter()
 
     def ranges(self) -> None:
         """Add ranges of NVTX that were opened and closed on one thread."""
@@ -191,20 +194,6 @@ class _Export:
             graph=graph,
         )
         self.launches.of_kernels.append(self._correlation(correlation, process))
-
-    def _add_calls(self, batch: list[tuple[int, tuple[Any, ...]]], wanted: Any) -> None:
-        ids = np.array([correlation for correlation, _ in batch], dtype=np.int64)
-        for number in np.flatnonzero(np.isin(ids, wanted) & (ids >= 0)).tolist():
-            correlation, (start, end, thread, _, name) = batch[number]
-            text = self._text(name, "")
-            start_ns, duration_ns = self._times(start, end, text)
-            self.launches.add(
-                correlation,
-                start_ns,
-                duration_ns,
-                thread=self._whole(thread or 0, "globalTid") & _ID_MASK,
-                graph="GraphLaunch" in text,
-            )
 
     def _correlation(self, number: Any, serialised: Any) -> int:
         """Return a number that kernels and calls of one process share; -1 for none."""
