@@ -43,7 +43,7 @@ def compared_operators(
     if models is None or found.accelerator is None or not asked:
         return tuple(ComparedOperator(priced=one) for one in found.operators)
     calls = [
-        OperatorCall(graph=one.graph, precision=one.precision, phase=one.operator.phase)
+        OperatorCall(graph=one.graph, precision=one.precision)
         for one in asked
         if one.graph is not None
     ]
