@@ -8,7 +8,8 @@ which nothing was observed, as far as they agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,11 @@ import numpy.typing as npt
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, step_cells, weighed_cells
+from perfmodel.estimator.evidence.observed_rows import (
+    OBSERVED_JOB,
+    cells_of_jobs,
+    weighed_cells,
+)
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -26,7 +31,8 @@ from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.graph.job_identity import job_family
 from perfmodel.intervals import DEVIATIONS
-from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
+from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.corrected import CalibratedSteps, correct
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
@@ -34,8 +40,9 @@ from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.types import RUNG, Basis
 
-#: Rows that are corrected in one go; more take more memory and no less time.
-_AT_ONCE = 32
+Places = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
 #: Steps that strangers move by more, in logarithms, are said to be.
 _SAID = float(np.log(1.1))
 
@@ -227,20 +234,31 @@ def source_of(observed: Sequence[ObservedJob | None]) -> StepSource:
 
 
 class _Piece(NamedTuple):
-    """Cells of a row that are corrected alike, as predicted without observations."""
+    """Cells of some rows that are corrected, on the same columns, as predicted otherwise.
+
+    Parameters
+    ----------
+    at : tuple of ndarray
+        Row and column of each cell.
+    own : ndarray of bool
+        Whether the job of each was observed itself.
+    there : ndarray of bool
+        Whether it was on the machine of the cell.
+    """
 
     steps: Steps
-    row: int
-    columns: npt.NDArray[np.int64]
+    at: tuple[Places, Places]
     cells: StepCells
-    observed: ObservedJob
+    calibrations: Sequence[Calibration]
+    own: Flags
+    there: Flags
 
 
 class Correction:
-    """Steps to be corrected: those that rest on the same calibration together, which is quicker."""
+    """Steps to be corrected: those of all jobs together, which is quicker."""
 
     def __init__(self) -> None:
-        self._by_calibration: dict[int, tuple[Calibration, list[_Piece]]] = {}
+        self._pieces: list[_Piece] = []
 
     def add(self, cells: Cells, steps: Steps, observed: Sequence[ObservedJob | None]) -> Steps:
         """Note what changes of some steps, and return those that :meth:`apply` will change.
@@ -255,41 +273,88 @@ class Correction:
             columns = ReplicaColumns.of(cells.placements)
         names = np.array(columns.machine)
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
+        is_answered = np.isfinite(steps.samples_per_second)
         found: Steps | None = None
+        alike: dict[bytes, list[_Row]] = defaultdict(list)
         for row, job in enumerate(observed):
-            alike: dict[int, tuple[Calibration, list[npt.NDArray[np.int64]]]] = {}
-            for name, at in machines if job is not None else ():
-                assert job is not None
-                calibration, shift = job.on(name), job.shift(name)
-                chosen = at[np.isfinite(steps.samples_per_second[row, at])]
-                if not len(chosen) or (calibration is None and not shift.reporters):
+            for calibration, shift, name, places in _says(job, machines) if job else ():
+                chosen = places[is_answered[row, places]]
+                if not len(chosen):
                     continue
                 found = found or _own(steps)
                 if calibration is None:
                     _shift(found, row, chosen, shift, name)
                 else:
-                    # What is told of the machine stands over what strangers say.
-                    alike.setdefault(id(calibration), (calibration, []))[1].append(chosen)
-            for calibration, of_machines in alike.values():
-                assert found is not None and job is not None
-                chosen = np.concatenate(of_machines)
-                rows = step_cells(
-                    cells.jobs[row], found.parts.take((row, chosen)), columns.take(chosen)
-                )
-                _, pieces = self._by_calibration.setdefault(id(calibration), (calibration, []))
-                pieces.append(_Piece(found, row, chosen, rows, job))
+                    assert job is not None
+                    alike[chosen.tobytes()].append(_Row(row, chosen, calibration, job))
+        if found is not None:
+            self._pieces += [_piece(cells, found, columns, rows) for rows in alike.values()]
         return found or steps
 
     def apply(self) -> None:
         """Correct all that was noted."""
-        for calibration, pieces in self._by_calibration.values():
-            for start in range(0, len(pieces), _AT_ONCE):
-                some = pieces[start : start + _AT_ONCE]
-                found = calibration.apply(StepCells.join([one.cells for one in some]))
-                ends = np.cumsum([len(one.cells) for one in some])
-                for one, end in zip(some, ends.tolist(), strict=True):
-                    _correct(one, found.take(slice(end - len(one.cells), end)))
-        self._by_calibration.clear()
+        if not self._pieces:
+            return
+        calibrations = [one for piece in self._pieces for one in piece.calibrations]
+        known = {id(one): one for one in calibrations}
+        codes = {key: code for code, key in enumerate(known)}
+        sizes = [
+            len(piece.cells) // len(piece.calibrations)
+            for piece in self._pieces
+            for _ in piece.calibrations
+        ]
+        found = correct(
+            [one.posterior for one in known.values()],
+            StepCells.join([one.cells for one in self._pieces]),
+            np.repeat([codes[id(one)] for one in calibrations], sizes),
+        )
+        ends = np.cumsum([len(one.cells) for one in self._pieces]).tolist()
+        for piece, end in zip(self._pieces, ends, strict=True):
+            _correct(piece, found.take(slice(end - len(piece.cells), end)))
+        self._pieces.clear()
+
+
+class _Row(NamedTuple):
+    """Cells of one row that rest on one calibration."""
+
+    row: int
+    columns: Places
+    calibration: Calibration
+    job: ObservedJob
+
+
+def _says(
+    job: ObservedJob, machines: Sequence[tuple[str, Places]]
+) -> Iterator[tuple[Calibration | None, Shift, str, Places]]:
+    """Return what counts for a job on some machines: a calibration, or else what strangers say."""
+    alike: dict[int, tuple[Calibration, list[Places]]] = {}
+    for name, at in machines:
+        # What is told of the machine stands over what strangers say.
+        calibration = job.on(name)
+        if calibration is not None:
+            alike.setdefault(id(calibration), (calibration, []))[1].append(at)
+        elif (shift := job.shift(name)).reporters:
+            yield None, shift, name, at
+    for calibration, places in alike.values():
+        yield calibration, Shift(), "", np.concatenate(places)
+
+
+def _piece(
+    cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]
+) -> _Piece:
+    chosen = rows[0].columns
+    at = np.repeat([one.row for one in rows], len(chosen)), np.tile(chosen, len(rows))
+    places = columns.take(chosen)
+    return _Piece(
+        steps=steps,
+        at=at,
+        cells=cells_of_jobs([cells.jobs[one.row] for one in rows], steps.parts.take(at), places),
+        calibrations=[one.calibration for one in rows],
+        own=np.repeat([bool(one.job.observations) for one in rows], len(chosen)),
+        there=np.array(
+            [machine in one.job.machines for one in rows for machine in places.machine]
+        ),
+    )
 
 
 def _own(steps: Steps) -> Steps:
@@ -315,30 +380,27 @@ def _own(steps: Steps) -> Steps:
 
 def _correct(piece: _Piece, found: CalibratedSteps) -> None:
     """Put corrected cells in the place of predicted ones."""
-    steps, at = piece.steps, (piece.row, piece.columns)
+    steps, at, own = piece.steps, piece.at, piece.own
     longer = found.parts.step_time_s / piece.cells.parts.step_time_s
     half_width = DEVIATIONS * found.log_sd
-    if not piece.observed.observations:
+    if not own.all():
         # What others reached makes a prediction better, not an observed one.
-        half_width = np.minimum(half_width, _half_width(steps, at))
-    else:
-        assert steps.efficiency is not None
-        steps.rung[at], steps.efficiency[at] = _rungs(piece, found.seen), 1 / longer
+        before = _half_width(steps, at)
+        half_width = np.where(own, half_width, np.minimum(half_width, before))
+    assert steps.efficiency is not None
+    # A cell rests on itself, on the job there, or on the job elsewhere.
+    near = np.where(piece.there, RUNG[Basis.CALIBRATED], RUNG[Basis.TRANSFERRED])
+    rung = np.where(found.seen, RUNG[Basis.MEASURED], near)
+    steps.rung[at] = np.where(own, rung, steps.rung[at])
+    steps.efficiency[at] = np.where(own, 1 / longer, np.nan)
     _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
 
 
-def _rungs(piece: _Piece, seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
-    """Return what cells rest on: on themselves, on the job there, or on the job elsewhere."""
-    there = [one in piece.observed.machines for one in piece.cells.machine.tolist()]
-    near = np.where(there, RUNG[Basis.CALIBRATED], RUNG[Basis.TRANSFERRED])
-    return np.where(seen, RUNG[Basis.MEASURED], near).astype(np.int8)
-
-
 def _shift(
-    steps: Steps, row: int, columns: npt.NDArray[np.int64], shift: Shift, machine: str
+    steps: Steps, row: int, columns: Places, shift: Shift, machine: str
 ) -> None:
     """Move steps as far as strangers agree, and widen and name what is moved far."""
-    at = (row, columns)
+    at = (np.full(len(columns), row), columns)
     before = steps.parts.take(at)
     longer, slower = np.exp(shift.compute), np.exp(shift.communication)
     parts = StepParts.of(
@@ -359,14 +421,14 @@ def _shift(
             )
 
 
-def _half_width(steps: Steps, at: tuple[int, npt.NDArray[np.int64]]) -> npt.NDArray[np.float64]:
+def _half_width(steps: Steps, at: tuple[Places, Places]) -> npt.NDArray[np.float64]:
     """Return the half width of whole intervals, in logarithms."""
     return np.asarray(np.log(steps.high[at] / steps.low[at]) / 2)
 
 
 def _put(
     steps: Steps,
-    at: tuple[int, npt.NDArray[np.int64]],
+    at: tuple[Places, Places],
     parts: StepParts,
     rate: npt.NDArray[np.float64],
     half_width: npt.NDArray[np.float64],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
@@ -101,19 +103,43 @@ def step_cells(
     word : str
         For the job.
     """
+    return cells_of_jobs([prepared], parts, columns, word)
+
+
+def cells_of_jobs(
+    jobs: Sequence[PreparedJob],
+    parts: StepParts,
+    columns: ReplicaColumns,
+    word: str = OBSERVED_JOB,
+) -> StepCells:
+    """Return predicted steps of some jobs on the same placements, job by job, as :func:`step_cells`.
+
+    Parameters
+    ----------
+    parts : StepParts
+        Columns of shape (jobs x placements,).
+    """
+    places = len(columns)
+
+    def of_jobs(values: Sequence[float]) -> np.ndarray:
+        return np.repeat(np.array(values, dtype=np.float64), places)
+
+    def of_places(values: npt.ArrayLike) -> np.ndarray:
+        return np.tile(np.asarray(values), len(jobs))
+
     return StepCells.of_job(
         parts,
-        batch_size=prepared.samples,
-        micro_batches=prepared.job.accumulation_steps,
-        ranks=columns.groups.ranks,
-        hosts=columns.hosts,
-        largest_share=columns.groups.largest_share,
-        host_s=_host_s(prepared),
-        window_share=_window_share(prepared),
+        batch_size=of_jobs([one.samples for one in jobs]),
+        micro_batches=of_jobs([one.job.accumulation_steps for one in jobs]),
+        ranks=of_places(columns.groups.ranks),
+        hosts=of_places(columns.hosts),
+        largest_share=of_places(columns.groups.largest_share),
+        host_s=of_jobs([_host_s(one) for one in jobs]),
+        window_share=of_jobs([_window_share(one) for one in jobs]),
         job=word,
-        machine=columns.machine,
-        fabric=columns.fabric,
-        setting=columns.setting,
+        machine=of_places(columns.machine),
+        fabric=of_places(columns.fabric),
+        setting=of_places(columns.setting),
     )
 
 

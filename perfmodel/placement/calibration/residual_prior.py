@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -40,7 +40,7 @@ _EQUAL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Columns:
+class ShapeColumns:
     """Columns of steps that shapes are made of."""
 
     batch: FloatArray
@@ -52,35 +52,41 @@ class _Columns:
     setting: npt.NDArray[np.str_]
 
     @classmethod
-    def of(cls, cells: StepCells) -> _Columns:
-        return cls(
-            batch=np.log(cells.batch_size / _BATCH_AT),
-            ranks=np.log(cells.ranks),
-            share=np.log(cells.largest_share),
-            hosts=np.log(cells.hosts),
-            spread=2.0 / cells.hosts,
-            alone=(cells.ranks == 1).astype(np.float64),
-            setting=cells.setting,
+    def of(cls, cells: StepCells) -> Self:
+        """Return the columns of steps."""
+        return cls.of_numbers(
+            cells.batch_size, cells.ranks, cells.largest_share, cells.hosts, cells.setting
         )
 
     @classmethod
-    def distinct(cls, cells: StepCells) -> tuple[_Columns, npt.NDArray[np.int64]]:
+    def of_numbers(
+        cls,
+        batch_size: FloatArray,
+        ranks: FloatArray,
+        largest_share: FloatArray,
+        hosts: FloatArray,
+        setting: npt.NDArray[np.str_],
+    ) -> Self:
+        """Return the columns of what stands in columns of :class:`.StepCells`."""
+        return cls(
+            batch=np.log(batch_size / _BATCH_AT),
+            ranks=np.log(ranks),
+            share=np.log(largest_share),
+            hosts=np.log(hosts),
+            spread=2.0 / hosts,
+            alone=(ranks == 1).astype(np.float64),
+            setting=setting,
+        )
+
+    @classmethod
+    def distinct(cls, cells: StepCells) -> tuple[Self, npt.NDArray[np.int64]]:
         """Return each combination once, and which of them every row has."""
         settings, setting = np.unique(cells.setting, return_inverse=True)
         keys = np.stack(
             [cells.batch_size, cells.ranks, cells.largest_share, cells.hosts, setting], axis=1
         )
         few, rows = np.unique(keys, axis=0, return_inverse=True)
-        batch, ranks, share, hosts = few[:, :4].T
-        columns = cls(
-            batch=np.log(batch / _BATCH_AT),
-            ranks=np.log(ranks),
-            share=np.log(share),
-            hosts=np.log(hosts),
-            spread=2.0 / hosts,
-            alone=(ranks == 1).astype(np.float64),
-            setting=settings[few[:, 4].astype(np.int64)],
-        )
+        columns = cls.of_numbers(*few[:, :4].T, settings[few[:, 4].astype(np.int64)])
         return columns, rows.reshape(-1)
 
 
@@ -92,30 +98,30 @@ def _near(a: FloatArray, b: FloatArray, length: float) -> FloatArray:
     return np.asarray(np.exp(-0.5 * ((a[:, None] - b[None, :]) / length) ** 2))
 
 
-def _batch_curve(a: _Columns, b: _Columns) -> FloatArray:
+def _batch_curve(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     return _near(a.batch, b.batch, _BATCH_LENGTH)
 
 
-def _same_batch(a: _Columns, b: _Columns) -> FloatArray:
+def _same_batch(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     return np.asarray(np.abs(a.batch[:, None] - b.batch[None, :]) < _EQUAL, dtype=np.float64)
 
 
-def _same_kind_of_hosts(a: _Columns, b: _Columns) -> FloatArray:
+def _same_kind_of_hosts(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     return _near(a.spread, b.spread, _HOST_LENGTH)
 
 
-def _placement_curve(a: _Columns, b: _Columns) -> FloatArray:
+def _placement_curve(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     shares = _near(a.share, b.share, _PLACEMENT_LENGTH)
     ranks = _near(a.ranks, b.ranks, _PLACEMENT_LENGTH)
     return shares * ranks * _near(a.spread, b.spread, _PLACEMENT_LENGTH)
 
 
-def _same_setting(a: _Columns, b: _Columns) -> FloatArray:
+def _same_setting(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     """Say which steps have the same limits or neighbours; plain ones have none."""
     return np.asarray(_same(a.setting, b.setting) * (a.setting != "")[:, None])
 
 
-Shape = Callable[[_Columns, _Columns], FloatArray]
+Shape = Callable[[ShapeColumns, ShapeColumns], FloatArray]
 
 #: How a term runs over batches and placements, by name.
 SHAPES: Mapping[str, Shape] = MappingProxyType(
@@ -231,8 +237,9 @@ class ResidualPrior:
     freedom: float = math.inf
     bare: float = 1.0
 
+    @cached_property
     def of_bare_steps(self) -> Self:
-        """Return what is known of jobs that do nothing but what was predicted."""
+        """What is known of jobs that do nothing but what was predicted."""
         sds = {name: self.bare * sd for name, sd in self.sds.items()}
         return replace(self, sds=sds, bare=1.0)
 
@@ -278,7 +285,7 @@ class ResidualPrior:
         -------
         ndarray, shape (fields, rows of a, rows of b)
         """
-        (few_a, rows), (few_b, columns) = _Columns.distinct(a), _Columns.distinct(b)
+        (few_a, rows), (few_b, columns) = ShapeColumns.distinct(a), ShapeColumns.distinct(b)
         shapes = {s: SHAPES[s](few_a, few_b) for s in {Term.parse(name).shape for name in self.sds}}
         scopes = _Scopes.of(a, b)
         sums: dict[tuple[Field, str], FloatArray] = {}
@@ -296,7 +303,7 @@ class ResidualPrior:
 
     def variance(self, cells: StepCells) -> FloatArray:
         """Return the prior variance of each residual, shape (fields, rows)."""
-        columns = _Columns.of(cells)
+        columns = ShapeColumns.of(cells)
         total = np.zeros((len(Field), len(cells)))
         for name, sd in self.sds.items():
             term = Term.parse(name)
@@ -305,7 +312,7 @@ class ResidualPrior:
         return total
 
 
-def _diagonal(shape: str, columns: _Columns) -> FloatArray:
+def _diagonal(shape: str, columns: ShapeColumns) -> FloatArray:
     """Return a shape of steps with themselves; curves are 1 there."""
     squares = {
         "batch_slope": columns.batch, "alone": columns.alone, "share_slope": columns.share,
@@ -374,7 +381,7 @@ class _Scopes:
 
 def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, FloatArray]:
     """Return scope times shape of each term, which no standard deviation changes."""
-    scopes, (one, other) = _Scopes.of(a, b), (_Columns.of(a), _Columns.of(b))
+    scopes, (one, other) = _Scopes.of(a, b), (ShapeColumns.of(a), ShapeColumns.of(b))
     terms = {name: Term.parse(name) for name in names}
     shapes = {s: SHAPES[s](one, other) for s in {term.shape for term in terms.values()}}
     return {
