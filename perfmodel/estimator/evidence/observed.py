@@ -8,6 +8,7 @@ which nothing was observed, as far as they agree.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -21,6 +22,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_rows import (
     OBSERVED_JOB,
     cells_of_jobs,
+    single_step,
     weighed_cells,
 )
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
@@ -36,6 +38,7 @@ from perfmodel.placement.calibration.corrected import CalibratedSteps, correct
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.single_step import CalibratedStep
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.types import RUNG, Basis
@@ -209,9 +212,18 @@ class Observed:
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
         (observed,), (placement,) = self._observed, cell.placements
-        machine = machine_word(placement)
-        if observed is None or not (observed.on(machine) or observed.shift(machine).reporters):
+        if observed is None:
             return self._source.step(cell)
+        machine = machine_word(placement)
+        calibration = observed.on(machine)
+        if calibration is None and not observed.shift(machine).reporters:
+            return self._source.step(cell)
+        if calibration is not None:
+            step = self._source.step(cell)
+            asked = single_step(cell.jobs[0], step.parts, placement)
+            found = calibration.single_steps.correct(asked)
+            if found is not None:
+                return _corrected(step, found, observed, machine)
         return self.steps(cell).at((0, 0))
 
     def steps(self, cells: Cells) -> Steps:
@@ -220,6 +232,27 @@ class Observed:
         corrected = found.add(cells, self._source.steps(cells), self._observed)
         found.apply()
         return corrected
+
+
+def _corrected(
+    step: CellStep, found: CalibratedStep, observed: ObservedJob, machine: str
+) -> CellStep:
+    """Return a step that was not observed itself with what was found in its place."""
+    longer = found.parts.step_time_s / step.step_time_s
+    rate, half_width = step.samples_per_second / longer, DEVIATIONS * found.log_sd
+    basis, efficiency = step.basis, None
+    if observed.observations:
+        basis = Basis.CALIBRATED if machine in observed.machines else Basis.TRANSFERRED
+        efficiency = 1 / longer
+    else:
+        # What others reached makes a prediction better, not an observed one.
+        half_width = min(half_width, math.log(step.high / step.low) / 2)
+    return CellStep(
+        parts=found.parts, step_time_s=found.parts.step_time_s, samples_per_second=rate,
+        low=rate * math.exp(-half_width), high=rate * math.exp(half_width), half_width=half_width,
+        basis=basis, warnings=step.warnings, nearest=step.nearest, neighbours=step.neighbours,
+        neighbour_bytes=step.neighbour_bytes, slowdowns=step.slowdowns, efficiency=efficiency,
+    )  # fmt: skip
 
 
 def source_of(observed: Sequence[ObservedJob | None]) -> StepSource:

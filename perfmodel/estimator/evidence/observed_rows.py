@@ -13,13 +13,19 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
-from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.columns import (
+    ReplicaColumns,
+    fabric_of,
+    machine_word,
+    setting_word,
+)
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.response_numbers import SingleStep
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.step_parts import StepNumbers, StepParts
 
 #: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
 BEYOND_THE_PEAK = 1.05
@@ -140,6 +146,27 @@ def cells_of_jobs(
         machine=of_places(columns.machine),
         fabric=of_places(columns.fabric),
         setting=of_places(columns.setting),
+    )
+
+
+def single_step(
+    prepared: PreparedJob, parts: StepNumbers, placement: ResolvedPlacement
+) -> SingleStep:
+    """Return one predicted step of a job as a row that a calibration reads, on plain numbers."""
+    world = placement.world_group
+    return SingleStep(
+        parts=parts,
+        batch_size=float(prepared.samples),
+        micro_batches=float(prepared.job.accumulation_steps),
+        ranks=world.ranks,
+        hosts=float(placement.fabric.host_count),
+        largest_share=world.links.largest_share,
+        host_s=_host_s(prepared),
+        window_share=_window_share(prepared),
+        job=OBSERVED_JOB,
+        machine=machine_word(placement),
+        fabric=fabric_of(placement),
+        setting=setting_word(placement),
     )
 
 

@@ -37,6 +37,7 @@ from perfmodel.placement.calibration.most_probable import Widths, most_probable,
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.paired_rows import ObservedColumns
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
+from perfmodel.placement.calibration.single_step import SingleSteps
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
 
@@ -123,6 +124,11 @@ class Calibration:
             own=comparisons.own(self.trust),
             weights=self._weights,
         )
+
+    @cached_property
+    def single_steps(self) -> SingleSteps:
+        """What corrects single steps, sooner than :meth:`apply` does."""
+        return SingleSteps(self.posterior)
 
     @cached_property
     def _comparisons(self) -> Comparisons:

@@ -62,6 +62,8 @@ class ObservedColumns:
         For ``job``, ``machine`` and ``fabric`` the words that occur, and which each row has.
     placements, batches
         The same for ranks, largest share, hosts and setting, and for batches.
+    cells : frozenset of tuple
+        Their identities.
     """
 
     words: Mapping[str, tuple[list[str], Codes]]
@@ -69,15 +71,24 @@ class ObservedColumns:
     batches: tuple[list[float], Codes]
     micro_batches: FloatArray
     guessed: FloatArray
+    cells: frozenset[tuple[object, ...]]
+
+    @property
+    def shapes(self) -> ShapeColumns:
+        """What the shapes of each row are made of, but for its batch."""
+        known, rows = self.placements
+        return _of_placements([known[row] for row in rows.tolist()])
 
     @classmethod
     def of(cls, cells: StepCells) -> Self:
+        """Tell the rows of some steps apart."""
         return cls(
             words={name: _distinct(getattr(cells, name).tolist()) for name in _WORDS},
             placements=_distinct(_placements(cells)),
             batches=_distinct(cells.batch_size.tolist()),
             micro_batches=cells.micro_batches,
             guessed=cells.guessed.astype(np.float64),
+            cells=frozenset(cells.identities()),
         )
 
 
@@ -152,6 +163,25 @@ class PairedRows:
                     part = part + (found * over_batches.shape(batch) if batch else found)
                 total[one] += self.times(part, scope, one)
         return total
+
+    def weights(self, prior: ResidualPrior) -> dict[tuple[Field, str], FloatArray]:
+        """Return what each shape of placements is multiplied by, shape (rows, observed)."""
+        over_batches = _LookedUp(*self._batch)
+        nothing = np.zeros(self._batch[2].shape)
+        found: dict[tuple[Field, str], FloatArray] = {}
+        plan = _plan(prior, guessed=self.guessed is not None, one_job=self.same["job"] is None)
+        for one, scopes in plan.items():
+            for scope, by_batch in scopes.items():
+                for batch, shapes in by_batch.items():
+                    curve = over_batches.shape(batch) if batch else nothing + 1
+                    for shape, variance in shapes:
+                        before = found.get((one, shape), nothing)
+                        found[one, shape] = before + self.times(variance * curve, scope, one)
+        return found
+
+    def shape(self, name: str) -> FloatArray:
+        """Return a shape of placements for all pairs."""
+        return _LookedUp(*self._placement).shape(name)
 
     def times(self, values: FloatArray | float, scope: str, one: Field) -> FloatArray | float:
         """Return values where a scope is common to the pair, else 0."""

@@ -143,6 +143,34 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
     }
 )
 
+
+def curve_matrix(b: ShapeColumns) -> FloatArray:
+    """Return what makes the curves over placements of features of one step.
+
+    Returns
+    -------
+    ndarray, shape (7, 2 x rows of b)
+        ``exp(f @ matrix)`` is "hosts", then "placement", for the features f of a step: 1, its
+        spread over hosts (2 / hosts), logarithms of its largest share and of its ranks, each but
+        the first followed by its square.
+    """
+    nothing = np.zeros(len(b.ranks))
+    # -(x - y)^2 / (2 l^2) in powers of x.
+    by_hosts = [y / _HOST_LENGTH**2 for y in (-0.5 * b.spread**2, b.spread, nothing - 0.5)]
+    each = [
+        [y / _PLACEMENT_LENGTH**2 for y in (-0.5 * one**2, one, nothing - 0.5)]
+        for one in (b.spread, b.share, b.ranks)
+    ]
+    level = np.sum([one[0] for one in each], axis=0)
+    return np.concatenate(
+        [
+            np.stack([*by_hosts, *[nothing] * 4]),
+            np.stack([level, *(row for one in each for row in one[1:])]),
+        ],
+        axis=1,
+    )
+
+
 #: The last three are ``place``, ``job`` and ``own`` among jobs that are known by a name alone.
 _SCOPES = ("all", "place", "job", "own", "guess_place", "guess_job", "guess_own")
 

@@ -1,0 +1,249 @@
+r"""The correction of a single step that was not observed itself, on plain numbers.
+
+What :mod:`.corrected` says in columns, for the one cell that most questions ask. Of one batch on a
+machine and a fabric the covariance with the observed rows :math:`j` is
+
+.. math:: K_f(j) = \sum_m \phi_m A_{fm}(j) + \sum_g \psi_g e_g(j) B_{fg}(j)
+
+with few numbers :math:`\phi, \psi` of the placement and two curves :math:`e` over placements. What
+they are multiplied by is made once, for all steps in such :class:`Surroundings`, so that each of
+them takes some microseconds. A test holds both ways to the same answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.lru import LruCache
+from perfmodel.placement.calibration.corrected import Posterior
+from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.residual_prior import curve_matrix
+from perfmodel.placement.calibration.response_numbers import SingleStep, respond
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.step_response import Field
+from perfmodel.placement.step_parts import StepNumbers, StepParts
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Shapes that are a number of the one step times that of the other: positions in :func:`_numbers`.
+_NUMBERS = {"": 0, "alone": 1, "one_host": 2, "share_slope": 3, "host_slope": 4, "rank_slope": 5}
+#: Shapes that are a curve, and which; the slope over ranks is multiplied by those of both as well.
+_CURVES = {"hosts": 0, "rank_slope": 0, "placement": 1}
+_FIRST = np.zeros(1, dtype=np.int64)
+
+#: A field, and the position of a number of a placement.
+_Key = tuple[int, int]
+
+
+#: Surroundings of one posterior that are kept; one takes some twenty kilobytes.
+_KEPT = 64
+#: Stands for a setting that no observed row has.
+_ANOTHER = "another"
+
+
+class CalibratedStep(NamedTuple):
+    """A step after calibration, as :class:`.CalibratedSteps` has them in columns."""
+
+    parts: StepNumbers
+    log_sd: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Surroundings:
+    """What all steps of one batch on a machine, a fabric and in a setting have in common.
+
+    Parameters
+    ----------
+    variance : sequence of (field, number, weight)
+        The prior variance of a field is the sum of weights times squares of numbers.
+    moved : sequence of (field, number, weight)
+        Its residual is the sum of weights times numbers, and what the curves add.
+    products : sequence of (field, number)
+        What each row of ``compared`` is multiplied by: a slope and a number.
+    compared : ndarray, shape (products, comparisons)
+    curves : sequence of (field, number)
+        The same of the curves.
+    exponents : ndarray, shape (features, 2 x comparisons)
+        Of both curves at the rows that are compared.
+    curve_moves : ndarray, shape (2 x comparisons, curves)
+        What each adds to the residual.
+    curve_compared : ndarray, shape (curves, 2 x comparisons)
+    """
+
+    posterior: Posterior
+    expected: tuple[float, ...]
+    variance: Sequence[tuple[int, int, float]]
+    moved: Sequence[tuple[int, int, float]]
+    products: Sequence[_Key]
+    compared: FloatArray
+    curves: Sequence[_Key]
+    exponents: FloatArray
+    curve_moves: FloatArray
+    curve_compared: FloatArray
+
+    @classmethod
+    def of(cls, posterior: Posterior, step: SingleStep) -> Self:
+        """Gather what a step has in common with others around it."""
+        prior, cells = posterior.prior, _as_cells(step)
+        columns, rows = posterior.columns, posterior.rows
+        itself = PairedRows.of(cells, _FIRST, [ObservedColumns.of(cells)])
+        pairs = PairedRows.of(cells, _FIRST, [columns])
+        variance = {
+            (one, 0 if shape in ("setting", "hosts", "placement") else _NUMBERS[shape]): 0.0
+            for one, shape in itself.weights(prior)
+        }
+        for (one, shape), weight in itself.weights(prior).items():
+            at = 0 if shape in ("setting", "hosts", "placement") else _NUMBERS[shape]
+            counts = 1.0 if shape != "setting" or step.setting else 0.0
+            variance[one, at] += counts * float(weight[0, 0])
+        shared, curves = _split(pairs, posterior)
+        wider = posterior.wider
+        for one in Field if wider is not None else ():
+            assert wider is not None
+            more = np.broadcast_to(pairs.times(wider[one], "own", one), (1, wider.shape[1]))[0]
+            variance[one, 0] = variance.get((one, 0), 0.0) + float(more.max())
+            shared[one, 0] = shared.get((one, 0), 0.0) + more
+        slopes, coefficients = posterior.slopes, posterior.coefficients
+        # Each observed row once: it may be compared twice.
+        first = np.zeros(len(rows))
+        first[np.unique(rows, return_index=True)[1]] = 1.0
+        moves, compares = [], []
+        for (one, shape), weights in curves.items():
+            half = np.zeros((2, 2, len(rows)))
+            half[0, _CURVES[shape]] = (weights * coefficients[one])[rows] * first
+            half[1, _CURVES[shape]] = weights[rows] * slopes[one]
+            moves.append(half[0].ravel())
+            compares.append(half[1].ravel())
+        width = 2 * len(rows)
+        matrix = curve_matrix(columns.shapes).reshape(-1, 2, len(columns.guessed))
+        return cls(
+            posterior=posterior,
+            expected=tuple(prior.mean(cells)[:, 0].tolist()),
+            variance=[(*key, weight) for key, weight in variance.items()],
+            moved=[(*key, float(w @ coefficients[key[0]])) for key, w in shared.items()],
+            products=list(shared),
+            compared=np.array([w[rows] * slopes[key[0]] for key, w in shared.items()]),
+            curves=[(one, 5 if shape == "rank_slope" else 0) for one, shape in curves],
+            exponents=matrix[:, :, rows].reshape(-1, width),
+            curve_moves=np.array(moves).reshape(-1, width).T,
+            curve_compared=np.array(compares).reshape(-1, width),
+        )
+
+    def correct(self, step: SingleStep) -> CalibratedStep:
+        """Correct a step in these surroundings that was not observed itself."""
+        numbers, features = _numbers(step)
+        expected = self._expected(step)
+        residual = list(expected)
+        for one, at, weight in self.moved:
+            residual[one] += numbers[at] * weight
+        near = np.exp(features @ self.exponents)
+        for (one, at), move in zip(self.curves, (near @ self.curve_moves).tolist(), strict=True):
+            residual[one] += numbers[at] * move
+        found = respond(step, expected, residual)
+        slopes = found.slopes
+        unknown = [0.0] * len(slopes)
+        for one, at, weight in self.variance:
+            unknown[one] += weight * numbers[at] ** 2
+        before = sum([slope**2 * one for slope, one in zip(slopes, unknown, strict=True)])
+        noise = self.posterior.prior.noise
+        exposed_share = 1 - math.exp(-found.growth)
+        before += noise.compute**2 + noise.sync**2 + (noise.sync_share * exposed_share) ** 2
+        shared = np.array([slopes[one] * numbers[at] for one, at in self.products]) @ self.compared
+        if self.curves:
+            near *= np.array([slopes[one] * numbers[at] for one, at in self.curves]) @ (
+                self.curve_compared
+            )
+            half = len(shared)
+            shared += near[:half]
+            shared += near[half:]
+        taken = float(shared @ self.posterior.precision @ shared)
+        after = max(before - taken, 0.0) + noise.repeat**2
+        return CalibratedStep(found.parts, noise.inflation * math.sqrt(after))
+
+    def _expected(self, step: SingleStep) -> list[float]:
+        expected = list(self.expected)
+        means = self.posterior.prior.means
+        if step.ranks == 1:
+            expected[Field.SPREAD] += means.get("alone", 0.0)
+        if step.hosts == 1:
+            expected[Field.COMMUNICATION] += means.get("one_host", 0.0)
+        return expected
+
+
+def _split(
+    pairs: PairedRows, posterior: Posterior
+) -> tuple[dict[_Key, FloatArray], dict[tuple[int, str], FloatArray]]:
+    """Return what numbers and what curves of a placement are multiplied by, at each observed row."""
+    observed = posterior.columns.shapes
+    theirs = (
+        np.ones(len(observed.ranks)), observed.alone, (observed.hosts == 0) * 1.0, observed.share,
+        observed.hosts, observed.ranks,
+    )  # fmt: skip
+    shared: dict[_Key, FloatArray] = defaultdict(lambda: np.zeros(len(observed.ranks)))
+    curves: dict[tuple[int, str], FloatArray] = {}
+    for (one, shape), weights in pairs.weights(posterior.prior).items():
+        if shape in _CURVES:
+            curves[one, shape] = weights[0] * theirs[_NUMBERS.get(shape, 0)]
+        elif shape == "setting":
+            shared[one, 0] = shared[one, 0] + weights[0] * pairs.shape(shape)[0]
+        else:
+            at = _NUMBERS[shape]
+            shared[one, at] = shared[one, at] + weights[0] * theirs[at]
+    return dict(shared), curves
+
+
+def _numbers(step: SingleStep) -> tuple[tuple[float, ...], FloatArray]:
+    """Return what of a placement shapes are made of: numbers, and features of the curves."""
+    ranks, share = math.log(step.ranks), math.log(step.largest_share)
+    hosts, spread = math.log(step.hosts), 2.0 / step.hosts
+    alone, one_host = float(step.ranks == 1), float(step.hosts == 1)
+    features = (1.0, spread, spread**2, share, share**2, ranks, ranks**2)
+    return (1.0, alone, one_host, share, hosts, ranks), np.array(features)
+
+
+def _as_cells(step: SingleStep) -> StepCells:
+    """Return a row in these surroundings, without what depends on the placement."""
+    parts = StepParts.of(np.array([step.parts.compute_s]))
+    return StepCells.of_job(
+        parts, batch_size=step.batch_size, micro_batches=step.micro_batches, ranks=2, hosts=2,
+        largest_share=1, host_s=step.host_s, window_share=step.window_share, job=step.job,
+        machine=step.machine, fabric=step.fabric, setting=step.setting,
+    )  # fmt: skip
+
+
+class SingleSteps:
+    """Corrects single steps by one posterior; may be shared by threads."""
+
+    def __init__(self, posterior: Posterior) -> None:
+        self._posterior = posterior
+        self._words = {n: frozenset(w) for n, (w, _) in posterior.columns.words.items()}
+        self._settings = {setting for *_, setting in posterior.columns.placements[0]} | {""}
+        self._known: LruCache[tuple[object, ...], Surroundings] = LruCache(_KEPT)
+
+    def correct(self, step: SingleStep) -> CalibratedStep | None:
+        """Return a step as it is believed to be; None where it was observed itself."""
+        if step.identity in self._posterior.columns.cells:
+            return None
+        words = self._words
+        # Machines and fabrics on which nothing was observed are all alike.
+        key = (
+            step.batch_size,
+            step.job if step.job in words["job"] else "",
+            step.machine if step.machine in words["machine"] else "",
+            step.fabric if step.fabric in words["fabric"] else "",
+            step.setting if step.setting in self._settings else _ANOTHER,
+        )
+        known = self._known.get(key)
+        if known is None:
+            _, job, machine, fabric, setting = key
+            around = step._replace(job=job, machine=machine, fabric=fabric, setting=setting)
+            known = Surroundings.of(self._posterior, around)
+            self._known.put(key, known)
+        return known.correct(step)
