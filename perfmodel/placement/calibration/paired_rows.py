@@ -49,7 +49,7 @@ _OF_BATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
 #: What scopes mean among steps of one job.
 _SIMPLER = {"job": "all", "own": "place", "guess_job": "guess_all", "guess_own": "guess_place"}
 #: Sums of variances of shapes of placements, by shape of batches, scope and field.
-_Plan = Mapping[Field, Mapping[str, Mapping[str, list[tuple[str, float]]]]]
+_Plan = Mapping[Field, Mapping[str, Mapping[str, Mapping[str, float]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,17 +166,18 @@ class PairedRows:
 
     def weights(self, prior: ResidualPrior) -> dict[tuple[Field, str], FloatArray]:
         """Return what each shape of placements is multiplied by, shape (rows, observed)."""
-        over_batches = _LookedUp(*self._batch)
-        nothing = np.zeros(self._batch[2].shape)
+        over_batches, every = _LookedUp(*self._batch), np.ones(self._batch[2].shape)
         found: dict[tuple[Field, str], FloatArray] = {}
         plan = _plan(prior, guessed=self.guessed is not None, one_job=self.same["job"] is None)
         for one, scopes in plan.items():
             for scope, by_batch in scopes.items():
+                common = self.times(every, scope, one)
                 for batch, shapes in by_batch.items():
-                    curve = over_batches.shape(batch) if batch else nothing + 1
-                    for shape, variance in shapes:
-                        before = found.get((one, shape), nothing)
-                        found[one, shape] = before + self.times(variance * curve, scope, one)
+                    curve = common * over_batches.shape(batch) if batch else common
+                    for shape, variance in shapes.items():
+                        more = variance * curve
+                        before = found.get((one, shape))
+                        found[one, shape] = more if before is None else before + more
         return found
 
     def shape(self, name: str) -> FloatArray:
@@ -213,10 +214,10 @@ class _LookedUp:
             self._found[name] = self._table(name).ravel()[self._at]
         return self._found[name]
 
-    def sum(self, shapes: Sequence[tuple[str, float]]) -> FloatArray | float:
+    def sum(self, shapes: Mapping[str, float]) -> FloatArray | float:
         """Return the sum of shapes times their variances; of the empty one alone a number."""
-        constant = sum(variance for name, variance in shapes if not name)
-        tables = [variance * self._table(name) for name, variance in shapes if name]
+        constant = shapes.get("", 0.0)
+        tables = [variance * self._table(name) for name, variance in shapes.items() if name]
         if not tables:
             return constant
         return np.asarray((constant + sum(tables)).ravel()[self._at])
@@ -232,16 +233,20 @@ def _plan(prior: ResidualPrior, *, guessed: bool, one_job: bool) -> _Plan:
     one_job : bool
         All pairs are of one job each: what belongs to it they all share.
     """
-    found: dict[Field, dict[str, dict[str, list[tuple[str, float]]]]] = defaultdict(
-        lambda: defaultdict(lambda: defaultdict(list))
+    found: dict[Field, dict[str, dict[str, dict[str, float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
     )
-    for name, sd in prior.sds.items():
-        term = Term.parse(name)
+    for term, variance in prior.variances:
         if guessed or not term.scope.startswith("guess_"):
-            placement, batch = _OF_BATCHES.get(term.shape, (term.shape, ""))
+            placement, batch = factors(term.shape)
             scope = _SIMPLER.get(term.scope, term.scope) if one_job else term.scope
-            found[term.field][scope][batch].append((placement, sd**2))
+            found[term.field][scope][batch][placement] += variance
     return found
+
+
+def factors(shape: str) -> tuple[str, str]:
+    """Return the shapes of placements and of batches whose product a shape is; "" is 1."""
+    return _OF_BATCHES.get(shape, (shape, ""))
 
 
 def _placements(cells: StepCells) -> list[Placement]:

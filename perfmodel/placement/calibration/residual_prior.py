@@ -144,6 +144,11 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 )
 
 
+def log_batch(batch_size: float) -> float:
+    """Return the logarithm of a batch that its shapes are made of."""
+    return math.log(batch_size / _BATCH_AT)
+
+
 def curve_matrix(b: ShapeColumns) -> FloatArray:
     """Return what makes the curves over placements of features of one step.
 
@@ -297,6 +302,11 @@ class ResidualPrior:
         tails = {} if math.isinf(self.freedom) else {"freedom": self.freedom}
         plain = {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
         return plain if self.bare == 1 else {**plain, "bare": self.bare}
+
+    @cached_property
+    def variances(self) -> tuple[tuple[Term, float], ...]:
+        """The terms, and the variance of each."""
+        return tuple((Term.parse(name), sd**2) for name, sd in self.sds.items())
 
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""

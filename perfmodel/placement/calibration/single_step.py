@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.corrected import Posterior
-from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
-from perfmodel.placement.calibration.residual_prior import curve_matrix
+from perfmodel.placement.calibration.paired_rows import PairedRows, factors
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, curve_matrix, log_batch
 from perfmodel.placement.calibration.response_numbers import SingleStep, respond
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
@@ -40,6 +40,7 @@ _FIRST = np.zeros(1, dtype=np.int64)
 
 #: A field, and the position of a number of a placement.
 _Key = tuple[int, int]
+_Weight = tuple[int, int, float]
 
 
 #: Surroundings of one posterior that are kept; one takes some twenty kilobytes.
@@ -61,10 +62,10 @@ class Surroundings:
 
     Parameters
     ----------
-    variance : sequence of (field, number, weight)
-        The prior variance of a field is the sum of weights times squares of numbers.
-    moved : sequence of (field, number, weight)
-        Its residual is the sum of weights times numbers, and what the curves add.
+    variance : tuple of float, sequence of (field, number, weight)
+        The prior variance of each field, and what weights times squares of numbers add.
+    moved : tuple of float, sequence of (field, number, weight)
+        The residual of each field, and what weights times numbers add; the curves add more.
     products : sequence of (field, number)
         What each row of ``compared`` is multiplied by: a slope and a number.
     compared : ndarray, shape (products, comparisons)
@@ -79,8 +80,8 @@ class Surroundings:
 
     posterior: Posterior
     expected: tuple[float, ...]
-    variance: Sequence[tuple[int, int, float]]
-    moved: Sequence[tuple[int, int, float]]
+    variance: tuple[tuple[float, ...], Sequence[_Weight]]
+    moved: tuple[tuple[float, ...], Sequence[_Weight]]
     products: Sequence[_Key]
     compared: FloatArray
     curves: Sequence[_Key]
@@ -93,16 +94,8 @@ class Surroundings:
         """Gather what a step has in common with others around it."""
         prior, cells = posterior.prior, _as_cells(step)
         columns, rows = posterior.columns, posterior.rows
-        itself = PairedRows.of(cells, _FIRST, [ObservedColumns.of(cells)])
         pairs = PairedRows.of(cells, _FIRST, [columns])
-        variance = {
-            (one, 0 if shape in ("setting", "hosts", "placement") else _NUMBERS[shape]): 0.0
-            for one, shape in itself.weights(prior)
-        }
-        for (one, shape), weight in itself.weights(prior).items():
-            at = 0 if shape in ("setting", "hosts", "placement") else _NUMBERS[shape]
-            counts = 1.0 if shape != "setting" or step.setting else 0.0
-            variance[one, at] += counts * float(weight[0, 0])
+        variance = _variances(prior, step)
         shared, curves = _split(pairs, posterior)
         wider = posterior.wider
         for one in Field if wider is not None else ():
@@ -126,8 +119,8 @@ class Surroundings:
         return cls(
             posterior=posterior,
             expected=tuple(prior.mean(cells)[:, 0].tolist()),
-            variance=[(*key, weight) for key, weight in variance.items()],
-            moved=[(*key, float(w @ coefficients[key[0]])) for key, w in shared.items()],
+            variance=_apart(variance),
+            moved=_apart({key: float(w @ coefficients[key[0]]) for key, w in shared.items()}),
             products=list(shared),
             compared=np.array([w[rows] * slopes[key[0]] for key, w in shared.items()]),
             curves=[(one, 5 if shape == "rank_slope" else 0) for one, shape in curves],
@@ -140,18 +133,19 @@ class Surroundings:
         """Correct a step in these surroundings that was not observed itself."""
         numbers, features = _numbers(step)
         expected = self._expected(step)
-        residual = list(expected)
-        for one, at, weight in self.moved:
+        always, now_and_then = self.moved
+        residual = [mean + more for mean, more in zip(expected, always, strict=True)]
+        for one, at, weight in now_and_then:
             residual[one] += numbers[at] * weight
         near = np.exp(features @ self.exponents)
         for (one, at), move in zip(self.curves, (near @ self.curve_moves).tolist(), strict=True):
             residual[one] += numbers[at] * move
         found = respond(step, expected, residual)
         slopes = found.slopes
-        unknown = [0.0] * len(slopes)
-        for one, at, weight in self.variance:
-            unknown[one] += weight * numbers[at] ** 2
-        before = sum([slope**2 * one for slope, one in zip(slopes, unknown, strict=True)])
+        always, now_and_then = self.variance
+        before = sum([slope * slope * one for slope, one in zip(slopes, always, strict=True)])
+        for one, at, weight in now_and_then:
+            before += (slopes[one] * numbers[at]) ** 2 * weight
         noise = self.posterior.prior.noise
         exposed_share = 1 - math.exp(-found.growth)
         before += noise.compute**2 + noise.sync**2 + (noise.sync_share * exposed_share) ** 2
@@ -175,6 +169,25 @@ class Surroundings:
         if step.hosts == 1:
             expected[Field.COMMUNICATION] += means.get("one_host", 0.0)
         return expected
+
+
+def _variances(prior: ResidualPrior, step: SingleStep) -> dict[_Key, float]:
+    """Return what squares of numbers of a placement are multiplied by in the prior variance."""
+    found: dict[_Key, float] = defaultdict(float)
+    slope = log_batch(step.batch_size) ** 2
+    for term, variance in prior.variances:
+        placement, batch = factors(term.shape)
+        if not term.scope.startswith("guess_") and (placement != "setting" or step.setting):
+            found[term.field, _NUMBERS.get(placement, 0)] += variance * (
+                slope if batch == "batch_slope" else 1.0
+            )
+    return found
+
+
+def _apart(weights: Mapping[_Key, float]) -> tuple[tuple[float, ...], list[_Weight]]:
+    """Return what is added to each field whatever the placement, and the others."""
+    always = tuple(weights.get((one, 0), 0.0) for one in Field)
+    return always, [(one, at, w) for (one, at), w in weights.items() if at and w]
 
 
 def _split(
