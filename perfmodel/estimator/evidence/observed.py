@@ -24,6 +24,7 @@ from perfmodel.estimator.evidence.observed_rows import (
     cells_of_jobs,
     single_step,
     weighed_cells,
+    weighed_steps,
 )
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
@@ -176,22 +177,24 @@ class _Weighed(NamedTuple):
 def _weighed(
     core: Core, prepared: PreparedJob, observations: Sequence[Observation], family: str
 ) -> _Weighed:
-    own, of_others, rows = [], [], []
+    own, of_others, pointers = [], [], []
+    families: dict[int, str] = {}
     for i, seen in enumerate(observations):
-        pointer = f"/observations/{i}"
-        if seen.job is not None and job_family(seen.job) != family:
+        job, pointer = seen.job, f"/observations/{i}"
+        if job is not None and id(job) not in families:
+            families[id(job)] = job_family(job)
+        if job is not None and families[id(job)] != family:
             # Said here what is wrong with it: later it would be passed over.
-            if seen.job.job_type is None:
-                weighed_cells(core, seen.job, seen, "", pointer)
+            if job.job_type is None:
+                weighed_cells(core, job, seen, "", pointer)
             of_others.append(seen)
             continue
-        cells = weighed_cells(core, prepared.job, seen, OBSERVED_JOB, pointer)
-        own.append(replace(seen, job=None))
-        rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s, seen.reporter))
+        own.append(seen if job is None else replace(seen, job=None))
+        pointers.append(pointer)
     known = _Weighed(tuple(observations), tuple(own), tuple(of_others))
-    if not rows:
+    if not own:
         return known
-    steps = ObservedSteps.join(*rows)
+    steps = weighed_steps(core, prepared.job, own, pointers, OBSERVED_JOB)
     machines = frozenset(steps.cells.machine.tolist())
     return known._replace(calibration=calibrate(steps, fitted_prior()), machines=machines)
 
