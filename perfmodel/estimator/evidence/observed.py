@@ -41,7 +41,7 @@ from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
 from perfmodel.placement.calibration.single_step import CalibratedStep
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.types import RUNG, Basis
 
 Places = npt.NDArray[np.int64]
@@ -218,15 +218,14 @@ class Observed:
         if observed is None:
             return self._source.step(cell)
         machine = machine_word(placement)
-        calibration = observed.on(machine)
-        if calibration is None and not observed.shift(machine).reporters:
-            return self._source.step(cell)
-        if calibration is not None:
-            step = self._source.step(cell)
-            asked = single_step(cell.jobs[0], step.parts, placement)
-            found = calibration.single_steps.correct(asked)
-            if found is not None:
-                return _corrected(step, found, observed, machine)
+        step, calibration = self._source.step(cell), observed.on(machine)
+        if calibration is None:
+            shift = observed.shift(machine)
+            return _shifted(step, shift, machine) if shift.reporters else step
+        asked = single_step(cell.jobs[0], step.parts, placement)
+        found = calibration.single_steps.correct(asked)
+        if found is not None:
+            return _corrected(step, found, observed, machine)
         return self.steps(cell).at((0, 0))
 
     def steps(self, cells: Cells) -> Steps:
@@ -250,12 +249,51 @@ def _corrected(
     else:
         # What others reached makes a prediction better, not an observed one.
         half_width = min(half_width, math.log(step.high / step.low) / 2)
+    return _moved(step, found.parts, rate, half_width, basis=basis, efficiency=efficiency)
+
+
+def _shifted(step: CellStep, shift: Shift, machine: str) -> CellStep:
+    """Return a step moved as far as strangers agree; as :func:`_shift`, on plain numbers."""
+    before, longer, slower = step.parts, math.exp(shift.compute), math.exp(shift.communication)
+    parts = StepNumbers(
+        before.compute_s * longer,
+        before.exposed_communication_s * slower,
+        before.input_stall_s,
+        before.overhead_s * longer,
+        before.communication_s * slower,
+    )
+    factor = parts.step_time_s / before.step_time_s
+    moved = math.log(factor)
+    half_width = math.hypot(math.log(step.high / step.low) / 2, moved)
+    said = (_said(shift, machine, factor),) if abs(moved) > _SAID else ()
+    rate = step.samples_per_second / factor
+    return _moved(step, parts, rate, half_width, basis=step.basis, said=said)
+
+
+def _moved(
+    step: CellStep,
+    parts: StepNumbers,
+    rate: float,
+    half_width: float,
+    *,
+    basis: Basis,
+    efficiency: float | None = None,
+    said: tuple[str, ...] = (),
+) -> CellStep:
     return CellStep(
-        parts=found.parts, step_time_s=found.parts.step_time_s, samples_per_second=rate,
+        parts=parts, step_time_s=parts.step_time_s, samples_per_second=rate,
         low=rate * math.exp(-half_width), high=rate * math.exp(half_width), half_width=half_width,
-        basis=basis, warnings=step.warnings, nearest=step.nearest, neighbours=step.neighbours,
-        neighbour_bytes=step.neighbour_bytes, slowdowns=step.slowdowns, efficiency=efficiency,
+        basis=basis, warnings=(*step.warnings, *said), nearest=step.nearest,
+        neighbours=step.neighbours, neighbour_bytes=step.neighbour_bytes,
+        slowdowns=step.slowdowns, efficiency=efficiency,
     )  # fmt: skip
+
+
+def _said(shift: Shift, machine: str, factor: float) -> str:
+    return (
+        f"What {shift.reporters} reporters saw of other jobs on {machine} makes the step "
+        f"{factor:.2f} times as long as predicted."
+    )
 
 
 def source_of(observed: Sequence[ObservedJob | None]) -> StepSource:
@@ -451,10 +489,7 @@ def _shift(
     _put(steps, at, parts, steps.samples_per_second[at] / np.exp(moved), half_width)
     for column, factor in zip(columns.tolist(), np.exp(moved).tolist(), strict=True):
         if abs(np.log(factor)) > _SAID:
-            steps.said[row, column] = (
-                f"What {shift.reporters} reporters saw of other jobs on {machine} makes the step "
-                f"{factor:.2f} times as long as predicted.",
-            )
+            steps.said[row, column] = (_said(shift, machine, factor),)
 
 
 def _half_width(steps: Steps, at: tuple[Places, Places]) -> npt.NDArray[np.float64]:
