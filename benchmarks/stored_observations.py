@@ -4,8 +4,8 @@ Two services with one worker each know the same 500 jobs (10 models x 2 modes x 
 each a family of its own), and one of them twenty observations of each. They take turns::
 
     matrix   300 jobs on 67 placements that were never asked about; aim: at most twice as long
-    new      ``POST /v1/predict`` of the jobs in turn on ever-new placements, beside an empty FastAPI
-             route; aim: 0.45 of its requests
+    new      ``POST /v1/predict`` of the jobs in turn on ever-new placements, beside an empty
+             FastAPI route; aim: 0.45 of its requests
     counts   seconds from the acknowledgement of an observation until it counts, on both workers of
              a third service over the same database; aim: 2 s
 
@@ -231,7 +231,9 @@ def main() -> None:
         if options.only in (None, "matrix"):
             measure_matrix(known, bare, options.rounds)
         if options.only in (None, "new"):
-            for server, body in itertools.product((known, bare), _bodies(jobs()[:JOBS], iter(["T4"] * JOBS))):
+            for server, body in itertools.product(
+                (known, bare), _bodies(jobs()[:JOBS], iter(["T4"] * JOBS))
+            ):
                 server.ask(PATH, body)
             measure_new(known, bare, nothing, options.rounds, options.seconds)
         if options.only in (None, "counts"):

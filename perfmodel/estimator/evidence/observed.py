@@ -413,9 +413,7 @@ def _says(
         yield calibration, Shift(), "", np.concatenate(places)
 
 
-def _piece(
-    cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]
-) -> _Piece:
+def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]) -> _Piece:
     chosen = rows[0].columns
     at = np.repeat([one.row for one in rows], len(chosen)), np.tile(chosen, len(rows))
     places = columns.take(chosen)
@@ -425,9 +423,7 @@ def _piece(
         cells=cells_of_jobs([cells.jobs[one.row] for one in rows], steps.parts.take(at), places),
         calibrations=[one.calibration for one in rows],
         own=np.repeat([bool(one.job.observations) for one in rows], len(chosen)),
-        there=np.array(
-            [machine in one.job.machines for one in rows for machine in places.machine]
-        ),
+        there=np.array([machine in one.job.machines for one in rows for machine in places.machine]),
     )
 
 
@@ -470,9 +466,7 @@ def _correct(piece: _Piece, found: CalibratedSteps) -> None:
     _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
 
 
-def _shift(
-    steps: Steps, row: int, columns: Places, shift: Shift, machine: str
-) -> None:
+def _shift(steps: Steps, row: int, columns: Places, shift: Shift, machine: str) -> None:
     """Move steps as far as strangers agree, and widen and name what is moved far."""
     at = (np.full(len(columns), row), columns)
     before = steps.parts.take(at)

@@ -192,7 +192,7 @@ def cells_of_jobs(
     columns: ReplicaColumns,
     word: str = OBSERVED_JOB,
 ) -> StepCells:
-    """Return predicted steps of some jobs on the same placements, job by job, as :func:`step_cells`.
+    """Return predicted steps of jobs on the same placements, job by job, as :func:`step_cells`.
 
     Parameters
     ----------
@@ -205,7 +205,10 @@ def cells_of_jobs(
         return np.repeat(np.array(values, dtype=np.float64), places)
 
     def of_places(values: npt.ArrayLike) -> np.ndarray:
-        return np.tile(np.asarray(values), len(jobs))
+        return np.tile(np.asarray(values, dtype=np.float64), len(jobs))
+
+    def words(each: Sequence[str]) -> list[str]:
+        return [*each] * len(jobs)
 
     return StepCells.of_job(
         parts,
@@ -217,9 +220,9 @@ def cells_of_jobs(
         host_s=of_jobs([_host_s(one) for one in jobs]),
         window_share=of_jobs([_window_share(one) for one in jobs]),
         job=word,
-        machine=of_places(columns.machine),
-        fabric=of_places(columns.fabric),
-        setting=of_places(columns.setting),
+        machine=words(columns.machine),
+        fabric=words(columns.fabric),
+        setting=words(columns.setting),
     )
 
 

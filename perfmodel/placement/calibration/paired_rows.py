@@ -20,9 +20,8 @@ import numpy.typing as npt
 from perfmodel.placement.calibration.residual_prior import (
     OF_MACHINE,
     SHAPES,
-    ShapeColumns,
     ResidualPrior,
-    Term,
+    ShapeColumns,
 )
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
@@ -149,9 +148,7 @@ class PairedRows:
 
     def covariance(self, prior: ResidualPrior) -> FloatArray:
         """Return the covariance of the residuals of all pairs, shape (fields, rows, observed)."""
-        plan = _plan(
-            prior, guessed=self.guessed is not None, one_job=self.same["job"] is None
-        )
+        plan = _plan(prior, guessed=self.guessed is not None, one_job=self.same["job"] is None)
         over_placements = _LookedUp(*self._placement)
         over_batches = _LookedUp(*self._batch)
         total = np.zeros((len(Field), *self._placement[2].shape))
@@ -171,7 +168,7 @@ class PairedRows:
         plan = _plan(prior, guessed=self.guessed is not None, one_job=self.same["job"] is None)
         for one, scopes in plan.items():
             for scope, by_batch in scopes.items():
-                common = self.times(every, scope, one)
+                common = np.asarray(self.times(every, scope, one))
                 for batch, shapes in by_batch.items():
                     curve = common * over_batches.shape(batch) if batch else common
                     for shape, variance in shapes.items():
@@ -220,7 +217,8 @@ class _LookedUp:
         tables = [variance * self._table(name) for name, variance in shapes.items() if name]
         if not tables:
             return constant
-        return np.asarray((constant + sum(tables)).ravel()[self._at])
+        table: FloatArray = np.sum(tables, axis=0) + constant
+        return table.ravel()[self._at]
 
 
 def _plan(prior: ResidualPrior, *, guessed: bool, one_job: bool) -> _Plan:

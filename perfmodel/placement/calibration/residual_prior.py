@@ -86,7 +86,8 @@ class ShapeColumns:
             [cells.batch_size, cells.ranks, cells.largest_share, cells.hosts, setting], axis=1
         )
         few, rows = np.unique(keys, axis=0, return_inverse=True)
-        columns = cls.of_numbers(*few[:, :4].T, settings[few[:, 4].astype(np.int64)])
+        batch, ranks, share, hosts = few[:, :4].T
+        columns = cls.of_numbers(batch, ranks, share, hosts, settings[few[:, 4].astype(np.int64)])
         return columns, rows.reshape(-1)
 
 

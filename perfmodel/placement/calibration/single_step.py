@@ -95,25 +95,13 @@ class Surroundings:
         prior, cells = posterior.prior, _as_cells(step)
         columns, rows = posterior.columns, posterior.rows
         pairs = PairedRows.of(cells, _FIRST, [columns])
-        variance = _variances(prior, step)
-        shared, curves = _split(pairs, posterior)
-        wider = posterior.wider
-        for one in Field if wider is not None else ():
-            assert wider is not None
-            more = np.broadcast_to(pairs.times(wider[one], "own", one), (1, wider.shape[1]))[0]
+        variance, (shared, curves) = _variances(prior, step), _split(pairs, posterior)
+        for one in Field if posterior.wider is not None else ():
+            more = _wider(pairs, posterior, one)
             variance[one, 0] = variance.get((one, 0), 0.0) + float(more.max())
             shared[one, 0] = shared.get((one, 0), 0.0) + more
         slopes, coefficients = posterior.slopes, posterior.coefficients
-        # Each observed row once: it may be compared twice.
-        first = np.zeros(len(rows))
-        first[np.unique(rows, return_index=True)[1]] = 1.0
-        moves, compares = [], []
-        for (one, shape), weights in curves.items():
-            half = np.zeros((2, 2, len(rows)))
-            half[0, _CURVES[shape]] = (weights * coefficients[one])[rows] * first
-            half[1, _CURVES[shape]] = weights[rows] * slopes[one]
-            moves.append(half[0].ravel())
-            compares.append(half[1].ravel())
+        moves, compares = _by_curves(posterior, curves)
         width = 2 * len(rows)
         matrix = curve_matrix(columns.shapes).reshape(-1, 2, len(columns.guessed))
         return cls(
@@ -125,8 +113,8 @@ class Surroundings:
             compared=np.array([w[rows] * slopes[key[0]] for key, w in shared.items()]),
             curves=[(one, 5 if shape == "rank_slope" else 0) for one, shape in curves],
             exponents=matrix[:, :, rows].reshape(-1, width),
-            curve_moves=np.array(moves).reshape(-1, width).T,
-            curve_compared=np.array(compares).reshape(-1, width),
+            curve_moves=moves.reshape(-1, width).T,
+            curve_compared=compares.reshape(-1, width),
         )
 
     def correct(self, step: SingleStep) -> CalibratedStep:
@@ -193,7 +181,7 @@ def _apart(weights: Mapping[_Key, float]) -> tuple[tuple[float, ...], list[_Weig
 def _split(
     pairs: PairedRows, posterior: Posterior
 ) -> tuple[dict[_Key, FloatArray], dict[tuple[int, str], FloatArray]]:
-    """Return what numbers and what curves of a placement are multiplied by, at each observed row."""
+    """Return what numbers and curves of a placement are multiplied by, at each observed row."""
     observed = posterior.columns.shapes
     theirs = (
         np.ones(len(observed.ranks)), observed.alone, (observed.hosts == 0) * 1.0, observed.share,
@@ -210,6 +198,36 @@ def _split(
             at = _NUMBERS[shape]
             shared[one, at] = shared[one, at] + weights[0] * theirs[at]
     return dict(shared), curves
+
+
+def _wider(pairs: PairedRows, posterior: Posterior, one: Field) -> FloatArray:
+    """Return what the job varies more there than was expected, at each observed row."""
+    assert posterior.wider is not None
+    wider = posterior.wider[one]
+    shape = 1, len(wider)
+    return np.asarray(np.broadcast_to(pairs.times(wider, "own", one), shape)[0])
+
+
+def _by_curves(
+    posterior: Posterior, curves: Mapping[tuple[int, str], FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return what curves move, and how they vary with what is compared, at the compared rows.
+
+    Returns
+    -------
+    two ndarrays, shape (curves, 2, comparisons)
+        Nothing but zeros for the other of the two curves.
+    """
+    rows = posterior.rows
+    # Each observed row moves once: it may be compared twice.
+    first = np.zeros(len(rows))
+    first[np.unique(rows, return_index=True)[1]] = 1.0
+    found = np.zeros((2, len(curves), 2, len(rows)))
+    for position, ((one, shape), weights) in enumerate(curves.items()):
+        which = _CURVES[shape]
+        found[0, position, which] = (weights * posterior.coefficients[one])[rows] * first
+        found[1, position, which] = weights[rows] * posterior.slopes[one]
+    return found[0], found[1]
 
 
 def _numbers(step: SingleStep) -> tuple[tuple[float, ...], FloatArray]:
