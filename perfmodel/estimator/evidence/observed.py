@@ -1,7 +1,8 @@
 """What observed steps change in the answers of captured jobs.
 
 Steps of the job correct its predicted step, on every placement: those of this cell, then those of
-the job on these accelerators, then those on others. Steps of other jobs that the question tells are
+the job on these accelerators, then those on others. Of a job that is said to be a script, and of
+which nothing was observed, published scripts say how much longer it takes. Steps of other jobs that the question tells are
 weighed together with them, on the machine they ran on. What strangers reported counts for jobs of
 which nothing was observed, as far as they agree.
 """
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, step_cells, weighed_cells
+from perfmodel.estimator.evidence.said_scripts import prior_of, said_of_script, unobserved_script
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -29,8 +31,9 @@ from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import CalibratedSteps, Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.unobserved_script import UnobservedScript
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.types import RUNG, Basis
 
@@ -58,6 +61,8 @@ class ObservedJob:
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
         What anybody reported of other jobs.
+    prior : ResidualPrior
+        What is believed of the job before it is observed.
     """
 
     calibration: Calibration | None
@@ -66,6 +71,7 @@ class ObservedJob:
     machines: frozenset[str] = frozenset()
     told: ToldJobs | None = None
     strangers: Strangers | None = None
+    prior: ResidualPrior = field(default_factory=fitted_prior)
     _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -94,14 +100,16 @@ class ObservedJob:
             An observation that cannot be answered, with a pointer to it.
         """
         family = job_family(prepared.job)
-        key = (family, tuple(map(id, observations)))
+        # What was observed is read by what the job is said to be.
+        said = f"{family} {prepared.job.script}"
+        key = (said, tuple(map(id, observations)))
         known: _Weighed | None = core.evidence.get(key)
         if known is None:
             known = _weighed(core, prepared, observations, family)
             if all(one.reporter for one in observations):
                 # Stored ones come again, as they are kept or as this returns them; others do not.
                 core.evidence.put(key, known)
-                core.evidence.put((family, tuple(map(id, known.own))), known)
+                core.evidence.put((said, tuple(map(id, known.own))), known)
         if known.of_others:
             told = (told or ToldJobs(core, ())).with_others(known.of_others)
         return cls(
@@ -111,6 +119,7 @@ class ObservedJob:
             machines=known.machines,
             told=told or None,
             strangers=strangers or None,
+            prior=prior_of(prepared.job),
         )
 
     def on(self, machine: str) -> Calibration | None:
@@ -144,13 +153,14 @@ class ObservedJob:
         return replace(self, strangers=strangers or None)
 
     def _weighed_on(self, machine: str, told: ToldJobs) -> Calibration | None:
-        if self.calibration is None:
+        if self.calibration is None and self.prior.gap is None:
             return told.calibration(machine, self.family)
         beside = told.steps(machine, self.family)
         if beside is None:
             return self.calibration
-        joined = ObservedSteps.join(self.calibration.observed, beside)
-        return calibrate(joined, fitted_prior())
+        if self.calibration is not None:
+            beside = ObservedSteps.join(self.calibration.observed, beside)
+        return calibrate(beside, self.prior)
 
 
 class _Weighed(NamedTuple):
@@ -183,7 +193,8 @@ def _weighed(
         return known
     steps = ObservedSteps.join(*rows)
     machines = frozenset(steps.cells.machine.tolist())
-    return known._replace(calibration=calibrate(steps, fitted_prior()), machines=machines)
+    calibration = calibrate(steps, prior_of(prepared.job))
+    return known._replace(calibration=calibration, machines=machines)
 
 
 class Observed:
@@ -201,14 +212,18 @@ class Observed:
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
-        (observed,), (placement,) = self._observed, cell.placements
+        (observed,), (placement,), (prepared,) = self._observed, cell.placements, cell.jobs
         machine = machine_word(placement)
-        if observed is None or not (observed.on(machine) or observed.shift(machine).reporters):
+        if not prepared.job.script and (
+            observed is None or not (observed.on(machine) or observed.shift(machine).reporters)
+        ):
             return self._source.step(cell)
         return self.steps(cell).at((0, 0))
 
     def steps(self, cells: Cells) -> Steps:
         """Return the steps of some cells, corrected."""
+        if not any(self._observed) and not any(prepared.job.script for prepared in cells.jobs):
+            return self._source.steps(cells)
         found = Correction()
         corrected = found.add(cells, self._source.steps(cells), self._observed)
         found.apply()
@@ -223,7 +238,7 @@ def source_of(observed: Sequence[ObservedJob | None]) -> StepSource:
     observed : sequence of ObservedJob or None
         What is known of each job of the cells.
     """
-    return Observed(CAPTURED, observed) if any(observed) else CAPTURED
+    return Observed(CAPTURED, observed)
 
 
 class _Piece(NamedTuple):
@@ -233,14 +248,19 @@ class _Piece(NamedTuple):
     row: int
     columns: npt.NDArray[np.int64]
     cells: StepCells
-    observed: ObservedJob
+    observed: ObservedJob | None
+    is_script: bool
+
+
+#: What turns predicted steps into those that are answered.
+_Law = Calibration | UnobservedScript
 
 
 class Correction:
     """Steps to be corrected: those that rest on the same calibration together, which is quicker."""
 
     def __init__(self) -> None:
-        self._by_calibration: dict[int, tuple[Calibration, list[_Piece]]] = {}
+        self._by_law: dict[int, tuple[_Law, list[_Piece]]] = {}
 
     def add(self, cells: Cells, steps: Steps, observed: Sequence[ObservedJob | None]) -> Steps:
         """Note what changes of some steps, and return those that :meth:`apply` will change.
@@ -257,39 +277,43 @@ class Correction:
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
         found: Steps | None = None
         for row, job in enumerate(observed):
-            alike: dict[int, tuple[Calibration, list[npt.NDArray[np.int64]]]] = {}
-            for name, at in machines if job is not None else ():
-                assert job is not None
-                calibration, shift = job.on(name), job.shift(name)
+            alike: dict[int, tuple[_Law, list[npt.NDArray[np.int64]]]] = {}
+            script = unobserved_script(cells.jobs[row].job)
+            for name, at in machines if job is not None or script is not None else ():
+                # What is told of the machine, and what is said of the job, stand over strangers.
+                law: _Law | None = (job and job.on(name)) or script
+                shift = Shift() if job is None or law is not None else job.shift(name)
                 chosen = at[np.isfinite(steps.samples_per_second[row, at])]
-                if not len(chosen) or (calibration is None and not shift.reporters):
+                if not len(chosen) or (law is None and not shift.reporters):
                     continue
                 found = found or _own(steps)
-                if calibration is None:
+                if law is None:
                     _shift(found, row, chosen, shift, name)
-                else:
-                    # What is told of the machine stands over what strangers say.
-                    alike.setdefault(id(calibration), (calibration, []))[1].append(chosen)
-            for calibration, of_machines in alike.values():
-                assert found is not None and job is not None
+                    continue
+                alike.setdefault(id(law), (law, []))[1].append(chosen)
+                if law is script:
+                    said = (said_of_script(script, name),)
+                    found.said.update(((row, column), said) for column in chosen.tolist())
+            for law, of_machines in alike.values():
+                assert found is not None
                 chosen = np.concatenate(of_machines)
                 rows = step_cells(
                     cells.jobs[row], found.parts.take((row, chosen)), columns.take(chosen)
                 )
-                _, pieces = self._by_calibration.setdefault(id(calibration), (calibration, []))
-                pieces.append(_Piece(found, row, chosen, rows, job))
+                _, pieces = self._by_law.setdefault(id(law), (law, []))
+                pieces.append(_Piece(found, row, chosen, rows, job, script is not None))
         return found or steps
 
     def apply(self) -> None:
         """Correct all that was noted."""
-        for calibration, pieces in self._by_calibration.values():
+        for law, pieces in self._by_law.values():
             for start in range(0, len(pieces), _AT_ONCE):
                 some = pieces[start : start + _AT_ONCE]
-                found = calibration.apply(StepCells.join([one.cells for one in some]))
+                found = law.apply(StepCells.join([one.cells for one in some]))
                 ends = np.cumsum([len(one.cells) for one in some])
                 for one, end in zip(some, ends.tolist(), strict=True):
                     _correct(one, found.take(slice(end - len(one.cells), end)))
-        self._by_calibration.clear()
+        self._by_law.clear()
 
 
 def _own(steps: Steps) -> Steps:
@@ -318,17 +342,25 @@ def _correct(piece: _Piece, found: CalibratedSteps) -> None:
     steps, at = piece.steps, (piece.row, piece.columns)
     longer = found.parts.step_time_s / piece.cells.parts.step_time_s
     half_width = DEVIATIONS * found.log_sd
-    if not piece.observed.observations:
+    observed = piece.observed is not None and bool(piece.observed.observations)
+    if piece.is_script and not observed:
+        # A script lies at least as far off as its step, whatever is known of that.
+        half_width = np.maximum(half_width, _half_width(steps, at))
+        steps.rung[at] = np.maximum(steps.rung[at], RUNG[Basis.INTERPOLATED])
+    elif not observed:
         # What others reached makes a prediction better, not an observed one.
         half_width = np.minimum(half_width, _half_width(steps, at))
-    else:
+    if observed or piece.is_script:
         assert steps.efficiency is not None
-        steps.rung[at], steps.efficiency[at] = _rungs(piece, found.seen), 1 / longer
+        steps.efficiency[at] = 1 / longer
+    if observed:
+        steps.rung[at] = _rungs(piece, found.seen)
     _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
 
 
 def _rungs(piece: _Piece, seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
     """Return what cells rest on: on themselves, on the job there, or on the job elsewhere."""
+    assert piece.observed is not None
     there = [one in piece.observed.machines for one in piece.cells.machine.tolist()]
     near = np.where(there, RUNG[Basis.CALIBRATED], RUNG[Basis.TRANSFERRED])
     return np.where(seen, RUNG[Basis.MEASURED], near).astype(np.int8)

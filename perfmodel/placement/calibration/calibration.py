@@ -108,7 +108,7 @@ class Calibration:
 
     def device_share(self, cells: StepCells) -> FloatArray:
         """Return the share of the computation during which the device works, shape (rows,)."""
-        return Response.of(cells, self.prior.mean(cells)).device_share(self.residual(cells))
+        return Response.of(cells, self.prior.neutral(cells)).device_share(self.residual(cells))
 
     def apply(self, cells: StepCells) -> CalibratedSteps:
         """Correct predicted steps.
@@ -121,7 +121,7 @@ class Calibration:
         few, alike = self._distinct(cells)
         covariance = self._with_observed(few)
         residual = self._residual(few, covariance)[:, alike]
-        response = Response.of(cells, self.prior.mean(cells))
+        response = Response.of(cells, self.prior.neutral(cells))
         noise, own = (
             self.prior.noise,
             self._comparisons.effects(few, self.observed.cells, self.trust),
@@ -218,7 +218,7 @@ class Calibration:
     def _at(self) -> tuple[FloatArray, FloatArray]:
         """Channels of the observed rows, and their derivatives by the fields."""
         cells = self.observed.cells
-        response = Response.of(cells, self.prior.mean(cells))
+        response = Response.of(cells, self.prior.neutral(cells))
         return response.linear(self._residual(cells, self._covariance))
 
     @cached_property
