@@ -77,11 +77,10 @@ def named_by_model(groups: _Groups) -> dict[Group, Measured]:
 def gaps_without(groups: _Groups, prior: ResidualPrior) -> dict[str, ScriptGap]:
     """Return for each model what the others, those that are locked away aside, say of scripts."""
     alone = steps_alone({group: one for group, one in groups.items() if not is_locked(one.model)})
-    found = {}
+    found, of_all = {}, fit_gap(alone, prior)
     for model in sorted({one.model for one in groups.values()}):
         others = {group: one for group, one in alone.items() if one.model != model}
-        known = [gap for other, gap in found.items() if is_locked(other)] if is_locked(model) else []
-        found[model] = known[0] if known else fit_gap(others, prior)
+        found[model] = of_all if is_locked(model) else fit_gap(others, prior)
     return found
 
 

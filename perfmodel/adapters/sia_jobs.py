@@ -19,8 +19,8 @@ def sia_jobs(
     """Return applications as the service can be asked about them, by name.
 
     One that no reference workload stands for, as yolov3, whose images change their size from batch
-    to batch, is asked by its name; the service then answers from what was observed of it. The others
-    are said to be scripts: they load, log and wait.
+    to batch, is asked by its name; the service then answers from what was observed of it. The
+    others are said to be scripts: they load, log and wait.
 
     Parameters
     ----------

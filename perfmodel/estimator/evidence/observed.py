@@ -2,9 +2,9 @@
 
 Steps of the job correct its predicted step, on every placement: those of this cell, then those of
 the job on these accelerators, then those on others. Of a job that is said to be a script, and of
-which nothing was observed, published scripts say how much longer it takes. Steps of other jobs that the question tells are
-weighed together with them, on the machine they ran on. What strangers reported counts for jobs of
-which nothing was observed, as far as they agree.
+which nothing was observed, published scripts say how much longer it takes. Steps of other jobs that
+the question tells are weighed together with them, on the machine they ran on. What strangers
+reported counts for other jobs of which nothing was observed, as far as they agree.
 """
 
 from __future__ import annotations
@@ -213,11 +213,12 @@ class Observed:
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
         (observed,), (placement,), (prepared,) = self._observed, cell.placements, cell.jobs
-        machine = machine_word(placement)
-        if not prepared.job.script and (
-            observed is None or not (observed.on(machine) or observed.shift(machine).reporters)
-        ):
-            return self._source.step(cell)
+        if not prepared.job.script:
+            if observed is None:
+                return self._source.step(cell)
+            machine = machine_word(placement)
+            if not (observed.on(machine) or observed.shift(machine).reporters):
+                return self._source.step(cell)
         return self.steps(cell).at((0, 0))
 
     def steps(self, cells: Cells) -> Steps:

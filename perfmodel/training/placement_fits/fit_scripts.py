@@ -5,8 +5,8 @@ posterior says of the device and of the host of a job that is none of them is th
 of accelerator of the tables, and for all others. So a kind counts by what its jobs differ from
 themselves elsewhere, and one job alone moves it little.
 
-How far single jobs lie from it is the spread of jobs that the prior of residuals has learned, times a
-factor: that of Student's distribution of four degrees of freedom under which the errors of each
+How far single jobs lie from it is the spread of jobs that the prior of residuals has learned, times
+a factor: that of Student's distribution of four degrees of freedom under which the errors of each
 model are most probable, while the gap is learned from the other models and every job on every
 cluster counts alike. One in seven lies far beyond all others; an interval that held 90 % of the
 errors as they came would be twice as wide in logarithms, for three of 22 jobs.

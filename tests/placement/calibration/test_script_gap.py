@@ -55,7 +55,7 @@ def test_a_step_of_the_host_is_longer_by_the_host_alone():
 
 
 def test_between_both_the_longer_one_decides_more():
-    # Device and host of a second each, q = 2.5: before 2^(1/q), after (e^(0.5 q) + e^(1.5 q))^(1/q).
+    # A second each: before 2^(1/q), after (e^(0.5 q) + e^(1.5 q))^(1/q), with q = 2.5.
     before, after = np.log(2) / 2.5, np.logaddexp(1.25, 3.75) / 2.5
     assert longer(alone(host_s=1.0)) == pytest.approx(after - before, abs=0.01)
 
