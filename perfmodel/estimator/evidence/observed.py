@@ -1,9 +1,10 @@
 """What observed steps change in the answers of captured jobs.
 
 Steps of the job correct its predicted step, on every placement: those of this cell, then those of
-the job on these accelerators, then those on others. Steps of other jobs that the question tells are
-weighed together with them, on the machine they ran on. What strangers reported counts for jobs of
-which nothing was observed, as far as they agree.
+the job on these accelerators, then those on others. Of a job that is said to be a script, and of
+which nothing was observed, published scripts say how much longer it takes. Steps of other jobs that
+the question tells are weighed together with them, on the machine they ran on. What strangers
+reported counts for other jobs of which nothing was observed, as far as they agree.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from perfmodel.estimator.evidence.observed_rows import (
     weighed_cells,
     weighed_steps,
 )
+from perfmodel.estimator.evidence.said_scripts import prior_of, said_of_script, unobserved_script
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -38,9 +40,10 @@ from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.corrected import CalibratedSteps, correct
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.single_step import CalibratedStep
 from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.unobserved_script import UnobservedScript
 from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.types import RUNG, Basis
 
@@ -69,6 +72,8 @@ class ObservedJob:
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
         What anybody reported of other jobs.
+    prior : ResidualPrior
+        What is believed of the job before it is observed.
     """
 
     calibration: Calibration | None
@@ -77,6 +82,7 @@ class ObservedJob:
     machines: frozenset[str] = frozenset()
     told: ToldJobs | None = None
     strangers: Strangers | None = None
+    prior: ResidualPrior = field(default_factory=fitted_prior)
     _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -105,14 +111,16 @@ class ObservedJob:
             An observation that cannot be answered, with a pointer to it.
         """
         family = job_family(prepared.job)
-        key = (family, tuple(map(id, observations)))
+        # What was observed is read by what the job is said to be.
+        said = f"{family} {prepared.job.script}"
+        key = (said, tuple(map(id, observations)))
         known: _Weighed | None = core.evidence.get(key)
         if known is None:
             known = _weighed(core, prepared, observations, family)
             if all(one.reporter for one in observations):
                 # Stored ones come again, as they are kept or as this returns them; others do not.
                 core.evidence.put(key, known)
-                core.evidence.put((family, tuple(map(id, known.own))), known)
+                core.evidence.put((said, tuple(map(id, known.own))), known)
         if known.of_others:
             told = (told or ToldJobs(core, ())).with_others(known.of_others)
         return cls(
@@ -122,6 +130,7 @@ class ObservedJob:
             machines=known.machines,
             told=told or None,
             strangers=strangers or None,
+            prior=prior_of(prepared.job),
         )
 
     def on(self, machine: str) -> Calibration | None:
@@ -155,13 +164,14 @@ class ObservedJob:
         return replace(self, strangers=strangers or None)
 
     def _weighed_on(self, machine: str, told: ToldJobs) -> Calibration | None:
-        if self.calibration is None:
+        if self.calibration is None and self.prior.gap is None:
             return told.calibration(machine, self.family)
         beside = told.steps(machine, self.family)
         if beside is None:
             return self.calibration
-        joined = ObservedSteps.join(self.calibration.observed, beside)
-        return calibrate(joined, fitted_prior())
+        if self.calibration is not None:
+            beside = ObservedSteps.join(self.calibration.observed, beside)
+        return calibrate(beside, self.prior)
 
 
 class _Weighed(NamedTuple):
@@ -196,7 +206,8 @@ def _weighed(
         return known
     steps = weighed_steps(core, prepared.job, own, pointers, OBSERVED_JOB)
     machines = frozenset(steps.cells.machine.tolist())
-    return known._replace(calibration=calibrate(steps, fitted_prior()), machines=machines)
+    calibration = calibrate(steps, prior_of(prepared.job))
+    return known._replace(calibration=calibration, machines=machines)
 
 
 class Observed:
@@ -214,7 +225,9 @@ class Observed:
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
-        (observed,), (placement,) = self._observed, cell.placements
+        (observed,), (placement,), (prepared,) = self._observed, cell.placements, cell.jobs
+        if prepared.job.script and not (observed and observed.observations):
+            return self.steps(cell).at((0, 0))
         if observed is None:
             return self._source.step(cell)
         machine = machine_word(placement)
@@ -222,7 +235,7 @@ class Observed:
         if calibration is None:
             shift = observed.shift(machine)
             return _shifted(step, shift, machine) if shift.reporters else step
-        asked = single_step(cell.jobs[0], step.parts, placement)
+        asked = single_step(prepared, step.parts, placement)
         found = calibration.single_steps.correct(asked)
         if found is not None:
             return _corrected(step, found, observed, machine)
@@ -230,6 +243,8 @@ class Observed:
 
     def steps(self, cells: Cells) -> Steps:
         """Return the steps of some cells, corrected."""
+        if not any(self._observed) and not any(prepared.job.script for prepared in cells.jobs):
+            return self._source.steps(cells)
         found = Correction()
         corrected = found.add(cells, self._source.steps(cells), self._observed)
         found.apply()
@@ -304,7 +319,7 @@ def source_of(observed: Sequence[ObservedJob | None]) -> StepSource:
     observed : sequence of ObservedJob or None
         What is known of each job of the cells.
     """
-    return Observed(CAPTURED, observed) if any(observed) else CAPTURED
+    return Observed(CAPTURED, observed)
 
 
 class _Piece(NamedTuple):
@@ -318,14 +333,21 @@ class _Piece(NamedTuple):
         Whether the job of each was observed itself.
     there : ndarray of bool
         Whether it was on the machine of the cell.
+    is_script : ndarray of bool
+        Whether it is said to be a script.
     """
 
     steps: Steps
     at: tuple[Places, Places]
     cells: StepCells
-    calibrations: Sequence[Calibration]
+    laws: Sequence[_Law]
     own: Flags
     there: Flags
+    is_script: Flags
+
+
+#: What turns predicted steps into those that are answered.
+_Law = Calibration | UnobservedScript
 
 
 class Correction:
@@ -333,6 +355,7 @@ class Correction:
 
     def __init__(self) -> None:
         self._pieces: list[_Piece] = []
+        self._unobserved: list[_Piece] = []
 
     def add(self, cells: Cells, steps: Steps, observed: Sequence[ObservedJob | None]) -> Steps:
         """Note what changes of some steps, and return those that :meth:`apply` will change.
@@ -349,34 +372,41 @@ class Correction:
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
         is_answered = np.isfinite(steps.samples_per_second)
         found: Steps | None = None
-        alike: dict[bytes, list[_Row]] = defaultdict(list)
+        alike: dict[tuple[bool, bytes], list[_Row]] = defaultdict(list)
         for row, job in enumerate(observed):
-            for calibration, shift, name, places in _says(job, machines) if job else ():
+            script = unobserved_script(cells.jobs[row].job)
+            for law, shift, name, places in _says(job, script, machines):
                 chosen = places[is_answered[row, places]]
                 if not len(chosen):
                     continue
                 found = found or _own(steps)
-                if calibration is None:
+                if law is None:
                     _shift(found, row, chosen, shift, name)
-                else:
-                    assert job is not None
-                    alike[chosen.tobytes()].append(_Row(row, chosen, calibration, job))
-        if found is not None:
-            self._pieces += [_piece(cells, found, columns, rows) for rows in alike.values()]
+                    continue
+                alike[law is script, chosen.tobytes()].append(_Row(row, chosen, law, job))
+                if script is not None and law is script:
+                    for column in chosen.tolist():
+                        said = said_of_script(script, columns.machine[column])
+                        found.said[row, column] = (said,)
+        for (is_unobserved, _), rows in alike.items():
+            assert found is not None
+            pieces = self._unobserved if is_unobserved else self._pieces
+            pieces.append(_piece(cells, found, columns, rows))
         return found or steps
 
     def apply(self) -> None:
         """Correct all that was noted."""
+        for piece in self._unobserved:
+            _correct(piece, piece.laws[0].apply(piece.cells))
+        self._unobserved.clear()
         if not self._pieces:
             return
-        calibrations = [one for piece in self._pieces for one in piece.calibrations]
+        calibrations = [
+            one for piece in self._pieces for one in piece.laws if isinstance(one, Calibration)
+        ]
         known = {id(one): one for one in calibrations}
         codes = {key: code for code, key in enumerate(known)}
-        sizes = [
-            len(piece.cells) // len(piece.calibrations)
-            for piece in self._pieces
-            for _ in piece.calibrations
-        ]
+        sizes = [len(piece.cells) // len(piece.laws) for piece in self._pieces for _ in piece.laws]
         found = correct(
             [one.posterior for one in known.values()],
             StepCells.join([one.cells for one in self._pieces]),
@@ -389,28 +419,28 @@ class Correction:
 
 
 class _Row(NamedTuple):
-    """Cells of one row that rest on one calibration."""
+    """Cells of one row that rest on one law."""
 
     row: int
     columns: Places
-    calibration: Calibration
-    job: ObservedJob
+    law: _Law
+    job: ObservedJob | None
 
 
 def _says(
-    job: ObservedJob, machines: Sequence[tuple[str, Places]]
-) -> Iterator[tuple[Calibration | None, Shift, str, Places]]:
-    """Return what counts for a job on some machines: a calibration, or else what strangers say."""
-    alike: dict[int, tuple[Calibration, list[Places]]] = {}
-    for name, at in machines:
-        # What is told of the machine stands over what strangers say.
-        calibration = job.on(name)
-        if calibration is not None:
-            alike.setdefault(id(calibration), (calibration, []))[1].append(at)
-        elif (shift := job.shift(name)).reporters:
+    job: ObservedJob | None, script: UnobservedScript | None, machines: Sequence[tuple[str, Places]]
+) -> Iterator[tuple[_Law | None, Shift, str, Places]]:
+    """Return what counts for a job on some machines: a law, or else what strangers say."""
+    alike: dict[int, tuple[_Law, list[Places]]] = {}
+    for name, at in machines if job is not None or script is not None else ():
+        # What is told of the machine, and what is said of the job, stand over strangers.
+        law: _Law | None = (job and job.on(name)) or script
+        if law is not None:
+            alike.setdefault(id(law), (law, []))[1].append(at)
+        elif job is not None and (shift := job.shift(name)).reporters:
             yield None, shift, name, at
-    for calibration, places in alike.values():
-        yield calibration, Shift(), "", np.concatenate(places)
+    for law, places in alike.values():
+        yield law, Shift(), "", np.concatenate(places)
 
 
 def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]) -> _Piece:
@@ -421,9 +451,16 @@ def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_
         steps=steps,
         at=at,
         cells=cells_of_jobs([cells.jobs[one.row] for one in rows], steps.parts.take(at), places),
-        calibrations=[one.calibration for one in rows],
-        own=np.repeat([bool(one.job.observations) for one in rows], len(chosen)),
-        there=np.array([machine in one.job.machines for one in rows for machine in places.machine]),
+        laws=[one.law for one in rows],
+        own=np.repeat([bool(one.job and one.job.observations) for one in rows], len(chosen)),
+        there=np.array(
+            [
+                one.job is not None and machine in one.job.machines
+                for one in rows
+                for machine in places.machine
+            ]
+        ),
+        is_script=np.repeat([bool(cells.jobs[one.row].job.script) for one in rows], len(chosen)),
     )
 
 
@@ -456,13 +493,16 @@ def _correct(piece: _Piece, found: CalibratedSteps) -> None:
     if not own.all():
         # What others reached makes a prediction better, not an observed one.
         before = _half_width(steps, at)
-        half_width = np.where(own, half_width, np.minimum(half_width, before))
+        nearer, farther = np.minimum(half_width, before), np.maximum(half_width, before)
+        # A script lies at least as far off as its step, whatever is known of that.
+        half_width = np.where(own, half_width, np.where(piece.is_script, farther, nearer))
     assert steps.efficiency is not None
     # A cell rests on itself, on the job there, or on the job elsewhere.
     near = np.where(piece.there, RUNG[Basis.CALIBRATED], RUNG[Basis.TRANSFERRED])
     rung = np.where(found.seen, RUNG[Basis.MEASURED], near)
-    steps.rung[at] = np.where(own, rung, steps.rung[at])
-    steps.efficiency[at] = np.where(own, 1 / longer, np.nan)
+    least = np.where(piece.is_script, RUNG[Basis.INTERPOLATED], steps.rung[at])
+    steps.rung[at] = np.where(own, rung, np.maximum(steps.rung[at], least))
+    steps.efficiency[at] = np.where(own | piece.is_script, 1 / longer, np.nan)
     _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
 
 

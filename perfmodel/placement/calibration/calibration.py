@@ -75,7 +75,7 @@ class Calibration:
 
     def device_share(self, cells: StepCells) -> FloatArray:
         """Return the share of the computation during which the device works, shape (rows,)."""
-        return Response.of(cells, self.prior.mean(cells)).device_share(self.residual(cells))
+        return Response.of(cells, self.prior.neutral(cells)).device_share(self.residual(cells))
 
     def apply(self, cells: StepCells) -> CalibratedSteps:
         """Correct predicted steps.
@@ -142,7 +142,7 @@ class Calibration:
     def _at(self) -> tuple[FloatArray, FloatArray]:
         """Channels of the observed rows, and their derivatives by the fields."""
         cells = self.observed.cells
-        response = Response.of(cells, self.prior.mean(cells))
+        response = Response.of(cells, self.prior.neutral(cells))
         return response.linear(self._residual(cells, self._covariance))
 
     @cached_property

@@ -157,7 +157,7 @@ def _correct(known: Sequence[Posterior], cells: StepCells, which: Codes) -> Cali
         for each, by_job in zip(covariance, coefficients, strict=True)
     ]
     residual = mean + np.stack(moved)
-    response = Response.of(cells, mean)
+    response = Response.of(cells, prior.neutral(cells))
     at, by_channel = response.linear(residual)
     slopes = by_channel.sum(axis=1)
     own = _own(pairs, known, which)

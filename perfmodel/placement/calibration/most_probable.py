@@ -187,7 +187,7 @@ def _under(
     ends, and what is more probable counts.
     """
     mean = prior.mean(cells)
-    response = Response.of(cells, mean)
+    response = Response.of(cells, prior.neutral(cells))
     bound = _bound_by_host(cells, comparisons, mean)
     # Of several jobs some may wait for their hosts and some not.
     starts = (mean, bound) if len(set(cells.job.tolist())) == 1 else (mean,)

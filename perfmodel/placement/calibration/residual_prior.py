@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
@@ -263,6 +264,8 @@ class ResidualPrior:
     bare : float
         Factor of all standard deviations for jobs whose steps are the ones that were predicted:
         nothing but the predictor errs about them. The others are scripts, that load, log and wait.
+    gap : ScriptGap or None
+        How much longer the steps are expected to take than predicted; None: as long.
     """
 
     means: Mapping[str, float]
@@ -270,12 +273,23 @@ class ResidualPrior:
     noise: Noise
     freedom: float = math.inf
     bare: float = 1.0
+    gap: ScriptGap | None = None
 
     @cached_property
     def of_bare_steps(self) -> Self:
         """What is known of jobs that do nothing but what was predicted."""
         sds = {name: self.bare * sd for name, sd in self.sds.items()}
         return replace(self, sds=sds, bare=1.0)
+
+    def of_scripts(self, gap: ScriptGap | None = None) -> Self:
+        """Return what is known of jobs that load, log and wait besides.
+
+        Parameters
+        ----------
+        gap : ScriptGap or None
+            None: the fitted one.
+        """
+        return replace(self, bare=1.0, gap=gap or fitted_gap())
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -311,6 +325,11 @@ class ResidualPrior:
 
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
+        neutral = self.neutral(cells)
+        return neutral if self.gap is None else neutral + self.gap.mean(cells)
+
+    def neutral(self, cells: StepCells) -> FloatArray:
+        """Return the residual of steps that take as long as predicted, shape (fields, rows)."""
         levels = [self.means.get(field.name.lower(), 0.0) for field in Field]
         mean = np.repeat(np.array(levels)[:, None], len(cells), axis=1)
         mean[Field.SPREAD] += self.means.get("alone", 0.0) * (cells.ranks == 1)

@@ -62,6 +62,9 @@ class Surroundings:
 
     Parameters
     ----------
+    expected, longer : tuple of float
+        The residual under which each field is as predicted, but for what depends on the
+        placement, and by how much more it is expected to be.
     variance : tuple of float, sequence of (field, number, weight)
         The prior variance of each field, and what weights times squares of numbers add.
     moved : tuple of float, sequence of (field, number, weight)
@@ -80,6 +83,7 @@ class Surroundings:
 
     posterior: Posterior
     expected: tuple[float, ...]
+    longer: tuple[float, ...]
     variance: tuple[tuple[float, ...], Sequence[_Weight]]
     moved: tuple[tuple[float, ...], Sequence[_Weight]]
     products: Sequence[_Key]
@@ -106,7 +110,8 @@ class Surroundings:
         matrix = curve_matrix(columns.shapes).reshape(-1, 2, len(columns.guessed))
         return cls(
             posterior=posterior,
-            expected=tuple(prior.mean(cells)[:, 0].tolist()),
+            expected=tuple(prior.neutral(cells)[:, 0].tolist()),
+            longer=tuple((prior.mean(cells) - prior.neutral(cells))[:, 0].tolist()),
             variance=_apart(variance),
             moved=_apart({key: float(w @ coefficients[key[0]]) for key, w in shared.items()}),
             products=list(shared),
@@ -122,7 +127,10 @@ class Surroundings:
         numbers, features = _numbers(step)
         expected = self._expected(step)
         always, now_and_then = self.moved
-        residual = [mean + more for mean, more in zip(expected, always, strict=True)]
+        residual = [
+            neutral + gap + more
+            for neutral, gap, more in zip(expected, self.longer, always, strict=True)
+        ]
         for one, at, weight in now_and_then:
             residual[one] += numbers[at] * weight
         near = np.exp(features @ self.exponents)
@@ -263,11 +271,12 @@ class SingleSteps:
         if step.identity in self._posterior.columns.cells:
             return None
         words = self._words
+        has_gap = self._posterior.prior.gap is not None
         # Machines and fabrics on which nothing was observed are all alike.
         key = (
             step.batch_size,
             step.job if step.job in words["job"] else "",
-            step.machine if step.machine in words["machine"] else "",
+            step.machine if step.machine in words["machine"] or has_gap else "",
             step.fabric if step.fabric in words["fabric"] else "",
             step.setting if step.setting in self._settings else _ANOTHER,
         )

@@ -33,7 +33,7 @@ def dense(of: Calibration, cells: StepCells) -> tuple[np.ndarray, np.ndarray]:
     compared = Comparisons.of(observed, noise)
     between = of.widths.widen(prior.covariance(cells, seen), cells, seen, prior)
     residual = prior.mean(cells) + np.einsum("fij,fj->fi", between, of.coefficients)
-    response = Response.of(cells, prior.mean(cells))
+    response = Response.of(cells, prior.neutral(cells))
     at, by_channel = response.linear(residual)
     slopes = by_channel.sum(axis=1)
     inside = of.widths.widen(prior.covariance(seen, seen), seen, seen, prior)
