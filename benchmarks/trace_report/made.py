@@ -73,8 +73,13 @@ def write_made_trace(path: Path, groups: int) -> None:
 def reading_of_made_trace(path: Path, groups: int) -> Reading:
     """Write a trace and read it in a process of its own."""
     write_made_trace(path, groups)
+    return reading(path, events=4 * groups)
+
+
+def reading(path: Path, events: int) -> Reading:
+    """Read a file in a process of its own."""
     run = subprocess.run(
         [sys.executable, "-c", _READ, str(path)], capture_output=True, text=True, check=True
     )
     found = json.loads(run.stdout)
-    return Reading(size_bytes=path.stat().st_size, events=4 * groups, **found)
+    return Reading(size_bytes=path.stat().st_size, events=events, **found)
