@@ -112,6 +112,7 @@ def _operator_form(compared: ComparedOperator) -> dict[str, Any]:
         "name": operator.name,
         "class": operator.op_class,
         "phase": operator.phase.value,
+        "forward": operator.forward or None,
         "inputs": [{"shape": list(t.shape), "dtype": t.dtype or None} for t in tensors],
         "precision": one.precision.value,
         "calls": operator.calls,
