@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
-import orjson
 
 from perfmodel.capture.onnx import capture_onnx, onnx_node_name
 from perfmodel.errors import MeasurementError, MissingExtraError
@@ -24,6 +23,7 @@ from perfmodel.profilers.memory import PeakMemory
 from perfmodel.profilers.operators import JoinedOperators, joined_over_steps
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.timing import time_steps
+from perfmodel.traces.formats.onnxruntime_profile import node_runs
 from perfmodel.types import Mode, Precision
 
 #: Graph optimisation level of every session; the name of a member of ORT's enumeration.
@@ -135,8 +135,14 @@ def profile_kernels(
         session = _session(file, threads, profile_prefix=str(Path(folder) / "profile"))
         for _ in range(runs + 2):
             session.run(None, feeds)
-        events = orjson.loads(Path(session.end_profiling()).read_bytes())
-    return tuple(tuple(_kernels(part)) for part in _by_run(events)[-runs:])
+        kept = node_runs(Path(session.end_profiling()))[-runs:]
+    return tuple(
+        tuple(
+            KernelTime(name=one.node, op_type=one.operator, time_s=one.duration_ns / 1e9)
+            for one in run
+        )
+        for run in kept
+    )
 
 
 def join_kernels(
@@ -255,28 +261,6 @@ def _session(file: bytes, threads: int, *, profile_prefix: str | None = None) ->
     return onnxruntime.InferenceSession(
         file, sess_options=options, providers=["CPUExecutionProvider"]
     )
-
-
-def _by_run(events: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Split a profile at the ends of its runs; kernels come before the event of their run."""
-    parts: list[list[Mapping[str, Any]]] = [[]]
-    for event in events:
-        if event.get("cat") == "Node":
-            parts[-1].append(event)
-        elif event.get("name") == "model_run":
-            parts.append([])
-    return [part for part in parts if part]
-
-
-def _kernels(events: Iterable[Mapping[str, Any]]) -> Iterable[KernelTime]:
-    for event in events:
-        name = str(event["name"])
-        if name.endswith("_kernel_time"):
-            yield KernelTime(
-                name=name.removesuffix("_kernel_time"),
-                op_type=str(event["args"]["op_name"]),
-                time_s=event["dur"] / 1e6,
-            )
 
 
 def _release_memory() -> None:

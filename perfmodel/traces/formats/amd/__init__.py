@@ -1,0 +1,1 @@
+"""What AMD's profilers write: rocprof, rocprofv3, rocprofiler-compute."""

@@ -1,0 +1,146 @@
+"""rocprofv3's JSON: ``rocprofv3 --kernel-trace --output-format json``.
+
+One object for each process, with its agents, the symbols of its kernels and, under
+``buffer_records``, an array for each kind of event. Timestamps are nanoseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.amd.dispatches import duration_ns
+from perfmodel.traces.formats.json_sections import JsonPath, json_sections
+from perfmodel.traces.formats.launch_calls import LaunchCalls
+from perfmodel.traces.formats.unpacking import unpacked
+from perfmodel.traces.kernel_kinds import kernel_kind
+from perfmodel.traces.limits import TraceLimits
+from perfmodel.traces.trace import UNKNOWN, KernelKind, Trace
+from perfmodel.traces.traced_devices import traced_device
+
+NAME = "rocprofv3-json"
+_ROOT = "rocprofiler-sdk-tool"
+_BEGINNING = re.compile(rb'\s*\{\s*"' + _ROOT.encode() + rb'"')
+_GPU = 2
+#: Calls of HIP that copy memory carry the ids of copies, those that launch the ids of kernels.
+_AGENTS: JsonPath = (_ROOT, "agents")
+_SYMBOLS: JsonPath = (_ROOT, "kernel_symbols")
+_STRINGS: JsonPath = (_ROOT, "strings", "buffer_records")
+_DISPATCHES: JsonPath = (_ROOT, "buffer_records", "kernel_dispatch")
+_COPIES: JsonPath = (_ROOT, "buffer_records", "memory_copy")
+_CALLS: JsonPath = (_ROOT, "buffer_records", "hip_api")
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Tell whether a file is JSON of rocprofv3."""
+    return _BEGINNING.match(head) is not None
+
+
+def read(path: Path, limits: TraceLimits) -> Trace:
+    """Read kernels, copies and when each was launched.
+
+    Raises
+    ------
+    InvalidTraceError
+        It is cut, or a record is not as rocprofv3 writes it.
+    """
+    builder = TraceBuilder(NAME, limits)
+    run = _Run(builder=builder, file=path.name, launches=LaunchCalls(builder))
+    takers = {
+        _AGENTS: run.agent, _SYMBOLS: run.symbol, _STRINGS: run.operations,
+        _DISPATCHES: run.dispatch, _COPIES: run.copy, _CALLS: run.call,
+    }  # fmt: skip
+    for section, elements in json_sections(
+        unpacked(path, limits), takers.keys(), name=path.name, limits=limits
+    ):
+        take = takers[section]
+        try:
+            for element in elements:
+                take(element)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InvalidTraceError(
+                f"{path.name} has a record under {'.'.join(section[1:])!r} that is not as "
+                f"rocprofv3 writes it ({type(error).__name__}: {error})."
+            ) from error
+    return run.launches.build()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What was read so far of one process."""
+
+    builder: TraceBuilder
+    file: str
+    launches: LaunchCalls
+    device_of: dict[int, int] = field(default_factory=dict)
+    kernel_names: dict[int, str] = field(default_factory=dict)
+    copy_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    kinds: list[str] = field(default_factory=list)
+
+    def agent(self, agent: Mapping[str, Any]) -> None:
+        if agent["type"] != _GPU:
+            return
+        index = int(agent.get("gpu_index", agent["node_id"]))
+        self.device_of[int(agent["id"]["handle"])] = index
+        self.builder.devices.append(
+            traced_device(
+                index,
+                str(agent.get("product_name") or ""),
+                memory_bytes=sum(bank["size_in_bytes"] for bank in agent.get("mem_banks", ()))
+                or None,
+                multiprocessors=agent["cu_count"],
+                architecture=str(agent["name"]),
+            )
+        )
+
+    def symbol(self, symbol: Mapping[str, Any]) -> None:
+        name = symbol.get("formatted_kernel_name") or symbol["kernel_name"]
+        self.kernel_names[int(symbol["kernel_id"])] = str(name)
+
+    def operations(self, kind: Mapping[str, Any]) -> None:
+        for number, name in enumerate(kind["operations"]):
+            self.copy_names[len(self.kinds), number] = str(name)
+        self.kinds.append(str(kind["kind"]))
+
+    def dispatch(self, record: Mapping[str, Any]) -> None:
+        launch = record["dispatch_info"]
+        number = int(launch["kernel_id"])
+        name = self.kernel_names.get(number) or f"kernel {number}, whose symbol is not in the file"
+        self._add(record, name, launch["agent_id"], kernel_kind(name), UNKNOWN)
+
+    def copy(self, record: Mapping[str, Any]) -> None:
+        name = self.copy_names.get((record["kind"], record["operation"]), "MEMORY_COPY")
+        device = record["dst_agent_id"]
+        if int(device["handle"]) not in self.device_of:
+            device = record["src_agent_id"]
+        self._add(record, name, device, KernelKind.COPY, int(record.get("bytes", UNKNOWN)))
+
+    def call(self, record: Mapping[str, Any]) -> None:
+        start_ns = int(record["start_timestamp"])
+        took_ns = duration_ns(self.file, "A call of HIP", start_ns, int(record["end_timestamp"]))
+        self.launches.add(int(record["correlation_id"]["internal"]), start_ns, took_ns)
+
+    def _add(
+        self,
+        record: Mapping[str, Any],
+        name: str,
+        agent: Mapping[str, Any],
+        kind: KernelKind,
+        size_bytes: int,
+    ) -> None:
+        start_ns = int(record["start_timestamp"])
+        self.builder.add_kernel(
+            name,
+            start_ns=start_ns,
+            duration_ns=duration_ns(self.file, name, start_ns, int(record["end_timestamp"])),
+            device=self.device_of.get(int(agent["handle"]), UNKNOWN),
+            stream=int(record.get("stream_id", {}).get("handle", UNKNOWN)),
+            kind=kind,
+            size_bytes=size_bytes,
+        )
+        self.launches.of_kernels.append(int(record["correlation_id"]["internal"]))

@@ -1,0 +1,1 @@
+"""Execution traces: what a program called, with shapes and callers, often without times."""

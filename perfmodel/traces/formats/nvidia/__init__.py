@@ -1,0 +1,1 @@
+"""What NVIDIA's profilers write: Nsight Systems and trtexec."""

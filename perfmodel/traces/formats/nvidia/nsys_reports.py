@@ -1,0 +1,216 @@
+"""Reports of ``nsys stats --format csv``: a timeline of the GPU, or sums over kernels and copies.
+
+Columns bear their unit in the name, which options of nsys change. Sizes are read where they are
+bytes; megabytes are rounded to three places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.tables import (
+    SUMS_NOTE,
+    Table,
+    fold,
+    header_of,
+    read_tables,
+)
+from perfmodel.traces.kernel_kinds import kernel_kind
+from perfmodel.traces.limits import LATEST_NS, TraceLimits
+from perfmodel.traces.trace import UNKNOWN, Trace
+from perfmodel.traces.traced_devices import traced_device
+
+NAME = "nsys-stats"
+
+_NS = {"ns": 1, "nsec": 1, "us": 10**3, "usec": 10**3, "μs": 10**3, "µs": 10**3,
+       "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9}  # fmt: skip
+_UNIT = re.compile(r"^(.*?)\s*\(([^)]*)\)$")
+#: ``"NVIDIA A100-SXM4-80GB (0)"``.
+_DEVICE = re.compile(r"^(.*?)\s*\((\d{1,4})\)$")
+#: Events reshaped by the pipit package, and columns of reports about the host.
+_PIPIT = frozenset(map(fold, ("Name", "Trace Type", "Event Type", "Timestamp (ns)")))
+_KERNELS, _COPIES = frozenset({"kernels"}), frozenset({"copies"})
+_GIVE = "give `nsys stats --report cuda_gpu_trace --format csv` or cuda_gpu_kern_sum"
+#: Columns, units apart, of reports that tell no times of the device.
+_REFUSED = (
+    ({"numcalls", "totaltime"}, f"sums calls on the host; {_GIVE}"),
+    ({"style", "range", "totaltime"}, f"sums ranges of NVTX on the host; {_GIVE}"),
+    ({"total", "operation", "count"}, f"sums sizes of copies and no times; {_GIVE}"),
+)
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Tell whether a file is a report of nsys, read or refused."""
+    return header_of(head, lambda columns: _report(columns) is not None) is not None
+
+
+def read(path: Path, limits: TraceLimits) -> Trace:
+    """Read a report; several in one file where they do not tell the same.
+
+    Raises
+    ------
+    InvalidTraceError
+        The report tells nothing of the GPU, or a number is none.
+    """
+    builder = TraceBuilder(NAME, limits)
+    devices: dict[str, int] = {}
+    taken: frozenset[str] = frozenset()
+    for table in read_tables(path, limits, lambda columns: _report(columns) is not None):
+        report = _report(frozenset(map(fold, table.header)))
+        assert report is not None
+        if report.refused and not taken:
+            raise InvalidTraceError(f"{path.name} {report.refused}.")
+        if report.refused or report.tells & taken:
+            builder.notes.append(
+                f"A further table ({', '.join(table.header[:4])}, ...) is left out: it tells "
+                "nothing of the device, or what an earlier one tells."
+            )
+            continue
+        taken |= report.tells
+        if report.add is _sums and SUMS_NOTE not in builder.notes:
+            builder.notes.append(SUMS_NOTE)
+        report.add(builder, table, devices)
+    for written, index in devices.items():
+        found = _DEVICE.match(written)
+        builder.devices.append(traced_device(index, found[1] if found else written))
+    return builder.build()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Report:
+    """One kind of report.
+
+    Parameters
+    ----------
+    tells : frozenset of str
+        What of the device it tells; two tables that tell the same are not added up.
+    refused : str
+        Why it is not read; empty where it is.
+    """
+
+    tells: frozenset[str]
+    add: Callable[[TraceBuilder, Table, dict[str, int]], None]
+    refused: str = ""
+
+
+def _report(columns: frozenset[str]) -> _Report | None:
+    """Return which report has these (folded) columns, units and all."""
+    bare = frozenset(_UNIT.sub(r"\1", name).strip() for name in columns)
+    if columns >= _PIPIT:
+        reason = f"holds pairs of Enter and Leave that pipit made, without the device; {_GIVE}"
+        return _Report(tells=frozenset(), add=_timeline, refused=reason)
+    if {"start", "duration", "corrid", "name"} <= bare:
+        return _Report(tells=_KERNELS | _COPIES, add=_timeline)
+    if {"kernelstart", "kerneldur", "kernelname"} <= bare:
+        return _Report(tells=_KERNELS, add=_launches)
+    for wanted, reason in _REFUSED:
+        if wanted <= bare:
+            return _Report(tells=frozenset(), add=_sums, refused=reason)
+    if "totaltime" not in bare or not {"name", "operation"} & bare:
+        return None
+    if {"instances", "category"} <= bare:
+        return _Report(tells=_KERNELS | _COPIES, add=_sums)
+    if {"instances", "count"} & bare:
+        return _Report(tells=_COPIES if "count" in bare else _KERNELS, add=_sums)
+    return None
+
+
+def _timeline(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
+    """Add the rows of ``cuda_gpu_trace``."""
+    start, duration = _Time.named(table, "Start"), _Time.named(table, "Duration")
+    name, device = table.required("Name"), table.position("Device")
+    stream = table.position("Strm")
+    size = table.position("Bytes (B)", "Bytes (byte)")
+    for row in table.rows:
+        builder.add_kernel(
+            row[name],
+            start_ns=start.of(row),
+            duration_ns=duration.of(row),
+            device=_index(row[device], devices) if device is not None else UNKNOWN,
+            stream=table.whole(row, stream) if stream is not None and row[stream] else UNKNOWN,
+            kind=kernel_kind(row[name]),
+            size_bytes=table.whole(row, size) if size is not None and row[size] else UNKNOWN,
+        )
+
+
+def _launches(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
+    """Add the rows of ``cuda_kern_exec_trace``: kernels with the call that launched each."""
+    times = {
+        what: _Time.named(table, what)
+        for what in ("Kernel Start", "Kernel Dur", "API Start", "API Dur")
+    }
+    name, device = table.required("Kernel Name"), table.position("DevId")
+    for row in table.rows:
+        builder.add_kernel(
+            row[name],
+            start_ns=times["Kernel Start"].of(row),
+            duration_ns=times["Kernel Dur"].of(row),
+            device=table.whole(row, device) if device is not None else UNKNOWN,
+            kind=kernel_kind(row[name]),
+            launch_start_ns=times["API Start"].of(row),
+            launch_duration_ns=times["API Dur"].of(row),
+        )
+
+
+def _sums(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
+    """Add the rows of ``cuda_gpu_kern_sum``, ``cuda_gpu_mem_time_sum`` or ``cuda_gpu_sum``."""
+    total = _Time.named(table, "Total Time")
+    calls, name = table.required("Instances", "Count"), table.required("Name", "Operation")
+    for row in table.rows:
+        builder.add_kernel(
+            row[name],
+            duration_ns=total.of(row),
+            calls=table.whole(row, calls),
+            kind=kernel_kind(row[name]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Time:
+    """A column of times and its unit."""
+
+    file: str
+    column: str
+    position: int
+    unit_ns: int
+
+    @classmethod
+    def named(cls, table: Table, name: str) -> _Time:
+        for position, column in enumerate(table.header):
+            found = _UNIT.match(column)
+            if found and fold(found[1]) == fold(name):
+                if found[2] not in _NS:
+                    raise InvalidTraceError(
+                        f"{table.name} has its column {column!r} in an unknown unit; known are "
+                        f"{', '.join(_NS)}. Export it with `--timeunit nsec`."
+                    )
+                return cls(file=table.name, column=column, position=position, unit_ns=_NS[found[2]])
+        raise InvalidTraceError(
+            f"{table.name} has no column {name!r} with a unit among {', '.join(table.header)}."
+        )
+
+    def of(self, row: list[str]) -> int:
+        text = row[self.position].replace(",", "")
+        try:
+            value = Decimal(text) * self.unit_ns
+            if 0 <= value < LATEST_NS:
+                return round(value)
+        except (InvalidOperation, ValueError):
+            pass
+        raise InvalidTraceError(
+            f"{self.file} has {text[:60]!r} in column {self.column!r}; expected a time >= 0."
+        )
+
+
+def _index(written: str, devices: dict[str, int]) -> int:
+    """Return the number of a device; one without a number in its name is counted."""
+    if written not in devices:
+        found = _DEVICE.match(written)
+        devices[written] = int(found[2]) if found else len(devices)
+    return devices[written]

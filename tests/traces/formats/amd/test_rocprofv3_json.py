@@ -1,0 +1,68 @@
+"""JSON of rocprofv3."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_profiles import rocprofv3_json
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import KernelKind
+
+
+def _written(folder: Path, document: Any) -> Path:
+    path = folder / "results.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_kernels_copies_devices_and_launches(tmp_path: Path) -> None:
+    trace = read_trace(_written(tmp_path, rocprofv3_json()))
+    names = [trace.names[position] for position in trace.kernels.name]
+    assert names == ["gemm(float*)", "MEMORY_COPY_HOST_TO_DEVICE"]
+    # The earliest time is the call's, 70 001 000.
+    assert trace.kernels.start_ns.tolist() == [4_000, 8_000]
+    assert trace.kernels.duration_ns.tolist() == [3_000, 400]
+    assert trace.kernels.launch_start_ns.tolist() == [0, -1]
+    assert trace.kernels.launch_duration_ns.tolist() == [1_000, -1]
+    assert trace.kernels.kind.tolist() == [KernelKind.COMPUTE, KernelKind.COPY]
+    assert trace.kernels.size_bytes.tolist() == [-1, 64]
+    assert trace.kernels.stream.tolist() == [2, -1]
+    assert [(d.index, d.accelerator) for d in trace.devices] == [(0, "MI300X")]
+
+
+def test_a_kernel_without_a_symbol_keeps_its_number(tmp_path: Path) -> None:
+    document = rocprofv3_json()
+    document["rocprofiler-sdk-tool"][0]["kernel_symbols"] = []
+    trace = read_trace(_written(tmp_path, document))
+    assert trace.names[trace.kernels.name[0]].startswith("kernel 5")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("end_timestamp", 69_000_000, "before it starts"),
+        ("end_timestamp", 2**63, "expected one from 0 to 2"),
+        ("start_timestamp", -5, "expected one from 0"),
+        ("start_timestamp", None, "not as rocprofv3 writes it"),
+        ("dispatch_info", [], "not as rocprofv3 writes it"),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused(
+    tmp_path: Path, key: str, value: Any, reason: str
+) -> None:
+    document = rocprofv3_json()
+    document["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"][0][key] = value
+    with pytest.raises(InvalidTraceError, match=reason):
+        read_trace(_written(tmp_path, document))
+
+
+def test_a_file_cut_in_half_is_refused(tmp_path: Path) -> None:
+    path = _written(tmp_path, rocprofv3_json())
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InvalidTraceError, match="no whole JSON document"):
+        read_trace(path)

@@ -1,0 +1,104 @@
+"""Reports of nsys stats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_up_profiles import COPY_SUMS, GPU_TRACE, KERNEL_SUMS
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import KernelKind, Trace
+
+LAUNCHES = """\
+API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),Kernel Dur (ns),\
+Total Dur (ns),PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name
+1000,200,1200,300,1500,700,1200,7,7,0,cudaLaunchKernel,2 1 1,64 1 1,gemm
+"""
+NOTICES = "NOTICE: Existing SQLite export found\n\nProcessing [x.sqlite] with [trace.py]...\n"
+
+
+def _read(folder: Path, text: str) -> Trace:
+    path = folder / "report.csv"
+    path.write_text(text)
+    return read_trace(path)
+
+
+def test_a_timeline_with_notices_before_it(tmp_path: Path) -> None:
+    trace = _read(tmp_path, NOTICES + GPU_TRACE)
+    assert trace.kernels.start_ns.tolist() == [0, 4_000]
+    assert trace.kernels.duration_ns.tolist() == [3_000, 500]
+    assert trace.kernels.kind.tolist() == [KernelKind.COMPUTE, KernelKind.COPY]
+    # 4.194 MB are rounded: not taken for bytes.
+    assert trace.kernels.size_bytes.tolist() == [-1, -1]
+    assert [(d.index, d.accelerator) for d in trace.devices] == [(1, "A100-SXM4-80GB")]
+
+
+def test_sizes_in_bytes_are_read(tmp_path: Path) -> None:
+    report = GPU_TRACE.replace("Bytes (MB)", "Bytes (B)").replace("4.194", "4194304")
+    assert _read(tmp_path, report).kernels.size_bytes.tolist() == [-1, 4_194_304]
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("us", 10**3), ("ms", 10**6), ("sec", 10**9)])
+def test_units_stand_in_the_header(tmp_path: Path, unit: str, factor: int) -> None:
+    trace = _read(tmp_path, GPU_TRACE.replace("Duration (ns)", f"Duration ({unit})"))
+    assert trace.kernels.duration_ns.tolist() == [3_000 * factor, 500 * factor]
+
+
+def test_older_versions_write_units_out(tmp_path: Path) -> None:
+    header = GPU_TRACE.replace("Start (ns)", "Start(sec)").replace("Duration (ns)",
+                                                                   "Duration(nsec)")  # fmt: skip
+    trace = _read(tmp_path, header.replace("5000,", "0.000005,").replace("9000,", "0.000009,"))
+    assert trace.kernels.start_ns.tolist() == [0, 4_000]
+
+
+def test_sums_of_kernels_and_copies_in_one_file(tmp_path: Path) -> None:
+    trace = _read(tmp_path, KERNEL_SUMS + "\n" + COPY_SUMS)
+    assert trace.kernels.calls.tolist() == [4, 10, 3]
+    assert trace.kernels.duration_ns.tolist() == [4_000, 1_000, 600]
+    assert trace.kernels.kind.tolist() == [0, 0, KernelKind.COPY]
+    assert trace.notes == ("Sums without a timeline: idle time and overlap are not known.",)
+
+
+def test_what_a_timeline_tells_is_not_added_up_again(tmp_path: Path) -> None:
+    trace = _read(tmp_path, GPU_TRACE + "\n" + KERNEL_SUMS)
+    assert trace.kernels.duration_ns.tolist() == [3_000, 500]
+    assert "is left out" in trace.notes[0]
+
+
+def test_launches_of_kernels(tmp_path: Path) -> None:
+    trace = _read(tmp_path, LAUNCHES)
+    assert trace.kernels.launch_start_ns.tolist() == [0]
+    assert trace.kernels.launch_duration_ns.tolist() == [200]
+    assert trace.kernels.start_ns.tolist() == [500]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (KERNEL_SUMS.replace("Instances", "Num Calls"), "calls on the host"),
+        ("Total (MB),Count,Avg (MB),Operation\n1.0,1,1.0,[CUDA memset]\n", "sums sizes"),
+        ("Time (%),Total Time (ns),Instances,Style,Range\n", "ranges of NVTX"),
+        ("Name,streamId,Trace Type,Event Type,Timestamp (ns)\n", "pipit"),
+        (GPU_TRACE.replace("Duration (ns)", "Duration (fortnights)"), "unknown unit"),
+        (GPU_TRACE.replace("3000", "-3000"), "expected a time >= 0"),
+        (GPU_TRACE.replace("3000", "NaN"), "expected a time >= 0"),
+        (GPU_TRACE.replace("3000", "1e400"), "expected a time >= 0"),
+        (GPU_TRACE[:-60], "cut or damaged"),
+    ],
+)
+def test_other_reports_are_refused_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(InvalidTraceError, match=reason):
+        _read(tmp_path, text)
+
+
+def test_a_print_for_people_is_refused(tmp_path: Path) -> None:
+    text = (
+        "[6/8] Executing 'cuda_gpu_kern_sum' stats report\n\n"
+        " Time (%)  Total Time (ns)  Instances  Avg (ns)  Name\n"
+        " --------  ---------------  ---------  --------  ----\n"
+        "    100.0            4,000          4   1,000.0  gemm\n"
+    )
+    with pytest.raises(InvalidTraceError, match="--format csv"):
+        _read(tmp_path, text)

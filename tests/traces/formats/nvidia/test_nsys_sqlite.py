@@ -1,0 +1,144 @@
+"""SQLite exports of Nsight Systems, sound and hostile."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from made_up_profiles import nsys_database
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import KernelKind, TracedTensor
+
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+
+def test_kernels_know_the_operator_that_launched_them(tmp_path: Path) -> None:
+    trace = read_trace(nsys_database(tmp_path / "x.sqlite"))
+    assert trace.names[trace.kernels.name[0]] == "void gemm<float>(float*)"
+    # Counted from the range, which opens at 1000.
+    assert trace.kernels.start_ns.tolist() == [4_000, 7_500]
+    assert trace.kernels.duration_ns.tolist() == [3_000, 600]
+    assert trace.kernels.launch_start_ns.tolist() == [1_000, 8_500]
+    # The launch at 2000 lies in the range, the copy's call at 9500 behind its end.
+    assert trace.kernels.operator.tolist() == [0, -1]
+    assert trace.kernels.kind.tolist() == [KernelKind.COMPUTE, KernelKind.COPY]
+    assert trace.kernels.size_bytes.tolist() == [-1, 4_096]
+    assert [(d.index, d.accelerator) for d in trace.devices] == [(0, "H100-SXM5-80GB")]
+
+
+def test_ranges_of_pytorch_are_operators_with_shapes(tmp_path: Path) -> None:
+    trace = read_trace(nsys_database(tmp_path / "x.sqlite"))
+    assert trace.name_of(0) == "aten::mm"
+    assert trace.operators.sequence.tolist() == [4]
+    arguments = trace.arguments_of(0)
+    assert arguments is not None
+    assert arguments.tensors == tuple(
+        TracedTensor(shape=shape, dtype="") for shape in ((2, 3), (3, 4))
+    )
+
+
+def test_whole_graphs_and_sets_of_memory(tmp_path: Path) -> None:
+    path = nsys_database(
+        tmp_path / "x.sqlite",
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, end, deviceId, streamId, "
+        "correlationId, globalPid, graphId);"
+        f"INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (9500, 9900, 0, 7, 13, {77 << 24}, 3);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start, end, deviceId, bytes);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (9900, 9950, 0, 16);"
+        "INSERT INTO StringIds VALUES (9, 'cudaGraphLaunch_v10000');"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES "
+        f"(9400, 9450, {(77 << 24) + 78}, 13, 9);",
+    )
+    trace = read_trace(path)
+    assert trace.names[trace.kernels.name[1]] == "CUDA graph 3"
+    assert trace.kernels.graph.tolist() == [False, True, False, False]
+    assert trace.kernels.kind.tolist() == [0, 0, KernelKind.COPY, KernelKind.MEMSET]
+    assert trace.kernels.stream.tolist() == [7, 7, 7, -1]
+
+
+def test_equal_correlation_ids_of_two_processes_are_not_mixed_up(tmp_path: Path) -> None:
+    path = nsys_database(
+        tmp_path / "x.sqlite",
+        f"INSERT INTO {KERNELS} SELECT 6000, 6100, 1, 1, 7, 11, {88 << 24}, 1, 1, 2, NULL;",
+    )
+    assert read_trace(path).kernels.launch_start_ns.tolist() == [1_000, -1, 8_500]
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (f"UPDATE {KERNELS} SET end = 4000", "runs from 5000 to 4000"),
+        (f"UPDATE {KERNELS} SET end = 9223372036854775807", "runs from 5000"),
+        (f"UPDATE {KERNELS} SET start = 'soon'", "expected a whole number"),
+        (f"UPDATE {KERNELS} SET start = NULL", "expected a whole number"),
+        (f"UPDATE {KERNELS} SET streamId = -3", "expected a whole number"),
+        (f"DROP TABLE {KERNELS}; DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY", "without work of a GPU"),
+        ("CREATE TABLE rocpd_info_agent (id)", "rocpd convert"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
+    path = nsys_database(tmp_path / "x.sqlite", statement)
+    with pytest.raises(InvalidTraceError, match=reason):
+        read_trace(path)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        f"CREATE VIEW {KERNELS} AS {ENDLESS} AS start, i AS end FROM n;",
+        f"CREATE TABLE {KERNELS} (start, end, a AS (zeroblob(1000000000)));",
+        f"CREATE VIRTUAL TABLE {KERNELS} USING fts5(start, end);",
+        f"CREATE TABLE {KERNELS} (start, b, end AS (b || b || b || b));",
+    ],
+    ids=["endless view", "computed column", "virtual table", "growing text"],
+)
+def test_nothing_that_a_file_could_run_is_run(tmp_path: Path, schema: str) -> None:
+    path = tmp_path / "hostile.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(schema)
+    connection.close()
+    begun_s = time.thread_time()
+    with pytest.raises(InvalidTraceError, match="without work of a GPU"):
+        read_trace(path)
+    assert time.thread_time() - begun_s < 1.0
+
+
+def test_a_database_that_is_slow_to_search_is_left(tmp_path: Path) -> None:
+    """Names without an index are searched from the beginning for each kernel."""
+    rows = 15_000
+    path = nsys_database(
+        tmp_path / "slow.sqlite",
+        "DROP TABLE StringIds; CREATE TABLE StringIds (id INTEGER, value TEXT);",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT "
+        f"{rows}) INSERT INTO StringIds SELECT i, 'k' FROM n;",
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {rows}) "
+        f"INSERT INTO {KERNELS} SELECT 5000, 6000, 0, 1, 7, 1, 0, i, i, 1, NULL FROM n;",
+    )
+    begun_s = time.thread_time()
+    with pytest.raises(InvalidTraceError, match="takes longer to read"):
+        read_trace(path)
+    # 1 s, and half a second for each MiB of the file, which has about one.
+    assert time.thread_time() - begun_s < 2.0
+
+
+def test_a_packed_database_is_to_be_unpacked(tmp_path: Path) -> None:
+    packed = tmp_path / "x.sqlite.gz"
+    packed.write_bytes(gzip.compress(nsys_database(tmp_path / "x.sqlite").read_bytes()))
+    with pytest.raises(InvalidTraceError, match="unpack it first"):
+        read_trace(packed)
+
+
+def test_a_file_cut_in_half_is_refused(tmp_path: Path) -> None:
+    path = nsys_database(tmp_path / "x.sqlite")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InvalidTraceError, match="no sound SQLite database"):
+        read_trace(path)

@@ -1,0 +1,122 @@
+"""Profiles of ONNX Runtime, made up and real."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from made_up_profiles import ORT_PROFILE
+from onnx_files import one_node, weight
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.profilers.onnxruntime import profile_kernels
+from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import TracedTensor
+
+
+def _written(folder: Path, events: Any) -> Path:
+    path = folder / "profile.json"
+    path.write_text(json.dumps(events))
+    return path
+
+
+def test_nodes_are_operators_and_runs_are_steps(tmp_path: Path) -> None:
+    trace = read_trace(_written(tmp_path, ORT_PROFILE))
+    assert trace.name_of(0) == "Conv"
+    assert trace.names[trace.kernels.name[0]] == "conv"
+    # The run opens at 100 us, the node at 110.
+    assert trace.kernels.start_ns.tolist() == [10_000]
+    assert trace.kernels.duration_ns.tolist() == [30_000]
+    assert [(step.start_ns, step.duration_ns) for step in trace.steps] == [(0, 50_000)]
+    arguments = trace.arguments_of(0)
+    assert arguments is not None
+    assert arguments.tensors == (
+        TracedTensor(shape=(1, 3, 8, 8), dtype="float32"),
+        TracedTensor(shape=(4, 3, 3, 3), dtype="float32"),
+    )
+
+
+def test_nodes_of_a_gpu_have_launched_and_its_kernels_have_run(tmp_path: Path) -> None:
+    events = copy.deepcopy(ORT_PROFILE)
+    events[1]["args"]["provider"] = "CUDAExecutionProvider"
+    events.insert(
+        2,
+        {"cat": "Kernel", "pid": -1, "tid": -1, "dur": 80, "ts": 125, "ph": "X",
+         "name": "cudnn_conv_fprop",
+         "args": {"stream": "7", "parent_name": "conv_kernel_time", "op_name": "Conv"}},
+    )  # fmt: skip
+    trace = read_trace(_written(tmp_path, events))
+    assert trace.kernels.duration_ns.tolist() == [80_000]
+    # Launched by the node, which begins 10 us after the run.
+    assert trace.kernels.launch_start_ns.tolist() == [10_000]
+    assert trace.kernels.operator.tolist() == [0]
+    assert trace.kernels.stream.tolist() == [7]
+    assert "those of launching them" in trace.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"dur": -1}, "expected whole microseconds"),
+        ({"dur": 2**63}, "expected whole microseconds"),
+        ({"ts": 1.5}, "expected whole microseconds"),
+        ({"args": {}}, "not as ONNX Runtime writes it"),
+        ({"args": []}, "not as ONNX Runtime writes it"),
+        ({"cat": "Session"}, "no run of a node"),
+    ],
+)
+def test_an_event_that_cannot_be_is_refused(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    events = copy.deepcopy(ORT_PROFILE)
+    events[1].update(change)
+    with pytest.raises(InvalidTraceError, match=reason):
+        read_trace(_written(tmp_path, events))
+
+
+def test_a_profile_that_was_not_ended_is_refused(tmp_path: Path) -> None:
+    path = _written(tmp_path, ORT_PROFILE)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InvalidTraceError, match="end_profiling"):
+        read_trace(path)
+
+
+def test_a_real_profile_is_read_as_it_is(tmp_path: Path) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "real")
+    session = onnxruntime.InferenceSession(
+        _product(), sess_options=options, providers=["CPUExecutionProvider"]
+    )
+    for _ in range(3):
+        session.run(None, FEEDS)
+    path = Path(session.end_profiling())
+    trace = read_trace(path)
+    events = json.loads(path.read_text())
+    nodes = [one for one in events if one["name"].endswith("_kernel_time")]
+    assert int(trace.kernels.duration_ns.sum()) == 1000 * sum(one["dur"] for one in nodes)
+    assert len(trace.steps) == 3
+    assert {trace.name_of(row) for row in range(len(trace.operators))} == {"MatMul"}
+
+
+def test_the_profiler_reads_its_runs_through_it() -> None:
+    runs = profile_kernels(_product(), FEEDS, threads=1, runs=2)
+    assert [[kernel.op_type for kernel in run] for run in runs] == [["MatMul"], ["MatMul"]]
+    assert all(kernel.name == "node" and kernel.time_s >= 0 for run in runs for kernel in run)
+
+
+FEEDS = {"x0": np.ones((8, 16), dtype=np.float32)}
+
+
+def _product() -> Any:
+    model = onnx.load_from_string(one_node("MatMul", [(8, 16)], initializers=[weight("w", 16, 4)]))
+    # Newer onnx writes a version of its format that onnxruntime does not take yet.
+    model.ir_version = 8
+    return model.SerializeToString()
