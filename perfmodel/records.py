@@ -71,7 +71,7 @@ class StepRecord:
         Highest resident (CPU) or allocated (GPU) memory during the timed steps, above the
         process before the model was built.
     execution : str
-        What runs it differently from the compiler's usual way: ``"cuda_graphs"``,
+        What runs it differently from the compiler's usual way: ``"device_graphs"``,
         ``"provider=migraphx"``; empty for the usual way.
     device_time_s : float or None
         Median between events before and after a step, on the device's own clock.
