@@ -110,8 +110,8 @@ def _check_toolchain(device: str) -> None:
             get_cpp_compiler()
         except InvalidCxxCompiler as error:
             raise MeasurementError(
-                "inductor compiles C++ on a CPU and finds no compiler: install g++ or clang (Debian, "
-                "Ubuntu: apt-get install g++), or name one in CXX."
+                "inductor compiles C++ on a CPU and finds no compiler: install g++ or clang "
+                "(Debian, Ubuntu: apt-get install g++), or name one in CXX."
             ) from error
         return
     from torch.utils._triton import has_triton

@@ -107,9 +107,7 @@ def _request(core: Any, file: bytes, threads: int, *, profile: bool) -> Any:
         "PERF_COUNT": profile,
     }
     try:
-        return core.compile_model(
-            core.read_model(file, b""), "CPU", settings
-        ).create_infer_request()
+        model = core.compile_model(core.read_model(file, b""), "CPU", settings)
     except RuntimeError as error:
         reason = str(error).strip().split("\n", 1)[0][:300]
         raise MeasurementError(f"OpenVINO cannot compile this file: {reason}") from error
