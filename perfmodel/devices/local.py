@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
-from perfmodel.devices.cpu_bench import CpuRates, Effort, measure_cpu
+from perfmodel.devices.cpu_bench import Effort, Rates, measure_cpu
 from perfmodel.devices.cpu_facts import CpuFacts, read_cpu_facts
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
@@ -55,7 +55,7 @@ class LocalCpu:
         *,
         cache: Path | None = None,
         effort: Effort | None = None,
-        measure: Callable[[Effort], CpuRates] = measure_cpu,
+        measure: Callable[[Effort], Rates] = measure_cpu,
     ) -> None:
         self._cache = cache
         self._effort = effort
@@ -99,7 +99,7 @@ class LocalCpu:
         return (self._cache or cache_folder()) / "devices" / f"{self.name}-{digest}.json"
 
 
-def spec_of(facts: CpuFacts, rates: CpuRates) -> AcceleratorSpec:
+def spec_of(facts: CpuFacts, rates: Rates) -> AcceleratorSpec:
     """Join what the system says and what was measured into one description.
 
     A dtype that computes slower than fp32 is left out of ``peak_flops`` and named in the notes:
