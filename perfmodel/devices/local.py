@@ -9,10 +9,11 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.cpu_bench import Effort, Rates, measure_cpu
@@ -140,6 +141,32 @@ def spec_of(facts: CpuFacts, rates: Rates) -> AcceleratorSpec:
         ),
         notes=" ".join(notes),
     )
+
+
+def kept_spec(
+    name: str, facts: Mapping[str, Any], make: Callable[[], AcceleratorSpec]
+) -> AcceleratorSpec:
+    """Return the kept description of a device, made when facts or software are others.
+
+    Parameters
+    ----------
+    name : str
+        Part of the name of the file.
+    facts : mapping
+        What its driver says, as JSON types.
+    make : callable
+        Measures and describes it; takes time.
+    """
+    document = {"method": _METHOD_VERSION, "facts": dict(facts), "software": _software()}
+    key = json.dumps(document, sort_keys=True)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    path = cache_folder() / "devices" / f"{name}-{digest}.json"
+    cached = _read_cached(path, key)
+    if cached is not None:
+        return cached
+    spec = make()
+    _write_cached(path, key, spec)
+    return spec
 
 
 def _effort_for(facts: CpuFacts) -> Effort:
