@@ -89,7 +89,7 @@ def command(
             provider=provider,
             device_graphs=device_graphs,
         ),
-        on_event=_show,
+        on_event=show_event,
         retry_failed=retry_failed,
     )
     store.compact()
@@ -110,7 +110,7 @@ def _jobs(subject: str, settings: dict[str, Any]) -> list[Job]:
     return [job_of(read.reference, settings)]
 
 
-def _show(event: CampaignEvent) -> None:
+def show_event(event: CampaignEvent) -> None:
     """Print one line of progress on standard error, so that standard output stays clean."""
     from perfmodel.profilers.campaign import EventKind
     from perfmodel.profilers.worker import Failure, Success
