@@ -112,11 +112,12 @@ def _shares(
     if fused:
         # A compiler moves calls about: what order alone has paired is not to be believed.
         pairs = [(i, j) for i, j in pairs if calls[i].exact == nodes[j].exact]
-        node_of = {single[i]: j for i, j in pairs}
-        node_of |= _moved_calls(single, calls, nodes, node_of)
+        anchors = {single[i]: j for i, j in pairs}
+        node_of = anchors | _moved_calls(single, calls, nodes, anchors)
     else:
         node_of = {single[i]: j for i, j in (*pairs, *absorb_parts(pairs, calls, nodes))}
-    claimed = claim_fused(fused, node_of, graph)
+        anchors = {}
+    claimed = claim_fused(fused, anchors, graph, taken=set(node_of.values()))
     for i in named:
         yield claimed[i] if i in fused else {node_of[i]: 1.0} if i in node_of else {}
 

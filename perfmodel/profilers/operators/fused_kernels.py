@@ -86,7 +86,11 @@ class FusedNodes:
 
 
 def claim_fused(
-    kernels: Mapping[int, str], node_of: Mapping[int, int], graph: Graph
+    kernels: Mapping[int, str],
+    anchors: Mapping[int, int],
+    graph: Graph,
+    *,
+    taken: Collection[int] = (),
 ) -> dict[int, dict[int, float]]:
     """Return the nodes of each fused kernel of a step with their shares.
 
@@ -94,16 +98,18 @@ def claim_fused(
     ----------
     kernels : mapping of int to str
         Names as :func:`fused_names` returns them, by position in the step.
-    node_of : mapping of int to int
-        Nodes of the other calls of the step, by position.
+    anchors : mapping of int to int
+        Nodes of other calls of the step, by position; both rise.
+    taken : collection of int
+        Nodes of calls that were moved; they say nothing about where others are.
     """
-    nodes = FusedNodes(graph, set(node_of.values()))
-    anchors = sorted(node_of)
+    nodes = FusedNodes(graph, {*anchors.values(), *taken})
+    positions = sorted(anchors)
     claimed = {}
     for position, names in sorted(kernels.items()):
-        place = bisect_left(anchors, position)
-        after = node_of[anchors[place - 1]] if place else -1
-        before = node_of[anchors[place]] if place < len(anchors) else len(graph.nodes)
+        place = bisect_left(positions, position)
+        after = anchors[positions[place - 1]] if place else -1
+        before = anchors[positions[place]] if place < len(positions) else len(graph.nodes)
         claimed[position] = nodes.claim(names, after, before)
     return claimed
 
