@@ -79,7 +79,7 @@ class JsonEvents:
             if closed:
                 self._close(end)
                 return
-            if self._done:
+            if self._done and not end:
                 self.cut = self.cut or "the file ends in the middle of its events"
                 return
             del self._buffer[: _after_comma(self._buffer, end)]
@@ -205,7 +205,8 @@ def _last_boundary(text: bytearray, name: str) -> tuple[int, bool]:
         elif first != ord('"'):
             depth -= 1
             if depth < 0:
-                return last, True
+                # Some writers leave a comma behind the last event.
+                return len(text[: token.start()].rstrip(b" \t\r\n,")), True
             if depth == 0:
                 last = token.end()
     return last, False

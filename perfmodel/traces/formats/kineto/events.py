@@ -223,7 +223,10 @@ class KinetoRows:
         fields = (
             dims, args.get("Input type"), args.get("Concrete Inputs"), args.get("Input Strides")
         )  # fmt: skip
-        key = orjson.dumps(fields)
+        try:
+            key = orjson.dumps(fields)
+        except orjson.JSONEncodeError:
+            return UNKNOWN  # numbers of more than 64 bits: no shapes
         known = self.builder.known_arguments(key)
         if known is not None:
             return known
