@@ -13,7 +13,7 @@ from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.json_events import JsonEvents
 from perfmodel.traces.limits import TraceLimits
 
-LIMITS = TraceLimits(event_bytes=4096)
+LIMITS = TraceLimits(event_bytes=4096, header_bytes=4096)
 
 
 def _events(text: bytes, *, piece: int = 64, limits: TraceLimits = LIMITS) -> JsonEvents:

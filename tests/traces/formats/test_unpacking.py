@@ -45,7 +45,7 @@ def test_a_cut_file_yields_what_it_has(tmp_path: Path) -> None:
 
 def test_a_bomb_is_refused(tmp_path: Path) -> None:
     path = _file(tmp_path, gzip.compress(bytes(40 * 2**20)))
-    with pytest.raises(InvalidTraceError, match="more than 300 times its size"):
+    with pytest.raises(InvalidTraceError, match="more than 150 times its size"):
         list(unpacked(path, LIMITS))
 
 
