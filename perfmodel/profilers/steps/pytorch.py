@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Step = Callable[[], object]
 
-#: Share of the host's capacity that others may use while an accelerator is measured: its host thread
+#: Share of the host that others may use while an accelerator is measured: the thread that launches
 #: still has a core.
 _OTHER_LOAD_BESIDE_DEVICE = 0.5
 
