@@ -1,35 +1,15 @@
-"""Run a model in ONNX Runtime: its step time, its peak memory, the times of its nodes."""
+"""Kernels of an ONNX engine joined to the nodes of the file, through the names of the nodes."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
-
-from perfmodel.capture.onnx import capture_onnx, onnx_node_name
-from perfmodel.errors import MeasurementError, MissingExtraError
+from perfmodel.capture.onnx import onnx_node_name
+from perfmodel.errors import MissingExtraError
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job
-from perfmodel.profilers.memory import PeakMemory
-from perfmodel.profilers.operators import JoinedOperators, joined_over_steps
-from perfmodel.profilers.run import MeasureSettings, ProfiledRun
-from perfmodel.profilers.timing import time_steps
-from perfmodel.traces.formats.onnxruntime_profile import node_runs
-from perfmodel.types import Mode, Precision
-
-#: Graph optimisation level of every session; the name of a member of ORT's enumeration.
-OPTIMISATION = "ORT_ENABLE_ALL"
-
-Feeds = Mapping[str, npt.NDArray[Any]]
+from perfmodel.profilers.operators.joined import JoinedOperators, joined_over_steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,83 +46,6 @@ class OnnxNames:
     op_types: Mapping[str, str]
     producers: Mapping[str, str]
     first_input: Mapping[str, str] = field(default_factory=dict)
-
-
-def run_onnxruntime(job: Job, settings: MeasureSettings) -> ProfiledRun:
-    """Export the model of a job, and measure the file as :func:`run_onnx_file` does.
-
-    Raises
-    ------
-    MeasurementError
-        Another mode or precision, or a model that cannot be exported.
-    """
-    if job.mode is not Mode.INFERENCE or job.precision is not Precision.FP32:
-        raise MeasurementError(
-            f"ONNX Runtime is profiled for fp32 inference, got {job.precision} {job.mode}."
-        )
-    import torch
-
-    from perfmodel.profilers.onnx_export import export_onnx
-    from perfmodel.zoo.resolve import build_bundle
-
-    torch.set_num_threads(settings.threads)
-    bundle = build_bundle(job, device="cpu")
-    file, feeds = export_onnx(bundle)
-    family, model = bundle.family, bundle.name
-    del bundle
-    return run_onnx_file(file, feeds, settings, family=family, model=model)
-
-
-def run_onnx_file(
-    file: bytes, feeds: Feeds, settings: MeasureSettings, *, family: str, model: str
-) -> ProfiledRun:
-    """Measure an ONNX file: step times without a profiler, then node times with ORT's own.
-
-    Both sessions have the same options. Nodes that ORT fused count for the node whose name the
-    fused one bears.
-    """
-    _release_memory()
-    memory = PeakMemory()
-    run = partial(_session(file, settings.threads).run, None, feeds)
-    memory.reset()
-    timing = time_steps(run, settings.policy)
-    peak_memory_bytes = memory.peak_bytes()
-    del run
-    runs = profile_kernels(file, feeds, threads=settings.threads, runs=settings.profiled_steps)
-    graph = capture_onnx(file)
-    return ProfiledRun(
-        graph=graph,
-        timing=timing,
-        peak_memory_bytes=peak_memory_bytes,
-        operators=join_kernels(graph, runs, read_names(file)),
-        family=family,
-        model=model,
-        notes=f"memory={memory.method}; onnxruntime_optimisation={OPTIMISATION}",
-    )
-
-
-def profile_kernels(
-    file: bytes, feeds: Feeds, *, threads: int, runs: int
-) -> tuple[tuple[KernelTime, ...], ...]:
-    """Return the kernels of each of some runs, measured by ONNX Runtime itself.
-
-    Parameters
-    ----------
-    threads, runs : int
-        Each >= 1; two more runs warm up.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        session = _session(file, threads, profile_prefix=str(Path(folder) / "profile"))
-        for _ in range(runs + 2):
-            session.run(None, feeds)
-        kept = node_runs(Path(session.end_profiling()))[-runs:]
-    return tuple(
-        tuple(
-            KernelTime(name=one.node, op_type=one.operator, time_s=one.duration_ns / 1e9)
-            for one in run
-        )
-        for run in kept
-    )
 
 
 def join_kernels(
@@ -243,28 +146,3 @@ def _main_nodes(graph: Graph) -> dict[str, int]:
         if name == node.name or name not in positions:
             positions[name] = position
     return positions
-
-
-def _session(file: bytes, threads: int, *, profile_prefix: str | None = None) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("Profiling in ONNX Runtime", extra="onnx") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, OPTIMISATION)
-    options.log_severity_level = 3
-    if profile_prefix is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = profile_prefix
-    return onnxruntime.InferenceSession(
-        file, sess_options=options, providers=["CPUExecutionProvider"]
-    )
-
-
-def _release_memory() -> None:
-    """Give what the export left free back to the system, so that the base line is honest."""
-    gc.collect()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
