@@ -219,13 +219,16 @@ def _check(cells: Sequence[CollectiveCell]) -> None:
             raise InvalidInputError(f"size_bytes must be 1 or more; got {cell.size_bytes}.")
 
 
-def usual_cells(device: str, *, sizes: Sequence[int] = USUAL_SIZES, dtype: str | None = None,
-                collectives: Sequence[str] = COLLECTIVES) -> list[CollectiveCell]:
+def usual_cells(
+    device: str,
+    *,
+    sizes: Sequence[int] = USUAL_SIZES,
+    dtype: str | None = None,
+    collectives: Sequence[str] = COLLECTIVES,
+) -> list[CollectiveCell]:
     """Return every operation on every size, in the type that a device's jobs mostly use."""
     return [
-        CollectiveCell(
-            collective=collective, size_bytes=size, dtype=dtype or USUAL_DTYPE[device]
-        )
+        CollectiveCell(collective=collective, size_bytes=size, dtype=dtype or USUAL_DTYPE[device])
         for collective in collectives
         for size in sizes
     ]

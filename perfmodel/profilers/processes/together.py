@@ -169,9 +169,7 @@ def _end(running: _Running) -> None:
         receiver.close()
 
 
-def _member(
-    sender: Connection, run: Callable[..., Any], meeting: Meeting, member: Member
-) -> None:
+def _member(sender: Connection, run: Callable[..., Any], meeting: Meeting, member: Member) -> None:
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     _end_with_parent()
