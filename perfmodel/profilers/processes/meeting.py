@@ -33,4 +33,4 @@ class Meeting:
 
     def all_finished(self) -> bool:
         """Tell whether every member has seen enough."""
-        return self._finished.value >= self.members
+        return bool(self._finished.value >= self.members)

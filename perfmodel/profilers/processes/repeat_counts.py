@@ -16,6 +16,8 @@ from perfmodel.profilers.timing import quantile
 
 #: Samples that a record keeps.
 _MOST_KEPT = 200
+#: Parts of a series whose means are compared.
+_PARTS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +78,8 @@ def summed_up(
     samples_s : sequence of float
         At least one.
     mean : bool
-        The mean counts instead of the median.
+        The mean counts instead of the median, and the means of parts of the series instead of
+        single samples: for what comes in bursts, or takes turns.
 
     Examples
     --------
@@ -84,7 +87,8 @@ def summed_up(
     >>> found.time_s, found.noisy
     (0.1, True)
     """
-    low_s, high_s = quantile(samples_s, 0.1), quantile(samples_s, 0.9)
+    parts = _part_means(samples_s) if mean else samples_s
+    low_s, high_s = quantile(parts, 0.1), quantile(parts, 0.9)
     middle = statistics.fmean(samples_s) if mean else statistics.median(samples_s)
     spread = (high_s - low_s) / middle
     return Repeats(
@@ -95,6 +99,11 @@ def summed_up(
         other_load=round(other_load, 4),
         noisy=spread > policy.spread_limit or other_load > policy.other_load_limit,
     )
+
+
+def _part_means(samples_s: Sequence[float]) -> list[float]:
+    size = math.ceil(len(samples_s) / _PARTS)
+    return [statistics.fmean(samples_s[i : i + size]) for i in range(0, len(samples_s), size)]
 
 
 def _some(samples_s: Sequence[float]) -> Sequence[float]:

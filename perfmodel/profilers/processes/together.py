@@ -159,7 +159,10 @@ def _exit_reason(exit_code: int | None) -> str:
 
 
 def _end(running: _Running) -> None:
-    for process in running.processes:
+    """End every member and its children; those that have answered may do so by themselves."""
+    for position, process in enumerate(running.processes):
+        if position in running.answers and not running.failures:
+            process.join(_GRACE_S)
         if process.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
