@@ -22,6 +22,7 @@
     +-- NotInTimeError               an answer that takes longer than the caller waits
     +-- StoreError                   a record or a file that could not be read or written
     +-- MeasurementError             a profile run that failed; carries the reason
+    |   +-- OutOfDeviceMemoryError   the memory of the device did not suffice; carries its size
     +-- TrainingError                data from which nothing can be learned
 
 Each message says what was wrong, what was got, and what to do. The service maps
@@ -189,6 +190,20 @@ class StoreError(PerfModelError):
 
 class MeasurementError(PerfModelError):
     """A profile run that failed, with the reason."""
+
+
+class OutOfDeviceMemoryError(MeasurementError):
+    """A step that the memory of a device does not suffice for.
+
+    Parameters
+    ----------
+    capacity_bytes : float or None
+        What the device has; None where its driver does not say.
+    """
+
+    def __init__(self, message: str, *, capacity_bytes: float | None) -> None:
+        super().__init__(message)
+        self.capacity_bytes = capacity_bytes
 
 
 class TrainingError(PerfModelError):

@@ -49,6 +49,7 @@ class Compiler(StrEnum):
     INDUCTOR = "inductor"
     ONNXRUNTIME = "onnxruntime"
     TENSORRT = "tensorrt"
+    OPENVINO = "openvino"
 
 
 class Phase(StrEnum):

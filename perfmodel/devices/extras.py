@@ -12,6 +12,8 @@ EXTRAS = {
     "serve": "answer over HTTP",
     "train": "capture named and PyTorch models, profile, train predictors",
     "onnx": "capture and profile ONNX files",
+    "openvino": "profile in OpenVINO on CPUs",
+    "nvidia": "identify NVIDIA GPUs, read their power and clocks",
     "postgres": "store in PostgreSQL",
     "ray": "run jobs on several machines",
     "dev": "check and test perfmodel itself",

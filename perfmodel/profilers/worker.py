@@ -29,7 +29,7 @@ import orjson
 
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import OutOfDeviceMemoryError, PerfModelError
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
@@ -60,11 +60,14 @@ class Failure:
     Parameters
     ----------
     kind : str
-        ``"error"``, ``"crash"`` or ``"timeout"``.
+        ``"error"``, ``"crash"``, ``"timeout"`` or ``"out_of_memory"``.
+    capacity_bytes : float or None
+        Memory of the device that did not suffice.
     """
 
     kind: str
     reason: str
+    capacity_bytes: float | None = None
 
 
 def measure_in_fresh_process(
@@ -122,7 +125,7 @@ def _outcome(receiver: Connection, process: Any, timeout_s: float) -> Success | 
         process.join(5)
         return Failure(kind="crash", reason=_exit_reason(process.exitcode))
     if "failed" in message:
-        return Failure(kind="error", reason=message["failed"])
+        return Failure(**message["failed"])
     return Success(
         measurement=measurement_from_json(message["measurement"]), graph_json=message["graph"]
     )
@@ -152,18 +155,25 @@ def _child(
 
 def _result(
     job: Mapping[str, Any], accelerator: Mapping[str, Any], settings: MeasureSettings
-) -> dict[str, str]:
+) -> dict[str, Any]:
     try:
         measurement, graph = measure_job(job_from_dict(job), spec_from_dict(accelerator), settings)
+    except OutOfDeviceMemoryError as error:
+        capacity = error.capacity_bytes
+        return _failed("out_of_memory", str(error), capacity_bytes=capacity)
     except PerfModelError as error:
-        return {"failed": f"{type(error).__name__}: {error}"}
+        return _failed("error", f"{type(error).__name__}: {error}")
     except Exception as error:  # a model's own code may raise anything
         tail = traceback.format_exc()[-_TAIL_CHARACTERS:]
-        return {"failed": f"{type(error).__name__}: {error}\n{tail}"}
+        return _failed("error", f"{type(error).__name__}: {error}\n{tail}")
     return {
         "measurement": measurement_to_json(measurement).decode(),
         "graph": to_json(graph).decode(),
     }
+
+
+def _failed(kind: str, reason: str, **more: Any) -> dict[str, Any]:
+    return {"failed": {"kind": kind, "reason": reason, **more}}
 
 
 def _silence() -> None:

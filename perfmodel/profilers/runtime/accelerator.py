@@ -7,6 +7,7 @@ backend (a ROCm build calls its devices ``cuda``), so that nothing here names on
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, cast, final
 
@@ -15,6 +16,9 @@ from perfmodel.devices.drivers.torch_facts import torch_facts
 from perfmodel.errors import MeasurementError, MissingExtraError
 from perfmodel.profilers.runtime.device_runtime import DeviceRuntime, Event, MemoryPeak
 from perfmodel.profilers.runtime.telemetry import NoTelemetry, Telemetry
+
+#: Lazy initialisation of libraries and optimizers must lie behind a capture.
+_STEPS_BEFORE_CAPTURE = 3
 
 
 @final
@@ -109,6 +113,37 @@ class AcceleratorRuntime(DeviceRuntime):
         if isinstance(error, self._torch.OutOfMemoryError):
             return True
         return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+
+    def graph_of(self, step: Callable[[], object]) -> Callable[[], object]:
+        """Capture a step on a stream of its own, after some steps that make its state.
+
+        Left out: steps that look at values on the host, which no capture allows.
+        """
+        graph_type = getattr(self._accelerator, "Graph", None)
+        if graph_type is None:
+            raise MeasurementError(
+                f"PyTorch {self._torch.__version__} has no torch.accelerator.Graph: install a "
+                "newer one, or measure without device graphs."
+            )
+        graph, stream = graph_type(), self._torch.Stream(self.torch_device)
+        self.synchronise()
+        try:
+            with stream:
+                for _ in range(_STEPS_BEFORE_CAPTURE):
+                    step()
+            self.synchronise()
+            with stream, graph:
+                step()
+        except RuntimeError as error:
+            if self.is_out_of_memory(error):
+                raise
+            reason = str(error).strip().split("\n", 1)[0][:300]
+            raise MeasurementError(
+                f"This step cannot be recorded as a graph of the device: {reason}"
+            ) from error
+        self.synchronise()
+        replay: Callable[[], object] = graph.replay
+        return replay
 
     @property
     def telemetry(self) -> Telemetry:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.errors import MeasurementError
 from perfmodel.profilers.runtime.telemetry import Telemetry
 
 
@@ -101,6 +102,18 @@ class DeviceRuntime(ABC):
     @abstractmethod
     def telemetry(self) -> Telemetry:
         """What measures energy, clocks and throttling; the same object at each call."""
+
+    def graph_of(self, step: Callable[[], object]) -> Callable[[], object]:
+        """Record a step as one graph of the device, and return what launches it.
+
+        Raises
+        ------
+        MeasurementError
+            A device without graphs, or a step that cannot be recorded.
+        """
+        raise MeasurementError(
+            f"{self.facts.name} launches no graphs of kernels; measure without device graphs."
+        )
 
     def time(self, step: Callable[[], object]) -> StepTime:
         """Run a step and return what it took on the host's and on the device's clock."""
