@@ -20,8 +20,10 @@ from perfmodel.graph.job_form import stated_fields
 from perfmodel.process_records import ReplicaRecord
 from perfmodel.profilers.distributed.ranks import Rank, RankSettings, cores_per_rank, run_ranks
 from perfmodel.profilers.processes.cpu_use import CpuMeter, CpuUse, other_share
+from perfmodel.profilers.processes.device_program import program_on
 from perfmodel.profilers.processes.provenance import provenance_of
 from perfmodel.profilers.processes.repeat_counts import repeat_counts, summed_up
+from perfmodel.profilers.steps.arithmetic import matrix_units
 from perfmodel.profilers.wire import job_from_dict
 from perfmodel.types import Compiler, Mode
 
@@ -112,7 +114,12 @@ def _check(job: Job, sharding: str) -> None:
 
 
 def _time_steps(rank: Rank, job: Mapping[str, Any], sharding: str) -> _RankSteps:
-    program, model, family = _program(rank, job_from_dict(job), sharding)
+    described = job_from_dict(job)
+    with matrix_units(described.precision):
+        return _timed(rank, *_program(rank, described, sharding))
+
+
+def _timed(rank: Rank, program: Program, model: str, family: str) -> _RankSteps:
     one_s = 0.0
     for _ in range(rank.policy.warmup):
         one_s = _step_s(rank, program)
@@ -140,14 +147,9 @@ def _step_s(rank: Rank, program: Program) -> float:
 
 def _program(rank: Rank, job: Job, sharding: str) -> tuple[Program, str, str]:
     """Return the step of one replica, with the name and the family of its model."""
-    from perfmodel.profilers.processes.device_program import program_on
-    from perfmodel.zoo.resolve import build_bundle
-
-    # The same weights everywhere: DDP would send those of rank 0, FSDP would not.
-    bundle = build_bundle(job, device="cpu")
-    program = program_on(rank.runtime, bundle, job)
+    program, model, family = program_on(rank.runtime, job)
     shared = {ALONE: _alone, "ddp": _replicated, "fsdp": _sharded}[sharding](rank, program, job)
-    return shared, bundle.name, bundle.family
+    return shared, model, family
 
 
 def _alone(rank: Rank, program: Program, job: Job) -> Program:

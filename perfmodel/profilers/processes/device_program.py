@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.graph.job import Job
 from perfmodel.profilers.runtime import DeviceRuntime
+from perfmodel.profilers.steps.arithmetic import refuse_quantised
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program
-    from perfmodel.zoo.bundle import ModelBundle
 
 
-def program_on(runtime: DeviceRuntime, bundle: ModelBundle, job: Job) -> Program:
-    """Return the step of a job with module and inputs on a device."""
-    from perfmodel.zoo.resolve import program_of
+def program_on(runtime: DeviceRuntime, job: Job) -> tuple[Program, str, str]:
+    """Return the step of a job on a device, with the name and the family of its model.
 
-    device = runtime.torch_device
-    module = bundle.module.to(device)
-    args, kwargs = _moved(bundle.args, device), _moved(dict(bundle.kwargs), device)
-    return program_of(replace(bundle, module=module, args=args, kwargs=kwargs), job)
+    Raises
+    ------
+    MeasurementError
+        A precision that PyTorch would not compute in.
+    """
+    from perfmodel.zoo.moved import bundle_on
+    from perfmodel.zoo.resolve import build_bundle, program_of
 
-
-def _moved(value: Any, device: str) -> Any:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _moved(inner, device) for key, inner in value.items()}
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(_moved(inner, device) for inner in value)
-    return value
+    refuse_quantised(job)
+    # Weights are the same in every process: they are made of the same seed.
+    bundle = bundle_on(build_bundle(job, device="cpu"), runtime.torch_device)
+    return program_of(bundle, job), bundle.name, bundle.family

@@ -26,6 +26,7 @@ from perfmodel.profilers.processes.provenance import provenance_of
 from perfmodel.profilers.processes.repeat_counts import RepeatPolicy, summed_up
 from perfmodel.profilers.processes.together import Member, run_together
 from perfmodel.profilers.runtime import DeviceRuntime, open_runtime
+from perfmodel.profilers.steps.arithmetic import matrix_units
 from perfmodel.profilers.wire import job_from_dict
 
 if TYPE_CHECKING:
@@ -147,15 +148,24 @@ def _compute(
 ) -> _Seen:
     import torch
 
-    from perfmodel.zoo.resolve import build_bundle
-
     if threads is not None:
         torch.set_num_threads(threads)
     runtime = open_runtime(settings.device)
     described = job_from_dict(job)
-    bundle = build_bundle(described, device="cpu")
-    program = program_on(runtime, bundle, described)
-    # One after the other: a first step compiles, allocates and reads far more than any later one.
+    with matrix_units(described.precision):
+        program, model, family = program_on(runtime, described)
+        alone, beside = _in_turn(meeting, position, runtime, program, settings)
+    return _Seen(model=model, family=family, alone=alone, beside=beside)
+
+
+def _in_turn(
+    meeting: Meeting,
+    position: int,
+    runtime: DeviceRuntime,
+    program: Program,
+    settings: SharingSettings,
+) -> tuple[_Phase, _Phase]:
+    """Compute alone when it is this job's turn, then with all others."""
     alone = None
     for turn in range(meeting.members):
         meeting.wait()
@@ -165,7 +175,7 @@ def _compute(
     meeting.wait()
     beside = _beside(meeting, runtime, program, settings)
     assert alone is not None
-    return _Seen(model=bundle.name, family=bundle.family, alone=alone, beside=beside)
+    return alone, beside
 
 
 def _warm_up(runtime: DeviceRuntime, program: Program, policy: RepeatPolicy) -> None:
