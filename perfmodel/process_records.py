@@ -135,7 +135,9 @@ class NeighbourRecord:
     job : mapping
         Whose step it is.
     neighbour : mapping or None
-        The other job; None: there was none, which is measured in the same process before.
+        The other job; None: there was none.
+    alone_s : float or None
+        What the step took in the same process just before, without the neighbour.
     sharing : str
         ``"mps"`` where kernels of both may run beside each other, ``"time_slicing"`` where they
         take turns, ``"cores"`` where the system deals out the cores of a CPU.
@@ -149,6 +151,7 @@ class NeighbourRecord:
     neighbour: Mapping[str, Any] | None
     accelerator: str
     sharing: str
+    alone_s: float | None
     repeats: Repeats
     provenance: Provenance
 
@@ -220,7 +223,7 @@ KINDS: Mapping[str, type[ProcessRecord]] = MappingProxyType(
     }
 )
 
-_MEASURED = ("repeats", "provenance")
+_MEASURED = ("repeats", "provenance", "alone_s", "peak_memory_bytes", "stored_bytes")
 
 
 def kind_of(record: ProcessRecord) -> str:
@@ -252,9 +255,10 @@ def record_key(record: ProcessRecord) -> str:
 
 def record_to_dict(record: ProcessRecord) -> dict[str, Any]:
     """Return a record as plain JSON values, its kind among them."""
+    plain = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
     return {
         "kind": kind_of(record),
-        **subject_of(record),
+        **{name: _plain(value) for name, value in plain.items()},
         "repeats": dataclasses.asdict(record.repeats),
         "provenance": _plain(dataclasses.asdict(record.provenance)),
     }

@@ -145,6 +145,7 @@ def _beside(record: NeighbourRecord, origin: Origin) -> PublishedPlacement:
     neighbours: tuple[Neighbour, ...] = ()
     if record.neighbour is not None:
         neighbours = (Neighbour(job=job_from_dict(record.neighbour)),)
+    alone = {} if record.alone_s is None else {"alone_step_time_s": f"{record.alone_s:.9g}"}
     in_turn = record.sharing == Sharing.TIME_SLICING
     return PublishedPlacement(
         job=job,
@@ -157,7 +158,7 @@ def _beside(record: NeighbourRecord, origin: Origin) -> PublishedPlacement:
         ),
         step_time_s=record.repeats.time_s,
         origin=origin,
-        settings=_settings(record, job, sharing=record.sharing),
+        settings=_settings(record, job, sharing=record.sharing, **alone),
     )
 
 

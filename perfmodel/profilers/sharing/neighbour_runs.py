@@ -10,6 +10,7 @@ the Multi-Process Service (MPS) and takes turns without it.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,6 +133,7 @@ def _record(
         neighbour=neighbour,
         accelerator=accelerator.name,
         sharing=sharing_of(settings.device),
+        alone_s=None if neighbour is None else statistics.fmean(one.alone.samples_s),
         repeats=summed_up(
             phase.samples_s, settings.policy, other_load=other_share(uses), mean=True
         ),

@@ -41,7 +41,7 @@ _OWN: Mapping[str, Mapping[str, pa.DataType]] = {
     },
     "neighbours": {
         "job": _TEXT, "model": _TEXT, "family": _TEXT, "neighbour": _TEXT, "accelerator": _TEXT,
-        "sharing": _TEXT,
+        "sharing": _TEXT, "alone_s": _NUMBER,
     },
     "loaders": {
         "input_kind": _TEXT, "host": _TEXT, "cores": _COUNT, "workers": _COUNT,
