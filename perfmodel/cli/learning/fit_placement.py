@@ -17,9 +17,13 @@ PARTS = (
     "plans",
     "memory",
     "colocation",
+    "feeding",
     "job_types",
     "calibration",
 )
+
+#: Those that own measurements teach too.
+WITH_PROFILES = ("collectives", "data_parallel", "colocation", "feeding")
 
 
 @click.command()
@@ -29,6 +33,12 @@ PARTS = (
     envvar="PERFMODEL_DATA",
     required=True,
     help="Folder of public measurements. [env: PERFMODEL_DATA]",
+)
+@click.option(
+    "--profiles",
+    type=FOLDER,
+    help="Folder of own measurements of several processes, which count as public ones do. "
+    "Default: none; feeding needs it.",
 )
 @click.option(
     "--part",
@@ -41,7 +51,9 @@ PARTS = (
     "--out", type=FOLDER, help="Folder to write to. Default: the constants of this installation."
 )
 @output_options
-def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+def command(
+    data: Path, profiles: Path | None, parts: tuple[str, ...], out: Path | None, as_json: bool
+) -> None:
     """Fit links, plans, memory, sharing and calibration on published measurements.
 
     Takes some minutes for each part. Parts rest on each other: after new collectives,
@@ -51,13 +63,18 @@ def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool)
 
     found = {}
     for part in PARTS:
-        if parts and part not in parts:
+        if part not in (parts or _usual_parts(profiles)):
             continue
         tell(f"fitting {part}")
         fit = importlib.import_module(f"perfmodel.training.placement_fits.fit_{part}").fit
-        document = fit(data)
+        document = fit(data, profiles) if part in WITH_PROFILES else fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}
     if as_json:
         print_json(found)
     else:
         print_facts([(p, f"{f['rows']} rows, {f['file']}") for p, f in found.items()])
+
+
+def _usual_parts(profiles: Path | None) -> tuple[str, ...]:
+    """Return all parts that there are measurements for."""
+    return PARTS if profiles is not None else tuple(part for part in PARTS if part != "feeding")

@@ -147,7 +147,7 @@ def _named(
 
 
 def _own_shares(times: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of each job's step in which it keeps its cores busy: all that is not told."""
+    """Return the share of each job's step in which it keeps its cores busy: all, if untold."""
     return {**dict.fromkeys(times, SHARE_OF_CORES), **_shares_by_batch(times)}
 
 
