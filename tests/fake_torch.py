@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 
 class FakeOutOfMemoryError(RuntimeError):
     pass
+
+
+class FakeGraph:
+    """Records work instead of queueing it, and queues all of it at once."""
+
+    def __init__(self, torch: FakeTorch) -> None:
+        self._torch = torch
+        self.device_s = 0.0
+
+    def __enter__(self) -> FakeGraph:
+        self._torch.recording = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._torch.recording = None
+
+    def replay(self) -> None:
+        self._torch.queue_s += self.device_s
 
 
 class FakeTorch:
@@ -43,7 +62,9 @@ class FakeTorch:
             max_memory_allocated=lambda index: self._peak[0],
             max_memory_reserved=lambda index: self._peak[1],
             empty_cache=self._empty,
+            Graph=lambda: FakeGraph(self),
         )
+        self.recording: FakeGraph | None = None
 
     def get_device_module(self, kind: str) -> Any:
         return SimpleNamespace(get_device_properties=lambda index: self.properties)
@@ -55,8 +76,14 @@ class FakeTorch:
         event.elapsed_time = lambda end: (end.at_s - event.at_s) * 1e3
         return event
 
+    def Stream(self, device: str) -> Any:  # noqa: N802
+        return nullcontext()
+
     def work(self, device_s: float) -> None:
-        self.queue_s += device_s
+        if self.recording is not None:
+            self.recording.device_s += device_s
+        else:
+            self.queue_s += device_s
 
     def allocate(self, size: int) -> None:
         self.allocated += size

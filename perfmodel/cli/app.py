@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "fit-placement": "Fit links, plans, memory and sharing again.",
         "adapt": "Take a few profiles of a device into account, without training.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
+        "probe": "Calibrate a device of this machine: plan, measure, adapt, tell a service.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
         "models": "List the trained models.",
         "serve": "Answer over HTTP.",
@@ -42,8 +43,8 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "asking": ("predict", "explain", "compare", "curve", "plans", "capture"),
         "learning": (
-            "profile", "import", "train", "fit-placement", "adapt", "evaluate", "probe-plan",
-            "models",
+            "profile", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
+            "probe-plan", "models",
         ),
     }
 )  # fmt: skip

@@ -14,6 +14,7 @@ EXTRAS = {
     "onnx": "capture and profile ONNX files",
     "openvino": "profile in OpenVINO on CPUs",
     "nvidia": "identify NVIDIA GPUs, read their power and clocks",
+    "energy": "measure energy",
     "postgres": "store in PostgreSQL",
     "ray": "run jobs on several machines",
     "dev": "check and test perfmodel itself",

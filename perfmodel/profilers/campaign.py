@@ -175,7 +175,7 @@ def _keep(
     if isinstance(outcome, Success):
         store.append(outcome.measurement, outcome.graph_json)
         return
-    failure = {
+    failure: dict[str, Any] = {
         "job": stated_fields(job),
         "kind": outcome.kind,
         "reason": outcome.reason,

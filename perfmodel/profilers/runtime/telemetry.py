@@ -9,6 +9,9 @@ from typing import Any, final
 
 from perfmodel.errors import InvalidInputError
 
+#: Reasons for a lower clock that lie in how a device is run.
+_AS_RUN = ("power_cap", "clock_setting")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TelemetryReading:
@@ -48,9 +51,9 @@ class TelemetryReading:
     def disturbed(self) -> bool:
         """Whether the device was held back by heat or a fault, or shared with other processes.
 
-        A power cap alone is a property of how the device is run, not a disturbance.
+        A power cap or a clock that was set is how the device is run, and no disturbance.
         """
-        held_back = any(reason != "power_cap" for reason in self.throttle_reasons)
+        held_back = any(reason not in _AS_RUN for reason in self.throttle_reasons)
         return held_back or bool(self.other_processes)
 
     def to_dict(self) -> dict[str, Any]:

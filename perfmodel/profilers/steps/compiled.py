@@ -71,7 +71,7 @@ def inductor_program(program: Program, *, device_graphs: bool = False) -> Iterat
     }
     with config.patch({key: value for key, value in settings.items() if _knows(config, key)}):
         mode = "reduce-overhead" if device_graphs else "default"
-        module = torch.compile(program.module, dynamic=False, mode=mode)
+        module: Any = torch.compile(program.module, dynamic=False, mode=mode)
         compiled = replace(program, module=module)
         begin_s = time.monotonic()
         try:

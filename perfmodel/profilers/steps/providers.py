@@ -84,6 +84,22 @@ PROVIDERS = {
 }
 
 
+def known_provider(name: str) -> str:
+    """Return the short name of a provider, or nothing for the usual one.
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown name.
+    """
+    if name and name not in PROVIDERS:
+        raise InvalidInputError(
+            f"Unknown execution provider {name!r}; known: {', '.join(PROVIDERS)}.",
+            allowed=tuple(PROVIDERS),
+        )
+    return name
+
+
 def provider_for(compiler: Compiler | None, name: str, backend: str) -> Provider:
     """Return the provider that is to run a file on a device.
 
@@ -105,12 +121,7 @@ def provider_for(compiler: Compiler | None, name: str, backend: str) -> Provider
     """
     usual = {"cpu": "cpu", "cuda": "cuda", "rocm": "migraphx"}
     wanted = "tensorrt" if compiler is Compiler.TENSORRT else name or usual.get(backend, "cpu")
-    if wanted not in PROVIDERS:
-        raise InvalidInputError(
-            f"Unknown execution provider {wanted!r}; known: {', '.join(PROVIDERS)}.",
-            allowed=tuple(PROVIDERS),
-        )
-    provider = PROVIDERS[wanted]
+    provider = PROVIDERS[known_provider(wanted)]
     if provider.ort not in _available():
         raise MeasurementError(
             f"The installed ONNX Runtime has no {wanted} provider ({provider.ort}): "

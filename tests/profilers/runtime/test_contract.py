@@ -159,6 +159,34 @@ def test_a_slice_is_told_from_the_whole() -> None:
     assert AcceleratorRuntime(torch=torch).facts.mig_profile == "1g.10gb"
 
 
+def test_a_graph_is_recorded_once_and_launched_as_a_whole() -> None:
+    torch, ran = FakeTorch(), []
+    runtime = AcceleratorRuntime(torch=torch)
+
+    def step() -> None:
+        ran.append(1)
+        torch.work(0.1)
+
+    launch = runtime.graph_of(step)
+    # Three steps before the capture and the captured one; a launch runs no Python of the step.
+    assert len(ran) == 4
+    assert runtime.time(launch).device_s == pytest.approx(0.1)
+    assert len(ran) == 4
+
+
+def test_a_step_that_looks_at_values_cannot_be_recorded() -> None:
+    torch = FakeTorch()
+
+    def step() -> None:
+        if torch.recording is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(MeasurementError, match="not permitted"):
+        AcceleratorRuntime(torch=torch).graph_of(step)
+    with pytest.raises(MeasurementError, match="launches no graphs"):
+        CpuRuntime().graph_of(step)
+
+
 def test_an_absent_accelerator_is_refused_with_what_to_do() -> None:
     with pytest.raises(MeasurementError, match="doctor"):
         AcceleratorRuntime(torch=FakeTorch(count=0))
