@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import FOLDER, output_options
+from perfmodel.cli.options import FOLDER, output_options, profiles_option
 from perfmodel.cli.output import print_facts, print_json, tell
 
 #: Parts by name; later ones read what earlier ones wrote.
@@ -34,12 +34,7 @@ WITH_PROFILES = ("collectives", "data_parallel", "colocation", "feeding")
     required=True,
     help="Folder of public measurements. [env: PERFMODEL_DATA]",
 )
-@click.option(
-    "--profiles",
-    type=FOLDER,
-    help="Folder of own measurements of several processes, which count as public ones do. "
-    "Default: none; feeding needs it.",
-)
+@profiles_option("of several processes, which count as public ones do")
 @click.option(
     "--part",
     "parts",
@@ -52,7 +47,7 @@ WITH_PROFILES = ("collectives", "data_parallel", "colocation", "feeding")
 )
 @output_options
 def command(
-    data: Path, profiles: Path | None, parts: tuple[str, ...], out: Path | None, as_json: bool
+    data: Path, profiles: Path, parts: tuple[str, ...], out: Path | None, as_json: bool
 ) -> None:
     """Fit links, plans, memory, sharing and calibration on published measurements.
 
@@ -62,17 +57,28 @@ def command(
     from perfmodel.training.placement_fits.fitted_file import write_fitted
 
     found = {}
+    own = _held(profiles)
     for part in PARTS:
-        if part not in (parts or _usual_parts(profiles)):
+        if part not in (parts or _usual_parts(own)):
             continue
         tell(f"fitting {part}")
         fit = importlib.import_module(f"perfmodel.training.placement_fits.fit_{part}").fit
-        document = fit(data, profiles) if part in WITH_PROFILES else fit(data)
+        document = fit(data, own) if part in WITH_PROFILES else fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}
     if as_json:
         print_json(found)
     else:
         print_facts([(p, f"{f['rows']} rows, {f['file']}") for p, f in found.items()])
+
+
+def _held(profiles: Path) -> Path | None:
+    """Return the folder of own measurements, or None where it holds none."""
+    from perfmodel.store.profiles.process_store import ProcessStore
+
+    if ProcessStore(profiles).records():
+        return profiles
+    tell(f"{profiles} holds no own measurements of several processes; public ones are taken alone")
+    return None
 
 
 def _usual_parts(profiles: Path | None) -> tuple[str, ...]:

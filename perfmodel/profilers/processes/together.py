@@ -24,8 +24,9 @@ from typing import Any
 from perfmodel.errors import MeasurementError, PerfModelError
 from perfmodel.profilers.processes.meeting import Meeting
 
-#: What the server that members are forked from has imported already.
-_PRELOAD = ["torch.distributed"]
+#: What the server that members are forked from has imported already; absent libraries are passed
+#: over. Optimizers import the compiler when they are made.
+_PRELOAD = ["torch.distributed.fsdp", "torch._dynamo", "perfmodel.zoo.references.reference"]
 #: How long members that were told of another's end may take to say what they saw.
 _GRACE_S = 1.0
 _TAIL_CHARACTERS = 600
