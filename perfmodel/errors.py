@@ -17,6 +17,7 @@
     |   +-- InvalidGraphError        canonical JSON that is no graph
     |   +-- CaptureError             a model that could not be turned into a graph
     |   +-- UnsupportedOnnxError     an ONNX file that is refused, with the reason
+    |   +-- InvalidTraceError        a trace that cannot be read, with the reason
     +-- MissingExtraError            an optional library is absent; names the extra
     +-- DamagedArtifactError         a stored model whose content is not what was written
     +-- NotInTimeError               an answer that takes longer than the caller waits
@@ -155,6 +156,10 @@ class CaptureError(InvalidInputError):
 
 class UnsupportedOnnxError(CaptureError):
     """An ONNX file that is refused: external data, cycles, unbound dimensions, excess size."""
+
+
+class InvalidTraceError(InvalidInputError):
+    """A trace that cannot be read: broken, hostile, too large, or of no known format."""
 
 
 class MissingExtraError(PerfModelError):

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "compare": "Rank accelerators for a job.",
         "curve": "Predict the throughput over the number of accelerators.",
         "plans": "Search the parallel plans of a transformer.",
+        "trace": "Say what a profiler's trace says.",
         "capture": "Turn a model into a graph without running it.",
         "devices": "List the accelerators that perfmodel knows.",
         "doctor": "Say what this machine has and what is missing.",
@@ -42,7 +43,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 #: The rooms of those whose files do not lie here.
 _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "asking": ("predict", "explain", "compare", "curve", "plans", "capture"),
+        "asking": ("predict", "explain", "compare", "curve", "plans", "trace", "capture"),
         "learning": (
             "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
             "probe-plan", "models",
