@@ -4,7 +4,8 @@ Collectives become collectives, replicas and neighbours become placements, loade
 From here on nothing tells them from what others published.
 
 Ranks that took turns on a core are no accelerators of their own: their collectives say so in
-``topology``, and their steps are rejected with that reason.
+``topology``, and their steps are rejected with that reason. So are jobs beside each other that had
+fewer threads than the CPU has cores.
 """
 
 from __future__ import annotations
@@ -65,17 +66,10 @@ def read_own_profiles(path: Path) -> Imported:
             collectives.append(_collective(record, origin))
         elif isinstance(record, LoaderRecord):
             loaders.append(_loader(record, origin))
+        elif reason := _in_parts(record):
+            rejected.append(RejectedRow(file=origin.file, line=position, reason=reason))
         elif isinstance(record, NeighbourRecord):
             placements.append(_beside(record, origin))
-        elif _share_cores(record):
-            rejected.append(
-                RejectedRow(
-                    file=origin.file,
-                    line=position,
-                    reason=f"{record.replicas} replicas took turns on "
-                    f"{record.cores_per_rank:.2g} cores each",
-                )
-            )
         else:
             placements.append(_replicas(record, origin))
     return Imported(
@@ -101,6 +95,19 @@ def _origin(record: ProcessRecord, position: int) -> Origin:
     return Origin(
         source=source, licence=record.provenance.licence, file=kind_of(record), line=position
     )
+
+
+def _in_parts(record: ReplicaRecord | NeighbourRecord) -> str:
+    """Say why a step did not have the whole accelerator; empty where it had."""
+    if isinstance(record, ReplicaRecord):
+        if not _share_cores(record):
+            return ""
+        return f"{record.replicas} replicas took turns on {record.cores_per_rank:.2g} cores each"
+    threads = record.provenance.threads
+    cores = record.provenance.accelerator.get("core_count")
+    if record.sharing != "cores" or not threads or not cores or threads >= cores:
+        return ""
+    return f"each job had {threads} of {cores} cores, which is no whole accelerator"
 
 
 def _share_cores(record: CollectiveRecord | ReplicaRecord) -> bool:

@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_up_process_records import JOB, OTHER, collective, loader, neighbour, replica
+from made_up_process_records import (
+    JOB,
+    OTHER,
+    collective,
+    loader,
+    neighbour,
+    provenance,
+    replica,
+)
 
 from perfmodel.errors import StoreError
 from perfmodel.importers.own_profiles import own_catalog, read_own_profiles
@@ -70,6 +79,15 @@ def test_neighbours_share_an_accelerator(tmp_path: Path) -> None:
     assert beside.placement.shared_with[0].job is not None
     assert beside.placement.shared_with[0].job.model == "timm/resnet18"
     assert beside.settings["alone_step_time_s"] == "0.1"
+
+
+def test_jobs_that_had_some_of_the_cores_are_rejected(tmp_path: Path) -> None:
+    one_thread = replace(provenance(cores=2), threads=1)
+    found = _read(tmp_path, neighbour(provenance=one_thread), neighbour(job=OTHER))
+    assert len(found.placements) == 1
+    assert [row.reason for row in found.rejected] == [
+        "each job had 1 of 2 cores, which is no whole accelerator"
+    ]
 
 
 def test_loaders_have_a_rate(tmp_path: Path) -> None:
