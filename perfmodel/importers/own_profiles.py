@@ -5,7 +5,8 @@ From here on nothing tells them from what others published.
 
 Ranks that took turns on a core are no accelerators of their own: their collectives say so in
 ``topology``, and their steps are rejected with that reason. So are jobs beside each other that had
-fewer threads than the CPU has cores.
+fewer threads than the CPU has cores, and whatever was measured while other processes had most of
+the machine.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ HOST_MEMORY = "host-memory"
 #: The same where several ranks were bound to one core.
 SHARED_CORES = "host-memory, ranks share cores"
 
+#: Share of the machine from which on others, and not what was measured, decide about times. The
+#: limit of a quiet measurement is far below; between the two it is noisy, and counts.
+_MOST_OTHER_LOAD = 0.5
 _ZERO_STAGES = {"none": 0, "ddp": 0, "fsdp": 3}
 
 
@@ -62,12 +66,12 @@ def read_own_profiles(path: Path) -> Imported:
     collectives, placements, loaders, rejected = [], [], [], []
     for position, record in enumerate(records, start=1):
         origin = _origin(record, position)
-        if isinstance(record, CollectiveRecord):
+        if reason := _disturbed(record) or _in_parts(record):
+            rejected.append(RejectedRow(file=origin.file, line=position, reason=reason))
+        elif isinstance(record, CollectiveRecord):
             collectives.append(_collective(record, origin))
         elif isinstance(record, LoaderRecord):
             loaders.append(_loader(record, origin))
-        elif reason := _in_parts(record):
-            rejected.append(RejectedRow(file=origin.file, line=position, reason=reason))
         elif isinstance(record, NeighbourRecord):
             placements.append(_beside(record, origin))
         else:
@@ -97,12 +101,21 @@ def _origin(record: ProcessRecord, position: int) -> Origin:
     )
 
 
-def _in_parts(record: ReplicaRecord | NeighbourRecord) -> str:
+def _disturbed(record: ProcessRecord) -> str:
+    """Say why a measurement is none of its subject; empty where it is."""
+    if record.repeats.other_load <= _MOST_OTHER_LOAD:
+        return ""
+    return "other processes used most of the machine meanwhile"
+
+
+def _in_parts(record: ProcessRecord) -> str:
     """Say why a step did not have the whole accelerator; empty where it had."""
     if isinstance(record, ReplicaRecord):
         if not _share_cores(record):
             return ""
         return f"{record.replicas} replicas took turns on {record.cores_per_rank:.2g} cores each"
+    if not isinstance(record, NeighbourRecord):
+        return ""
     threads = record.provenance.threads
     cores = record.provenance.accelerator.get("core_count")
     if record.sharing != "cores" or not threads or not cores or threads >= cores:

@@ -11,6 +11,7 @@ from made_up_process_records import (
     loader,
     neighbour,
     provenance,
+    repeats,
     replica,
 )
 
@@ -87,6 +88,15 @@ def test_jobs_that_had_some_of_the_cores_are_rejected(tmp_path: Path) -> None:
     assert len(found.placements) == 1
     assert [row.reason for row in found.rejected] == [
         "each job had 1 of 2 cores, which is no whole accelerator"
+    ]
+
+
+def test_what_others_disturbed_most_is_rejected(tmp_path: Path) -> None:
+    some, most = (replace(repeats(0.1), other_load=load, noisy=True) for load in (0.4, 0.88))
+    found = _read(tmp_path, loader(workers=1, repeats=some), loader(repeats=most))
+    assert [one.workers for one in found.loaders] == [1]
+    assert [row.reason for row in found.rejected] == [
+        "other processes used most of the machine meanwhile"
     ]
 
 

@@ -83,4 +83,9 @@ def _held(profiles: Path) -> Path | None:
 
 def _usual_parts(profiles: Path | None) -> tuple[str, ...]:
     """Return all parts that there are measurements for."""
-    return PARTS if profiles is not None else tuple(part for part in PARTS if part != "feeding")
+    from perfmodel.importers.own_profiles import read_own_profiles
+    from perfmodel.training.placement_fits.fit_feeding import usable
+
+    if profiles is not None and usable(read_own_profiles(profiles).loaders):
+        return PARTS
+    return tuple(part for part in PARTS if part != "feeding")
