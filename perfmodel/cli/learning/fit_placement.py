@@ -20,10 +20,11 @@ PARTS = (
     "feeding",
     "job_types",
     "calibration",
+    "scripts",
 )
 
-#: Those that own measurements teach too.
-WITH_PROFILES = ("collectives", "data_parallel", "colocation", "feeding")
+#: Those that own measurements of several processes teach too.
+SEVERAL_PROCESSES = ("collectives", "data_parallel", "colocation", "feeding")
 
 
 @click.command()
@@ -34,7 +35,7 @@ WITH_PROFILES = ("collectives", "data_parallel", "colocation", "feeding")
     required=True,
     help="Folder of public measurements. [env: PERFMODEL_DATA]",
 )
-@profiles_option("of several processes, which count as public ones do")
+@profiles_option("of several processes, which count as public ones do, and of jobs without memory")
 @click.option(
     "--part",
     "parts",
@@ -49,21 +50,23 @@ WITH_PROFILES = ("collectives", "data_parallel", "colocation", "feeding")
 def command(
     data: Path, profiles: Path, parts: tuple[str, ...], out: Path | None, as_json: bool
 ) -> None:
-    """Fit links, plans, memory, sharing and calibration on published measurements.
+    """Fit links, plans, memory, sharing, calibration and scripts on published measurements.
 
     Takes some minutes for each part. Parts rest on each other: after new collectives,
-    data_parallel, plans and calibration have to be fitted again.
+    data_parallel, plans, calibration and scripts have to be fitted again.
     """
     from perfmodel.training.placement_fits.fitted_file import write_fitted
 
     found = {}
     own = _held(profiles)
+    # Jobs that ran out of memory stand beside the steps that were profiled.
+    told = {**dict.fromkeys(SEVERAL_PROCESSES, own), "memory": profiles}
     for part in PARTS:
         if part not in (parts or _usual_parts(own)):
             continue
         tell(f"fitting {part}")
         fit = importlib.import_module(f"perfmodel.training.placement_fits.fit_{part}").fit
-        document = fit(data, own) if part in WITH_PROFILES else fit(data)
+        document = fit(data, told[part]) if part in told else fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}
     if as_json:
         print_json(found)

@@ -18,6 +18,7 @@ from perfmodel.errors import InvalidInputError
 if TYPE_CHECKING:
     from perfmodel.graph.job import Job
     from perfmodel.profilers.campaign import CampaignEvent, CampaignReport
+    from perfmodel.profilers.described import DescribedDevice
 
 #: Words of ``--provider``; help is shown without importing what runs them.
 _PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
@@ -75,8 +76,7 @@ def command(
     jobs = [job for subject in subjects for job in jobs_of_subject(subject, settings)]
     provider = known_provider(provider)
     described = described_device(open_runtime(device))
-    for note in described.notes:
-        tell(note)
+    say_device(described, out)
     store = ProfileStore(out)
     found = run_campaign(
         jobs,
@@ -94,6 +94,21 @@ def command(
     )
     store.compact()
     _finish(found, out, as_json=as_json)
+
+
+def say_device(found: DescribedDevice, out: Path) -> None:
+    """Say which device it is, and where the entry of one without an entry was written."""
+    from perfmodel.profilers.described import save_entry
+
+    spec = found.accelerator
+    tell(f"Device: {spec.name} ({spec.vendor} {spec.architecture})")
+    for note in found.notes:
+        tell(note)
+    if entry := save_entry(out, found):
+        tell(
+            f"The catalogue does not have it. {entry} describes it by what was measured: "
+            f"PUT /v1/accelerators/{spec.name} adds it to a service."
+        )
 
 
 def jobs_of_subject(subject: str, settings: dict[str, Any]) -> list[Job]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfmodel.graph.job import Job
-from perfmodel.profilers.operators.step_operators import step_operators
+from perfmodel.profilers.operators.device_kernels import profile_device
+from perfmodel.profilers.operators.step_operators import StepOperators, profile_calls
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
 from perfmodel.profilers.steps.arithmetic import matrix_units, refuse_quantised
@@ -48,7 +49,7 @@ def run_pytorch(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> 
         runtime.reset_peak_memory()
         timing = time_steps(step, settings.policy, clock=runtime)
         memory = _told_memory(runtime.peak_memory(), job, runtime)
-        profiled = step_operators(step, runtime, steps=settings.profiled_steps)
+        profiled = _profiled(step, runtime, settings.profiled_steps)
     graph = capture_job(job)
     return ProfiledRun(
         graph=graph,
@@ -82,6 +83,12 @@ def _make_capturable(program: Program) -> None:
     for group in program.optimizer.param_groups if program.optimizer else ():
         if "capturable" in group:
             group["capturable"] = True
+
+
+def _profiled(step: Step, runtime: DeviceRuntime, steps: int) -> StepOperators:
+    if runtime.asynchronous:
+        return profile_device(step, runtime, steps=steps)
+    return profile_calls(step, steps=steps)
 
 
 def _told_memory(peak: MemoryPeak, job: Job, runtime: DeviceRuntime) -> MemoryPeak:

@@ -78,6 +78,22 @@ def test_a_step_is_recorded_as_the_device_told_it() -> None:
     assert "tf32=off" in step.provenance.notes
 
 
+def test_a_device_that_ran_nothing_idled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of an accelerator, on a machine whose trace holds no kernels at all."""
+    monkeypatch.setattr(ReplayRuntime, "asynchronous", True)
+    runtime = ReplayRuntime(
+        Recording(
+            facts=DeviceFacts(name="NVIDIA L4", backend="cuda"),
+            steps=[StepTime(wall_s=0.010, device_s=0.001)],
+            memory=[MemoryPeak(allocated_bytes=1e9, reserved_bytes=1e9, method="allocator")],
+        )
+    )
+    measurement, _ = measure_job(Job(model="zoo/mlp"), DEVICE, QUICK, runtime=runtime)
+    assert measurement.step.device_busy_s == 0.0
+    assert measurement.step.idle_share == 1.0
+    assert measurement.joined_share == 0.0
+
+
 def test_too_little_memory_is_an_outcome_of_its_own() -> None:
     # 10^10 rows of 784 floats: 31 TB, which no machine hands out.
     job = Job(model="zoo/mlp", batch_size=10**10)
