@@ -14,13 +14,17 @@ from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
 from perfmodel.profilers.steps.arithmetic import matrix_units, refuse_quantised
 from perfmodel.profilers.steps.compiled import inductor_program
-from perfmodel.profilers.timing import time_steps
+from perfmodel.profilers.timing import TimingPolicy, time_steps
 from perfmodel.types import Compiler
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program
 
 Step = Callable[[], object]
+
+#: Share of the host that others may use while an accelerator is measured: the thread that launches
+#: still has a core.
+_OTHER_LOAD_BESIDE_DEVICE = 0.5
 
 
 def run_pytorch(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
@@ -47,7 +51,7 @@ def run_pytorch(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> 
         _prepared(program_of(bundle, job), job, settings, runtime) as (step, notes),
     ):
         runtime.reset_peak_memory()
-        timing = time_steps(step, settings.policy, clock=runtime)
+        timing = time_steps(step, _policy(settings, runtime), clock=runtime)
         memory = _told_memory(runtime.peak_memory(), job, runtime)
         profiled = _profiled(step, runtime, settings.profiled_steps)
     graph = capture_job(job)
@@ -76,6 +80,14 @@ def _prepared(
         yield runtime.graph_of(program.step), ()
     else:
         yield program.step, ()
+
+
+def _policy(settings: MeasureSettings, runtime: DeviceRuntime) -> TimingPolicy:
+    """Let others use more of the host of a device that works by itself: it only launches."""
+    if not runtime.asynchronous:
+        return settings.policy
+    limit = max(settings.policy.other_load_limit, _OTHER_LOAD_BESIDE_DEVICE)
+    return replace(settings.policy, other_load_limit=limit)
 
 
 def _make_capturable(program: Program) -> None:
