@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from made_up_process_records import collective, loader
 
 from perfmodel.cli.app import cli
 from perfmodel.errors import MeasurementError
+from perfmodel.profilers import worker
 from perfmodel.profilers.distributed import collective_runs, ranks
 from perfmodel.profilers.feeding import loader_runs
 from perfmodel.store.profiles.process_store import ProcessStore
@@ -30,6 +32,8 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collective_runs, "measure_collectives", collectives)
     monkeypatch.setattr(ranks, "describe_cpu_share", lambda shares: None)
     monkeypatch.setattr(loader_runs, "measure_loaders", loaders)
+    # Whoever measures on this machine meanwhile holds its lock.
+    monkeypatch.setattr(worker, "machine_lock", nullcontext)
     monkeypatch.setattr("perfmodel.devices.local.LocalCpu.describe", lambda self: None)
 
 
@@ -63,7 +67,7 @@ def test_loaders_of_every_kind(replayed: None, tmp_path: Path) -> None:
     assert kinds == [k for k in ("image_jpeg", "image_raw", "tokens", "tabular") for _ in range(2)]
 
 
-def test_jobs_that_cannot_run_are_bad_input(tmp_path: Path) -> None:
+def test_jobs_that_cannot_run_are_bad_input(replayed: None, tmp_path: Path) -> None:
     shown = _run("replicas", "zoo/ncf", "--out", str(tmp_path))
     # Without --mode a job is inference, whose replicas share nothing.
     assert shown.exit_code == 4 and "mode training" in shown.stderr
