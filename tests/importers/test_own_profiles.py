@@ -19,7 +19,8 @@ from perfmodel.errors import StoreError
 from perfmodel.importers.own_profiles import own_catalog, read_own_profiles
 from perfmodel.importers.published import Imported
 from perfmodel.placement.topology.topology import Sharing
-from perfmodel.process_records import ProcessRecord
+from perfmodel.process_records import KINDS, ProcessRecord, kind_of
+from perfmodel.profilers.distributed.collective_runs import COLLECTIVES
 from perfmodel.store.profiles.process_store import ProcessStore
 
 
@@ -114,3 +115,12 @@ def test_devices_describe_themselves(tmp_path: Path) -> None:
 def test_a_folder_without_any_says_how_to_make_some(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="perfmodel measure"):
         read_own_profiles(tmp_path)
+
+
+def test_the_runs_that_come_with_the_project_are_read() -> None:
+    folder = Path(__file__).resolve().parents[2] / "profiles"
+    kinds = {kind_of(record) for record in ProcessStore(folder).records()}
+    assert kinds == set(KINDS)
+    found = read_own_profiles(folder)
+    assert {one.collective for one in found.collectives} == set(COLLECTIVES)
+    assert len(found.rejected) + len(found.collectives) >= 100
