@@ -23,6 +23,7 @@ FLOORS = {
     "perfmodel.client": 1,
     "perfmodel.graph": 2,
     "perfmodel.records": 2,
+    "perfmodel.process_records": 2,
     "perfmodel.capture": 3,
     "perfmodel.zoo": 3,
     "perfmodel.traces": 3,

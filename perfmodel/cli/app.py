@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "devices": "List the accelerators that perfmodel knows.",
         "doctor": "Say what this machine has and what is missing.",
         "profile": "Measure workloads on this machine; resumes where it was stopped.",
+        "measure": "Measure collectives, replicas, neighbours and loaders on this machine.",
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
         "fit-placement": "Fit links, plans, memory and sharing again.",
@@ -44,7 +45,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "asking": ("predict", "explain", "compare", "curve", "plans", "trace", "capture"),
         "learning": (
-            "profile", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
+            "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
             "probe-plan", "models",
         ),
     }

@@ -105,7 +105,7 @@ def read_cpu_facts(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> C
         model=info.get("model name") or platform.processor() or platform.machine() or "unknown",
         vendor=_vendor(info),
         machine=platform.machine() or "unknown",
-        core_count=_physical_cores(topology, cpus),
+        core_count=max(1, len(_physical_cores(topology, cpus))),
         thread_count=len(cpus),
         cache_bytes_by_level=_caches(topology, cpus),
         memory_bytes=_memory_bytes(proc / "meminfo"),
@@ -141,14 +141,20 @@ def _flags(info: dict[str, str]) -> tuple[str, ...]:
     return tuple(flag for flag in _MATRIX_FLAGS if flag in present)
 
 
-def _physical_cores(topology: Path, cpus: Iterable[int]) -> int:
-    """Count distinct (package, core) pairs, so that two threads of a core count once."""
-    places = set()
+def usable_cores(*, sys: Path = Path("/sys")) -> tuple[int, ...]:
+    """Return one logical processor of each physical core that this process may run on."""
+    return tuple(_physical_cores(sys / "devices/system/cpu", _usable_cpus()))
+
+
+def _physical_cores(topology: Path, cpus: Iterable[int]) -> list[int]:
+    """Return the first of each distinct (package, core), so that two threads of a core are one."""
+    first: dict[tuple[str | None, str | int], int] = {}
     for cpu in cpus:
         folder = topology / f"cpu{cpu}/topology"
         core = _read(folder / "core_id")
-        places.add((_read(folder / "physical_package_id"), core if core is not None else cpu))
-    return max(1, len(places))
+        place = (_read(folder / "physical_package_id"), core if core is not None else cpu)
+        first.setdefault(place, cpu)
+    return list(first.values())
 
 
 def _caches(topology: Path, cpus: Iterable[int]) -> tuple[tuple[int, int], ...]:

@@ -1,7 +1,8 @@
-"""What every importer returns: records of four kinds, and the rows it did not understand.
+"""What every importer returns: records of five kinds, and the rows it did not understand.
 
 The kinds are those of the project's own profilers: a step on one accelerator, a kernel, a
-collective, a step on a placement. Every record says where it comes from and under which terms.
+collective, a step on a placement, a loader by itself. Every record says where it comes from and
+under which terms.
 """
 
 from __future__ import annotations
@@ -165,6 +166,48 @@ class PublishedPlacement:
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedLoader:
+    """How fast a host loads samples while nothing computes.
+
+    Parameters
+    ----------
+    input_kind : str
+        ``"image_jpeg"``, ``"image_raw"``, ``"tokens"``, ``"tabular"``.
+    accelerator : str
+        Name of the host's CPU.
+    cpu_cores, workers : int
+        Cores that the loader could use, and its processes; 0 workers load in the process that
+        asks.
+    samples_per_second : float
+        > 0.
+    stored_bytes, files : float
+        Of a sample in the store.
+    source_pixels : float
+        Of a stored photo; 0 for other kinds.
+    side_pixels, sequence_length : int
+        Of a sample as it enters the model; 0 where it has none.
+    tensor_bytes : float
+        Of a sample as it enters the model.
+    locality : str
+        ``"memory"`` (cached files), or the store that was read.
+    """
+
+    input_kind: str
+    accelerator: str
+    cpu_cores: int
+    workers: int
+    samples_per_second: float
+    stored_bytes: float
+    files: float
+    source_pixels: float
+    side_pixels: int
+    sequence_length: int
+    tensor_bytes: float
+    locality: str
+    origin: Origin
+
+
 def steps_alone(placements: Iterable[PublishedPlacement]) -> tuple[PublishedStep, ...]:
     """Return as steps what known jobs took alone on one accelerator."""
     return tuple(
@@ -199,8 +242,10 @@ class PublishedShortage:
     repeats: int = 1
 
 
-Record = PublishedStep | PublishedKernel | PublishedCollective | PublishedPlacement
-Kind = Literal["steps", "kernels", "collectives", "placements"]
+Record = (
+    PublishedStep | PublishedKernel | PublishedCollective | PublishedPlacement | PublishedLoader
+)
+Kind = Literal["steps", "kernels", "collectives", "placements", "loaders"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,5 +271,6 @@ class Imported:
     kernels: tuple[PublishedKernel, ...] = ()
     collectives: tuple[PublishedCollective, ...] = ()
     placements: tuple[PublishedPlacement, ...] = ()
+    loaders: tuple[PublishedLoader, ...] = ()
     shortages: tuple[PublishedShortage, ...] = ()
     rejected: tuple[RejectedRow, ...] = ()

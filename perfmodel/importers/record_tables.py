@@ -25,7 +25,7 @@ from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import job_to_dict
 from perfmodel.store.durable import whole_file
 
-KINDS: tuple[Kind, ...] = ("steps", "kernels", "collectives", "placements")
+KINDS: tuple[Kind, ...] = ("steps", "kernels", "collectives", "placements", "loaders")
 
 _ORIGIN = {"source": "string", "licence": "string", "file": "string", "line": "int64"}
 
@@ -49,6 +49,12 @@ SCHEMAS: Mapping[Kind, Mapping[str, str]] = {
         "job": "string", "job_type": "string", "batch_size": "int64", "placement": "string",
         "step_time_s": "double", "sync_time_s": "double", "memory_bytes": "double",
         "settings": "string", **_ORIGIN,
+    },
+    "loaders": {
+        "input_kind": "string", "accelerator": "string", "cpu_cores": "int64", "workers": "int64",
+        "samples_per_second": "double", "stored_bytes": "double", "files": "double",
+        "source_pixels": "double", "side_pixels": "int64", "sequence_length": "int64",
+        "tensor_bytes": "double", "locality": "string", **_ORIGIN,
     },
 }  # fmt: skip
 

@@ -83,6 +83,8 @@ _ALL = (
      "Kernels and collectives of LLM serving: ai-dynamo/aiconfigurator."),
     ("vidur", "kernels.vidur:read_vidur", "",
      "Transformer operators and collectives: microsoft/vidur."),
+    ("profiles", "own_profiles:read_own_profiles", "profiles",
+     "Own measurements of several processes: a folder of `perfmodel measure`."),
     ("trace", "trace_files:read_trace_files", "",
      "Traces of profilers, several at once; with --model whole steps as well."),
 )  # fmt: skip

@@ -32,7 +32,7 @@ def test_records_and_reasons_are_counted(data: Path) -> None:
     shown = run("timm", data / "timm", "--json")
     assert shown.exit_code == 0
     summary = json.loads(shown.stdout)
-    assert summary["records"] == {"steps": 1, "kernels": 0, "collectives": 0, "placements": 0}
+    assert {kind: count for kind, count in summary["records"].items() if count} == {"steps": 1}
     assert summary["devices"] == {"steps": {"RTX-4090": 1}}
     assert summary["rejected"] == {"no infer_samples_per_sec": 1}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import FOLDER, output_options
+from perfmodel.cli.options import FOLDER, output_options, profiles_option
 from perfmodel.cli.output import print_facts, print_json, tell
 
 #: Parts by name; later ones read what earlier ones wrote.
@@ -17,10 +17,14 @@ PARTS = (
     "plans",
     "memory",
     "colocation",
+    "feeding",
     "job_types",
     "calibration",
     "scripts",
 )
+
+#: Those that own measurements of several processes teach too.
+SEVERAL_PROCESSES = ("collectives", "data_parallel", "colocation", "feeding")
 
 
 @click.command()
@@ -31,11 +35,7 @@ PARTS = (
     required=True,
     help="Folder of public measurements. [env: PERFMODEL_DATA]",
 )
-@click.option(
-    "--profiles",
-    type=FOLDER,
-    help="Own profiles, of which jobs that ran out of memory on a GPU bound the part memory.",
-)
+@profiles_option("of several processes, which count as public ones do, and of jobs without memory")
 @click.option(
     "--part",
     "parts",
@@ -48,7 +48,7 @@ PARTS = (
 )
 @output_options
 def command(
-    data: Path, profiles: Path | None, parts: tuple[str, ...], out: Path | None, as_json: bool
+    data: Path, profiles: Path, parts: tuple[str, ...], out: Path | None, as_json: bool
 ) -> None:
     """Fit links, plans, memory, sharing, calibration and scripts on published measurements.
 
@@ -58,14 +58,37 @@ def command(
     from perfmodel.training.placement_fits.fitted_file import write_fitted
 
     found = {}
+    own = _held(profiles)
+    # Jobs that ran out of memory stand beside the steps that were profiled.
+    told = {**dict.fromkeys(SEVERAL_PROCESSES, own), "memory": profiles}
     for part in PARTS:
-        if parts and part not in parts:
+        if part not in (parts or _usual_parts(own)):
             continue
         tell(f"fitting {part}")
         fit = importlib.import_module(f"perfmodel.training.placement_fits.fit_{part}").fit
-        document = fit(data, profiles) if part == "memory" else fit(data)
+        document = fit(data, told[part]) if part in told else fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}
     if as_json:
         print_json(found)
     else:
         print_facts([(p, f"{f['rows']} rows, {f['file']}") for p, f in found.items()])
+
+
+def _held(profiles: Path) -> Path | None:
+    """Return the folder of own measurements, or None where it holds none."""
+    from perfmodel.store.profiles.process_store import ProcessStore
+
+    if ProcessStore(profiles).records():
+        return profiles
+    tell(f"{profiles} holds no own measurements of several processes; public ones are taken alone")
+    return None
+
+
+def _usual_parts(profiles: Path | None) -> tuple[str, ...]:
+    """Return all parts that there are measurements for."""
+    from perfmodel.importers.own_profiles import read_own_profiles
+    from perfmodel.training.placement_fits.fit_feeding import usable
+
+    if profiles is not None and usable(read_own_profiles(profiles).loaders):
+        return PARTS
+    return tuple(part for part in PARTS if part != "feeding")

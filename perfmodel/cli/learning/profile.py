@@ -73,7 +73,7 @@ def command(
     from perfmodel.profilers.steps.providers import known_provider
     from perfmodel.store.profiles import ProfileStore
 
-    jobs = [job for subject in subjects for job in _jobs(subject, settings)]
+    jobs = [job for subject in subjects for job in jobs_of_subject(subject, settings)]
     provider = known_provider(provider)
     described = described_device(open_runtime(device))
     say_device(described, out)
@@ -111,7 +111,8 @@ def say_device(found: DescribedDevice, out: Path) -> None:
         )
 
 
-def _jobs(subject: str, settings: dict[str, Any]) -> list[Job]:
+def jobs_of_subject(subject: str, settings: dict[str, Any]) -> list[Job]:
+    """Return the jobs of a list in a file, or of a model with settings."""
     from perfmodel.profilers.job_list import read_jobs
 
     if Path(subject).suffix in (".jsonl", ".toml"):

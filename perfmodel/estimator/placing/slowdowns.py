@@ -96,7 +96,8 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
 
 
 def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
-    family = family_of(prepared.job.model or "")
+    name = kind.accelerator.name
+    family = family_of(prepared.job.model or "", mode=str(prepared.job.mode), kind=name)
     memory = memory_estimate(prepared.memory_profile, kind.held, job=prepared.job)
     load = load_of(
         prepared.on(kind.accelerator),
@@ -106,7 +107,7 @@ def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoa
     )
     if family is None:
         return load
-    share = known_device_share(family, load.batch_size, kind.accelerator.name)
+    share = known_device_share(family, load.batch_size, name)
     if share is None:
         return load
     # The pairs were fitted with this share, so that the answer has to use it too.
@@ -175,7 +176,7 @@ def slowdown_on(
             for one in neighbours
         ]
         weakest = max(pairs, key=RUNG.__getitem__)
-        low, high = interval_factors(weakest)
+        low, high = interval_factors(weakest, name)
         half_width = math.hypot(half_width, math.log(max(high, 1.0 / low)))
         basis = basis or weakest
     return Slowdown(

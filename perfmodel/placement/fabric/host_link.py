@@ -68,7 +68,7 @@ def link_of(spec: AcceleratorSpec, name: str | None = None, *, pointer: str = ""
     if name is None:
         return _at_rate_of(spec, _own(spec))
     written = check_link_name(name, pointer=pointer)
-    if written == "none":
+    if written == "none" or (written == "host-memory" and spec.kind == "cpu"):
         return _through_host(spec)
     found = _meant(spec, written)
     if found is None:
@@ -122,7 +122,7 @@ def has_optional_bridge(spec: AcceleratorSpec) -> bool:
 def _own(spec: AcceleratorSpec) -> str:
     """Return the key of the link that an accelerator comes with."""
     if spec.kind == "cpu":
-        return "none"
+        return "host-memory"
     if has_optional_bridge(spec) or spec.link is None:
         return _pcie(spec) or "none"
     return _form(spec, spec.link)
@@ -180,7 +180,7 @@ def _family(name: str) -> str:
 
 
 def _at_rate_of(spec: AcceleratorSpec, key: str) -> Link:
-    if key == "none":
+    if key in ("none", "host-memory"):
         return _through_host(spec)
     link = LINKS.get(key)
     if link is None:
@@ -222,8 +222,8 @@ def network_reach_bytes_per_s(spec: AcceleratorSpec) -> float:
 def _through_host(spec: AcceleratorSpec) -> Link:
     """Return the way through the memory of the host: down and up again, half of the slot each."""
     if spec.kind == "cpu":
-        # Sockets share memory: each byte is written and read once, on either side.
-        return replace(LINKS["none"], bytes_per_s=spec.bandwidth_bytes_per_s / 4)
+        # Ranks share memory: each byte is written and read once, on either side.
+        return replace(LINKS["host-memory"], bytes_per_s=spec.bandwidth_bytes_per_s / 4)
     return _by_way_of_host(_slot_bytes_per_s(spec))
 
 

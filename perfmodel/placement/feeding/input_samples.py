@@ -7,20 +7,13 @@ from enum import StrEnum
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.ir import Graph, Tensor
+from perfmodel.placement.fitted import fitted
 from perfmodel.types import Role
 
-# Measured on one core of an AMD EPYC server with Pillow 13 and PyTorch 2.13, medians of 15 runs:
-# JPEG of 500 x 375 pixels (90 kB), decode 1.2 ms, decode with crop to 224 x 224, flip and
-# normalisation 2.4 ms; 1,025 tokens from a memory map 4.5 us; collating a float image of 224 x 224
-# 0.05 ms. Libraries without SIMD and heavier augmentation take two to four times as long.
-_JPEG_DECODE_S = 1.2e-3
-_CROP_S_PER_PIXEL = 1.2e-3 / 224**2
-#: Mean stored photo of ImageNet: 138 GB in 1.28 million files.
+#: Mean stored photo of ImageNet: 138 GB in 1.28 million files, of 500 x 375 pixels.
 _JPEG_BYTES = 108e3
-_COLLATE_S_PER_BYTE = 5e-5 / (3 * 224 * 224 * 4)
-_TOKENS_FIXED_S, _TOKEN_S = 2e-6, 2.5e-9
+_JPEG_PIXELS = 500 * 375
 _TOKEN_BYTES = 2.0
-_RECORD_S = 5e-6
 #: Side of the largest images that are usually kept unpacked in one file, as CIFAR is.
 _LARGEST_RAW = 64
 
@@ -61,6 +54,72 @@ class SampleCost:
             )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputConstants:
+    """What preparing samples takes of one core; PyTorch's loader with Pillow.
+
+    Libraries without SIMD and heavier augmentation take two to four times as long.
+
+    Parameters
+    ----------
+    jpeg_decode_s_per_pixel : float
+        Of the stored photo.
+    crop_s_per_pixel : float
+        To crop, resize, flip and normalise; of the image that enters the model.
+    collate_s_per_byte : float
+        To put the tensors of samples into a batch.
+    tokens_fixed_s, token_s : float
+        To read a window of tokens, and each of them.
+    record_s : float
+        To read a record of a file of many.
+    """
+
+    jpeg_decode_s_per_pixel: float
+    crop_s_per_pixel: float
+    collate_s_per_byte: float
+    tokens_fixed_s: float
+    token_s: float
+    record_s: float
+
+    @classmethod
+    def fitted(cls) -> InputConstants:
+        """Return the constants that come with the package."""
+        return cls(**fitted("feeding"))
+
+    def cpu_s(
+        self,
+        kind: InputKind,
+        *,
+        source_pixels: float = _JPEG_PIXELS,
+        side_pixels: int = 0,
+        sequence_length: int = 1,
+        tensor_bytes: float = 0.0,
+    ) -> float:
+        """Return the core-seconds of a sample of a kind.
+
+        Examples
+        --------
+        A decoded pixel of 10 ns, a cropped one of 20 ns and a byte of 0.1 ns, for a photo of 500 x
+        375 pixels that enters a model as 224 x 224 in three channels of four bytes:
+        1.875 + 1.004 + 0.060 ms.
+
+        >>> rates = InputConstants(jpeg_decode_s_per_pixel=1e-8, crop_s_per_pixel=2e-8,
+        ...     collate_s_per_byte=1e-10, tokens_fixed_s=0, token_s=0, record_s=0)
+        >>> round(1e3 * rates.cpu_s(InputKind.IMAGE_JPEG, side_pixels=224), 3)
+        2.939
+        """
+        if kind is InputKind.SYNTHETIC:
+            return 0.0
+        if kind is InputKind.TOKENS:
+            return self.tokens_fixed_s + self.token_s * sequence_length
+        if kind is InputKind.IMAGE_JPEG:
+            tensor = 3 * 4 * side_pixels**2
+            decode_s = self.jpeg_decode_s_per_pixel * source_pixels
+            crop_s = self.crop_s_per_pixel * side_pixels**2
+            return decode_s + crop_s + self.collate_s_per_byte * tensor
+        return self.record_s + self.collate_s_per_byte * tensor_bytes
+
+
 def sample_cost(
     kind: InputKind,
     *,
@@ -84,17 +143,16 @@ def sample_cost(
     >>> round(sample_cost(InputKind.IMAGE_JPEG).cpu_s * 1e3, 2)
     2.45
     """
+    cpu_s = InputConstants.fitted().cpu_s(
+        kind, side_pixels=side_pixels, sequence_length=sequence_length, tensor_bytes=tensor_bytes
+    )
     if kind is InputKind.IMAGE_JPEG:
-        collate_s = _COLLATE_S_PER_BYTE * 3 * 4 * side_pixels**2
-        cpu_s = _JPEG_DECODE_S + _CROP_S_PER_PIXEL * side_pixels**2 + collate_s
         return SampleCost(stored_bytes=_JPEG_BYTES, cpu_s=cpu_s, files=1.0)
-    if kind is InputKind.TOKENS:
-        cpu_s = _TOKENS_FIXED_S + _TOKEN_S * sequence_length
-        return SampleCost(stored_bytes=_TOKEN_BYTES * sequence_length, cpu_s=cpu_s)
-    if kind is InputKind.SYNTHETIC:
-        return SampleCost(stored_bytes=0.0, cpu_s=0.0)
-    cpu_s = _RECORD_S + _COLLATE_S_PER_BYTE * tensor_bytes
-    return SampleCost(stored_bytes=tensor_bytes, cpu_s=cpu_s)
+    stored = {
+        InputKind.TOKENS: _TOKEN_BYTES * sequence_length,
+        InputKind.SYNTHETIC: 0.0,
+    }
+    return SampleCost(stored_bytes=stored.get(kind, tensor_bytes), cpu_s=cpu_s)
 
 
 def cost_of_graph(graph: Graph, *, samples: int) -> tuple[InputKind, SampleCost]:

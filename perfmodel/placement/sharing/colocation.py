@@ -10,12 +10,15 @@ added.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.sharing.job_load import JobLoad, Loads, job_type_parts
 from perfmodel.placement.sharing.pair_model import PairLaw, PairModel
@@ -47,7 +50,7 @@ def slowdowns(
     """
     if sharing is Sharing.TIME_SLICING:
         return np.asarray(np.exp(PairLaw().log_slowdown(subjects, partners)))
-    return _pair_model().slowdown(subjects, partners, kind)
+    return _pair_model(_part(kind)).slowdown(subjects, partners, kind)
 
 
 def slowdown_beside(
@@ -78,20 +81,22 @@ def basis_of_pair(
     first: JobLoad, second: JobLoad, kind: str, *, sharing: Sharing = Sharing.MPS
 ) -> Basis:
     """Return what a pair's answer rests on: learned on this kind, on another, or an equation."""
-    model = _pair_model()
+    model = _pair_model(_part(kind))
     if sharing is Sharing.TIME_SLICING:
         return Basis.ANALYTICAL
     known = first.family in model.families and second.family in model.families
     return Basis.INTERPOLATED if known and kind in model.weights else Basis.EXTRAPOLATED
 
 
-def interval_factors(basis: Basis) -> tuple[float, float]:
+def interval_factors(basis: Basis, kind: str = "") -> tuple[float, float]:
     """Return what to multiply a slowdown with for the ends of its 90 % interval.
 
     Parameters
     ----------
     basis : Basis
         As :func:`basis_of_pair` returns it.
+    kind : str
+        Catalogue name of the accelerator, where it is known.
 
     Returns
     -------
@@ -99,12 +104,20 @@ def interval_factors(basis: Basis) -> tuple[float, float]:
         From pairs left out, or from a kind of accelerator left out.
     """
     known = basis is Basis.INTERPOLATED
-    low, high = fitted("colocation")["spread"]["interpolated" if known else "extrapolated"]
+    word = "interpolated" if known else "extrapolated"
+    usual, own = fitted("colocation")["spread"], _constants(_part(kind) if kind else "")["spread"]
+    low, high = own.get(word, usual[word])
     return float(np.exp(low)), float(np.exp(high))
 
 
-def family_of(name: str) -> str | None:
+def family_of(name: str, *, mode: str = "", kind: str = "") -> str | None:
     """Return the measured family of a model reference or job type's family, or None.
+
+    Parameters
+    ----------
+    mode, kind : str
+        Of the job, and catalogue name of the accelerator, where they are known: pairs on CPUs were
+        measured by themselves and in both modes.
 
     Examples
     --------
@@ -112,6 +125,9 @@ def family_of(name: str) -> str | None:
     ('ResNet-50', 'ResNet-50', None)
     """
     constants = fitted("colocation")
+    if kind and _part(kind) == "cores":
+        of_mode = f"{name} {mode}"
+        return of_mode if of_mode in _constants("cores")["families"] else None
     if name in constants["families"]:
         return name
     family = constants["models"].get(name)
@@ -133,7 +149,7 @@ def known_device_share(family: str, batch_size: int, kind: str) -> float | None:
     float or None
         None for a family or a kind of accelerator that was not measured.
     """
-    constants = fitted("colocation")
+    constants = _constants(_part(kind))
     shares = constants["device_share"].get(kind)
     rows = [i for i, known in enumerate(constants["families"]) if known == family]
     if shares is None or not rows:
@@ -182,6 +198,28 @@ def load_of_type(
     )
 
 
+def _part(kind: str) -> str:
+    """Return which constants hold for a kind of accelerator: ``"cores"`` for CPUs, or the usual."""
+    return "cores" if "cores" in fitted("colocation") and _is_cpu(kind) else ""
+
+
+@lru_cache(maxsize=1024)
+def _is_cpu(kind: str) -> bool:
+    # Machines that were measured by themselves bear such names; to look one up may measure it.
+    if kind.startswith("cpu-"):
+        return True
+    try:
+        return Catalog.default().get(kind).kind == "cpu"
+    except UnknownAcceleratorError:
+        return False
+
+
+def _constants(part: str) -> Mapping[str, Any]:
+    constants = fitted("colocation")
+    found: Mapping[str, Any] = constants[part] if part else constants
+    return found
+
+
 @cache
-def _pair_model() -> PairModel:
-    return PairModel.from_constants(fitted("colocation"))
+def _pair_model(part: str) -> PairModel:
+    return PairModel.from_constants(_constants(part))

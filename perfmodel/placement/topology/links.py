@@ -34,6 +34,8 @@ class LinkClass(IntEnum):
     RDMA = 7
     #: TCP over Ethernet.
     ETHERNET = 8
+    #: Ranks that compute on the cores of one host: the system copies from one to the other.
+    HOST_MEMORY = 9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,6 +172,7 @@ _LATENCY_S: Mapping[LinkClass, float] = MappingProxyType(
         LinkClass.XGMI: 3e-6,
         LinkClass.PCIE: 4e-6,
         LinkClass.ICI: 1e-6,
+        LinkClass.HOST_MEMORY: 2e-5,
     }
 )
 
@@ -181,6 +184,8 @@ def _links() -> Iterator[Link]:
     yield from _tori()
     # Through the memory of the host: down over PCIe and up again, so half of its rate.
     yield _link("none", LinkClass.NONE, pcie_bytes_per_s(4) / 2)
+    # A quarter of what a memory channel pair moves: each byte is written and read on either side.
+    yield _link("host-memory", LinkClass.HOST_MEMORY, 10e9, most=256)
 
 
 def _link(name: str, link_class: LinkClass, bytes_per_s: float, **more: int | bool) -> Link:

@@ -131,7 +131,7 @@ class ProfileStore:
             A damaged file; names it.
         """
         report = on_damaged or _raise
-        for name in [_folder_name(device)] if device else self.devices():
+        for name in [folder_name(device)] if device else self.devices():
             newest: dict[str, Measurement] = {}
             for one in self._of_device(self.folder / name, report, operators):
                 known = newest.get(one.step.workload_hash)
@@ -262,10 +262,10 @@ class ProfileStore:
                 yield measurement_of(row, records.get(row["workload_hash"], ()))
 
     def _device(self, accelerator: str) -> Path:
-        return self.folder / _folder_name(accelerator)
+        return self.folder / folder_name(accelerator)
 
 
-def _folder_name(accelerator: str) -> str:
+def folder_name(accelerator: str) -> str:
     """Return an accelerator's name as a folder: letters, digits, dots and dashes."""
     kept = [c if c.isalnum() or c in ".-" else "-" for c in accelerator]
     return "".join(kept).strip(".-") or "unnamed"

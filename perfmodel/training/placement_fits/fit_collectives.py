@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.importers.kernels.aiconfigurator import SOURCE as AICONFIGURATOR
@@ -28,6 +27,8 @@ from perfmodel.placement.collectives.collective_operations import (
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement_fits.fitted_file import document, rounded
+from perfmodel.training.placement_fits.host_memory import fit_host_memory
+from perfmodel.training.placement_fits.robust_scale import logit, robust, sigmoid
 from perfmodel.training.placement_rows.collective_rows import CollectiveCells, read_cells
 
 #: Scatter of log times around the model; beyond it residuals count by their size, not its square.
@@ -54,6 +55,7 @@ _TYPICAL_EFFICIENCY: Mapping[LinkClass, float] = MappingProxyType(
         LinkClass.ICI: 0.8,
         LinkClass.RDMA: 0.85,
         LinkClass.ETHERNET: 0.6,
+        LinkClass.HOST_MEMORY: 0.5,
     }
 )
 
@@ -134,12 +136,20 @@ class _Unknowns:
 def fit_constants(cells: CollectiveCells) -> CollectiveConstants:
     """Return the constants that fit cells best.
 
+    Ranks on CPUs teach the constants of their own class of links alone, once those of
+    accelerators stand: their library is another one.
+
     Parameters
     ----------
     cells : CollectiveCells
         Those that are not plain do not count.
     """
-    plain = cells.rows(cells.plain)
+    on_cores = cells.groups.intra_class == LinkClass.HOST_MEMORY
+    constants = _fit_accelerators(cells.rows(cells.plain & ~on_cores))
+    return fit_host_memory(cells.rows(cells.plain & on_cores), constants)
+
+
+def _fit_accelerators(plain: CollectiveCells) -> CollectiveConstants:
     unknowns = _Unknowns(plain)
     parts = [plain.rows(mask) for _, mask in plain.by_collective()]
     logs = [np.log(part.time_s) for part in parts]
@@ -148,7 +158,7 @@ def fit_constants(cells: CollectiveCells) -> CollectiveConstants:
     def residuals(vector: FloatArray) -> FloatArray:
         constants = unknowns.constants(vector)
         off = [
-            weight * _robust((np.log(part.predicted_s(constants)) - log) / _SCATTER)
+            weight * robust((np.log(part.predicted_s(constants)) - log) / _SCATTER)
             for part, log, weight in zip(parts, logs, weights, strict=True)
         ]
         return np.concatenate([*off, (vector - unknowns.mean) / unknowns.width])
@@ -168,17 +178,13 @@ def _weights(cells: CollectiveCells) -> FloatArray:
     return np.asarray(np.sqrt(np.minimum(1.0, _SERIES / counts[which])))
 
 
-def fit(data: Path) -> dict[str, Any]:
-    """Fit on all tables of a folder."""
-    cells = read_cells(data)
+def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
+    """Fit on all tables of a folder, and on own measurements."""
+    cells = read_cells(data, profiles)
     constants = rounded(fit_constants(cells).to_dict())
-    source = f"{AICONFIGURATOR} comm; {VIDUR}/network"
+    own = "; own profiles" if profiles is not None else ""
+    source = f"{AICONFIGURATOR} comm; {VIDUR}/network{own}"
     return document("collectives", constants, source, int(cells.plain.sum()))
-
-
-def _robust(scaled: FloatArray) -> FloatArray:
-    """Return residuals whose square grows as fast as the residual beyond 1."""
-    return np.asarray(np.sign(scaled) * np.sqrt(2 * (np.hypot(1, scaled) - 1)))
 
 
 def _blocks(link_count: int) -> tuple[_Block, ...]:
@@ -187,12 +193,12 @@ def _blocks(link_count: int) -> tuple[_Block, ...]:
     def operations(name: str, mean: float, width: float) -> _Block:
         return _Block(name=name, by="operation", mean=(mean,) * each, width=width)
 
-    efficiency = tuple(_logit(_TYPICAL_EFFICIENCY[link]) for link in _CLASSES)
+    efficiency = tuple(logit(_TYPICAL_EFFICIENCY[link]) for link in _CLASSES)
     scale = (float(np.log(_TYPICAL_LATENCY_SCALE)),) * len(_CLASSES)
     return (
         _Block(name="class_efficiency", by="class", mean=efficiency, width=0.5),
         operations("operation_efficiency", 0.0, 0.25),
-        operations("copy", _logit(0.4), 1.0),
+        operations("copy", logit(0.4), 1.0),
         # Seconds per terabyte: memory of these devices moves some TB/s.
         operations("fixed", float(np.log(0.1)), 1.0),
         operations("launch", float(np.log(7)), 0.4),
@@ -209,7 +215,7 @@ def _blocks(link_count: int) -> tuple[_Block, ...]:
         _Block(
             name="switch",
             by="switch",
-            mean=(_logit(0.6), float(np.log(14)), float(np.log(0.1))),
+            mean=(logit(0.6), float(np.log(14)), float(np.log(0.1))),
             width=0.6,
         ),
     )
@@ -221,7 +227,7 @@ def _operations(parts: Mapping[str, FloatArray]) -> Mapping[Collective, Operatio
         column = {
             name: values[position] for name, values in parts.items() if len(values) > position
         }
-        copied = float(_sigmoid(column["copy"])) if op in _COPIED else 0.0
+        copied = float(sigmoid(column["copy"])) if op in _COPIED else 0.0
         found[op] = OperationConstants(
             launch_hops=float(np.exp(column["launch"])),
             hop_factor=float(np.exp(column["hop"])),
@@ -244,7 +250,7 @@ def _operations(parts: Mapping[str, FloatArray]) -> Mapping[Collective, Operatio
 
 def _in_switch(values: FloatArray) -> InSwitchConstants:
     return InSwitchConstants(
-        efficiency=float(_sigmoid(values[0])),
+        efficiency=float(sigmoid(values[0])),
         launch_hops=float(np.exp(values[1])),
         fixed_s_per_byte=float(np.exp(values[2])) * 1e-12,
     )
@@ -253,7 +259,7 @@ def _in_switch(values: FloatArray) -> InSwitchConstants:
 def _efficiency(
     of_class: FloatArray, of_operation: FloatArray
 ) -> Mapping[LinkClass, Mapping[Collective, float]]:
-    table = _sigmoid(of_class[:, None] + of_operation[None, :])
+    table = sigmoid(of_class[:, None] + of_operation[None, :])
     found: dict[LinkClass, Mapping[Collective, float]] = {}
     for link, row in zip(_CLASSES, table.tolist(), strict=True):
         shares = dict(zip(_OPERATIONS, row, strict=True))
@@ -263,14 +269,6 @@ def _efficiency(
 
 def _per_class(values: FloatArray) -> Mapping[LinkClass, float]:
     return dict(zip(_CLASSES, values.tolist(), strict=True))
-
-
-def _sigmoid(value: npt.ArrayLike) -> FloatArray:
-    return np.asarray(1 / (1 + np.exp(-np.asarray(value, dtype=np.float64))))
-
-
-def _logit(share: float) -> float:
-    return float(np.log(share / (1 - share)))
 
 
 def _exp(*values: float) -> tuple[float, ...]:

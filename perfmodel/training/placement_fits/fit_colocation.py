@@ -1,4 +1,4 @@
-"""Learn what jobs on one accelerator do to each other from the pairs of Gavel's table.
+"""Learn what jobs on one accelerator do to each other: Gavel's pairs, and own ones on CPUs.
 
 The law is fitted robustly, held near two jobs that take turns; the residual is the mean of a
 Gaussian process for each kind of accelerator. Intervals come from pairs, and from kinds of
@@ -7,7 +7,7 @@ accelerator, that were left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,13 @@ from perfmodel.placement.sharing.job_load import (
 )
 from perfmodel.placement.sharing.pair_model import Likeness, PairLaw, PairModel
 from perfmodel.training.placement_fits.fitted_file import document
-from perfmodel.training.placement_rows.pair_rows import TYPICAL_SHARE, Pairs, read_pairs
+from perfmodel.training.placement_rows.pair_rows import (
+    SHARE_OF_CORES,
+    TYPICAL_SHARE,
+    Pairs,
+    read_own_pairs,
+    read_pairs,
+)
 
 #: Constants of the law around which the fit is held: jobs that take turns, longer steps winning
 #: a little. Powers are taken as logarithms, so that they stay positive.
@@ -37,6 +43,8 @@ _ROUNDS = 4
 #: Share of true values that the stated ranges hold, and folds of the pairs left out for them.
 _COVERAGE = 0.9
 _FOLDS = 10
+#: Fewer own rows than these teach nothing: law and residual have more unknowns.
+_LEAST_OWN = 8
 
 
 def fit_pairs(pairs: Pairs) -> PairModel:
@@ -55,24 +63,41 @@ def fit_pairs(pairs: Pairs) -> PairModel:
     )
 
 
-def fit(data: Path) -> dict[str, Any]:
-    """Fit law, residuals and intervals on the pairs of a folder."""
+def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
+    """Fit law, residuals and intervals on the pairs of a folder, and on own pairs on CPUs.
+
+    The two are fitted apart: a system that deals out cores obeys another law than an accelerator.
+    """
     pairs, shares = read_pairs(data)
+    models = {trained.model: family for family, trained in JOBS.items()}
+    constants = {
+        **_fitted(pairs, shares, typical_share=TYPICAL_SHARE),
+        "models": models | {"zoo/transformer-translation": "Transformer"},
+    }
+    rows, source = len(pairs), SOURCE
+    if profiles is not None:
+        own, own_shares = read_own_pairs(profiles)
+        if len(own) >= _LEAST_OWN:
+            constants["cores"] = _fitted(own, own_shares, typical_share=SHARE_OF_CORES)
+            rows, source = rows + len(own), f"{SOURCE}; own profiles"
+    return document("colocation", constants, source, rows)
+
+
+def _fitted(
+    pairs: Pairs, shares: Mapping[str, Mapping[str, float]], *, typical_share: float
+) -> dict[str, Any]:
     model = fit_pairs(pairs)
     names = {job_type_parts(name): name for by_type in shares.values() for name in by_type}
     jobs = list(zip(model.families, np.exp2(model.log2_batch).round().astype(int), strict=True))
-    constants = {
+    return {
         **model.to_constants(),
         "spread": _spread(pairs),
-        "models": {trained.model: family for family, trained in JOBS.items()}
-        | {"zoo/transformer-translation": "Transformer"},
         "device_share": {
-            kind: [round(by_type.get(names[family, int(batch)], TYPICAL_SHARE), 4)
+            kind: [round(by_type.get(names[family, int(batch)], typical_share), 4)
                    for family, batch in jobs]
             for kind, by_type in sorted(shares.items())
         },
     }  # fmt: skip
-    return document("colocation", constants, SOURCE, len(pairs))
 
 
 def answer(known: Pairs, questions: Pairs) -> FloatArray:

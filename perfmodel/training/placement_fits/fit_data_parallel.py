@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -51,6 +51,9 @@ SOURCE = "lambdal/deeplearning-benchmark; NVIDIA/DeepLearningExamples"
 
 #: Link classes with a slowdown of their own.
 _LINKS = (LinkClass.NVSWITCH, LinkClass.NVLINK, LinkClass.PCIE, LinkClass.NONE)
+#: Expected errors of steps whose ranks a system schedules, and width of the prior of their links:
+#: gloo's threads and those of the step take the same cores.
+_SMALL_ERROR_ON_CORES, _ERROR_ON_CORES, _WIDTH_ON_CORES = 0.05, 0.15, 1.5
 #: A job needs so many rows for a spread of its own.
 _LEAST_ROWS = 10
 
@@ -78,10 +81,56 @@ _OTHERS = (
 )
 
 
-def fit(data: Path) -> dict[str, Any]:
-    """Fit the constants on all the rows."""
-    rows = data_parallel_rows(data)
-    return document("data_parallel", rounded(fit_constants(rows).to_dict()), SOURCE, len(rows))
+def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
+    """Fit the constants on all the rows; those of own replicas on CPUs after all others."""
+    rows = data_parallel_rows(data, profiles)
+    constants = fit_on_cores(rows, fit_constants(rows))
+    source = SOURCE if profiles is None else f"{SOURCE}; own profiles"
+    return document("data_parallel", rounded(constants.to_dict()), source, len(rows))
+
+
+def fit_on_cores(
+    rows: Sequence[DataParallelRow], constants: DataParallelConstants
+) -> DataParallelConstants:
+    """Return constants with how much longer collectives between ranks on CPUs take in a step.
+
+    Those rows say nothing of accelerators, so that they move this one constant alone.
+    """
+    used = [row for row in rows if is_on_cores(row)]
+    parts = [
+        (stage, *columns(of_stage), groups_of(of_stage))
+        for stage in sorted({row.zero_stage for row in used})
+        for of_stage in [[row for row in used if row.zero_stage == stage]]
+    ]
+    cells = [
+        (stage, DataParallelCells(p, alone, groups), t) for stage, p, alone, t, groups in parts
+    ]
+
+    def residuals(unknown: FloatArray) -> FloatArray:
+        known = _slowed_on_cores(constants, float(np.exp(unknown[0])))
+        errors = [
+            one.parts(zero_stage=stage, constants=known).step_time_s / measured - 1
+            for stage, one, measured in cells
+        ]
+        return np.concatenate(
+            (
+                *(dampened(error, _SMALL_ERROR_ON_CORES) / _ERROR_ON_CORES for error in errors),
+                (unknown - _SLOWDOWN.middle) / _WIDTH_ON_CORES,
+            )
+        )
+
+    found = least_squares(residuals, np.array([_SLOWDOWN.middle]))
+    return _slowed_on_cores(constants, float(np.exp(found[0])))
+
+
+def is_on_cores(row: DataParallelRow) -> bool:
+    """Tell whether the replicas of a row compute on the cores of a host."""
+    return row.spec is not None and row.spec.kind == "cpu"
+
+
+def _slowed_on_cores(constants: DataParallelConstants, slowdown: float) -> DataParallelConstants:
+    links = {**constants.link_slowdown, LinkClass.HOST_MEMORY: slowdown}
+    return replace(constants, link_slowdown=MappingProxyType(links))
 
 
 def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataParallelConstants:
@@ -92,7 +141,11 @@ def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataPa
     TrainingError
         No row whose replicas communicate.
     """
-    used = [row for row in rows if row.profile.gradient_bytes > 0]
+    used = [
+        row
+        for row in rows
+        if row.profile.gradient_bytes > 0 and row.zero_stage == 0 and not is_on_cores(row)
+    ]
     if not used:
         raise TrainingError("No measured step on several accelerators shares gradients.")
     profiles, alone, measured = columns(used)

@@ -3,9 +3,10 @@
 Times of one cell (device, topology, operation, ranks, size) under several versions of a library are
 one median: versions differ by less than devices do.
 
-Kept are the library calls of PyTorch: NCCL, and oneCCL on Intel. The all-reduce kernels that
-serving frameworks bring along are left out, since no training step runs them. Eight-bit integers
-are left out too: a switch does not reduce them, and no gradient has that type.
+Kept are the library calls of PyTorch: NCCL, oneCCL on Intel, and gloo between ranks on CPUs. The
+all-reduce kernels that serving frameworks bring along are left out, since no training step runs
+them. Eight-bit integers are left out too: a switch does not reduce them, and no gradient has that
+type. Ranks on CPUs share gradients of 32 bits, those on accelerators of 16.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import BoolArray, FloatArray, take_rows
+from perfmodel.importers.own_profiles import SHARED_CORES, own_catalog, read_own_profiles
 from perfmodel.importers.published import PublishedCollective
 from perfmodel.importers.registry import FORMATS
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
@@ -31,8 +33,11 @@ from perfmodel.placement.fabric.host_link import link_of
 from perfmodel.placement.fabric.world_group import scaling_groups
 
 _SOURCES = ("aiconfigurator", "vidur")
-_LIBRARIES = ("nccl", "oneccl")
+#: Libraries of PyTorch, and the element types that their ranks exchange.
 _SIXTEEN_BITS = ("half", "float16", "bfloat16")
+_LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"nccl": _SIXTEEN_BITS, "oneccl": _SIXTEEN_BITS, "gloo": ("float32",)}
+)
 
 #: Hosts whose cards are bridged two by two hold the PCIe form of the accelerator.
 _BRIDGED: Mapping[str, str] = MappingProxyType(
@@ -42,6 +47,7 @@ _BRIDGED: Mapping[str, str] = MappingProxyType(
 #: Smallest message whose time in the tables of ``vidur`` is that of its all-reduce: below it the
 #: host's launch shows, and neighbouring sizes differ by up to six times.
 _LAUNCH_BYTES = 1 << 22
+_LAUNCHED = ("_dgx", "_pairwise_nvlink")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +63,8 @@ class CollectiveCells:
     groups : CommGroups
         With the latencies that the link table states.
     plain : ndarray of bool
-        False where something else than the collective was measured: launches of the host, or a
-        path past the link.
+        False where something else than the collective was measured: launches of the host, a path
+        past the link, or ranks that took turns on a core.
     """
 
     collectives: npt.NDArray[np.str_]
@@ -107,8 +113,13 @@ def with_latencies(
     return replace(groups, intra_latency_s=latency)
 
 
-def read_cells(data: Path) -> CollectiveCells:
-    """Read the collectives of the public tables.
+def read_cells(data: Path, profiles: Path | None = None) -> CollectiveCells:
+    """Read the collectives of the public tables, and own ones.
+
+    Parameters
+    ----------
+    profiles : Path or None
+        Folder of own measurements of several processes; None: public tables alone.
 
     Raises
     ------
@@ -119,11 +130,21 @@ def read_cells(data: Path) -> CollectiveCells:
     for source in _SOURCES:
         shape = FORMATS[source]
         records += shape.read(shape.usual_path(data) / "collectives.parquet").collectives
-    return cells_of(records)
+    if profiles is None:
+        return cells_of(records)
+    records += read_own_profiles(profiles).collectives
+    return cells_of(records, own_catalog(profiles))
 
 
-def cells_of(records: Iterable[PublishedCollective]) -> CollectiveCells:
+def cells_of(
+    records: Iterable[PublishedCollective], catalog: Catalog | None = None
+) -> CollectiveCells:
     """Turn records into columns, one row a cell.
+
+    Parameters
+    ----------
+    catalog : Catalog or None
+        Knows their accelerators; None: the shipped one.
 
     Raises
     ------
@@ -140,7 +161,7 @@ def cells_of(records: Iterable[PublishedCollective]) -> CollectiveCells:
             "The tables hold no collective of NCCL or oneCCL on 16-bit elements; is this the "
             "folder of public data?"
         )
-    known = Catalog.default()
+    known = catalog or Catalog.default()
     cells = sorted(times)
     described = {cell[1:5]: _groups(*cell[1:5], known) for cell in cells}
     return CollectiveCells(
@@ -155,14 +176,16 @@ def cells_of(records: Iterable[PublishedCollective]) -> CollectiveCells:
 
 
 def _is_library_call(one: PublishedCollective) -> bool:
-    return one.backend.split(" ")[0] in _LIBRARIES and one.dtype in _SIXTEEN_BITS
+    return one.dtype in _LIBRARIES.get(one.backend.split(" ")[0], ())
 
 
 def _is_plain(collective: str, accelerator: str, topology: str, size_bytes: float) -> bool:
     if accelerator == "A40" and collective == "send_recv":
         # 4 GB/s where the bridge carries 56: those two cards are not the bridged ones.
         return False
-    launches = collective == "all_reduce" and not topology.startswith("nv") and topology != "pcie"
+    if topology == SHARED_CORES:
+        return False
+    launches = collective == "all_reduce" and topology.endswith(_LAUNCHED)
     return not (launches and size_bytes < _LAUNCH_BYTES)
 
 

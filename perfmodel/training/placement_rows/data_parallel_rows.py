@@ -22,8 +22,10 @@ from types import MappingProxyType
 import numpy as np
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
+from perfmodel.importers.own_profiles import own_catalog, read_own_profiles
 from perfmodel.importers.published import Imported, PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.data_parallel.step_profile import StepProfile
@@ -38,6 +40,8 @@ from perfmodel.types import Mode, Precision
 
 #: Sets with steps on one and on several accelerators.
 SETS = ("lambda", "deep-learning-examples")
+#: Source of own rows.
+OWN = "profiles"
 
 #: Trained parameters of jobs that have no workload: Mask R-CNN with R-50-FPN, whose stem and
 #: first stage are frozen.
@@ -66,12 +70,15 @@ class DataParallelRow:
     ----------
     alone_s : float
         Step of the same job on one accelerator.
+    spec : AcceleratorSpec or None
+        Of an accelerator that the catalogue does not know.
     """
 
     source: str
     record: PublishedPlacement
     alone_s: float
     profile: StepProfile
+    spec: AcceleratorSpec | None = None
 
     @property
     def accelerator(self) -> str:
@@ -82,6 +89,11 @@ class DataParallelRow:
     def count(self) -> int:
         """Accelerators."""
         return self.record.placement.accelerator_count
+
+    @property
+    def zero_stage(self) -> int:
+        """What replicas share out."""
+        return self.record.placement.plan.zero_stage
 
     @property
     def model(self) -> str:
@@ -104,8 +116,13 @@ class DataParallelRow:
         return " ".join(map(str, (*words, self.accelerator, settings.get("torch", ""))))
 
 
-def data_parallel_rows(data: Path) -> tuple[DataParallelRow, ...]:
-    """Read every row of the sets.
+def data_parallel_rows(data: Path, profiles: Path | None = None) -> tuple[DataParallelRow, ...]:
+    """Read every row of the sets, and own ones.
+
+    Parameters
+    ----------
+    profiles : Path or None
+        Folder of own measurements of several processes; None: public tables alone.
 
     Returns
     -------
@@ -115,13 +132,20 @@ def data_parallel_rows(data: Path) -> tuple[DataParallelRow, ...]:
     pairs: list[tuple[str, PublishedPlacement, float]] = []
     for name in SETS:
         pairs.extend((name, *pair) for pair in paired(read_format(name, data)))
-    profiles = step_profiles(one.job for _, one, _ in pairs if one.job is not None)
+    catalog = Catalog.default()
+    if profiles is not None:
+        catalog = own_catalog(profiles)
+        pairs.extend((OWN, *pair) for pair in paired(read_own_profiles(profiles)))
+    of_steps = step_profiles(one.job for _, one, _ in pairs if one.job is not None)
     rows = []
     for name, record, alone_s in pairs:
-        profile = _profile(name, record, profiles)
+        profile = _profile(name, record, of_steps)
         if profile is not None:
+            spec = catalog.get(record.placement.nodes[0].accelerator) if name == OWN else None
             rows.append(
-                DataParallelRow(source=name, record=record, alone_s=alone_s, profile=profile)
+                DataParallelRow(
+                    source=name, record=record, alone_s=alone_s, profile=profile, spec=spec
+                )
             )
     return tuple(rows)
 
@@ -140,6 +164,8 @@ def paired(imported: Imported) -> list[tuple[PublishedPlacement, float]]:
     several = []
     for record in imported.placements:
         if record.job is not None and record.job.mode is not Mode.TRAINING:
+            continue
+        if record.placement.shared_with:
             continue
         if record.placement.accelerator_count == 1:
             alone[_record_key(record)] = record.step_time_s
@@ -217,8 +243,13 @@ def columns(rows: Iterable[DataParallelRow]) -> tuple[list[StepProfile], FloatAr
 
 def groups_of(rows: Iterable[DataParallelRow]) -> CommGroups:
     """Return the group of all accelerators of each row, one row each."""
+    rows = list(rows)
     known = Catalog.default()
-    return data_groups([Fabric.of(_through_host(row.record.placement, known)) for row in rows])
+    for spec in {row.spec.name: row.spec for row in rows if row.spec is not None}.values():
+        known = known.with_device(spec)
+    return data_groups(
+        [Fabric.of(_through_host(row.record.placement, known), known) for row in rows]
+    )
 
 
 def _through_host(placement: Placement, catalog: Catalog) -> Placement:

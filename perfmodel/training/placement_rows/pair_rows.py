@@ -1,4 +1,4 @@
-"""Gavel's pairs as columns: what two jobs on one accelerator did to each other.
+"""Pairs as columns: what two jobs on one accelerator did to each other, in Gavel's table or here.
 
 Device shares come from isolated step times alone: the mean of what the batch sizes of a family say
 and what the other kind of accelerator says.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import BoolArray, FloatArray
+from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.gavel_throughputs import ACCELERATORS
+from perfmodel.importers.own_profiles import read_own_profiles
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.sharing.job_load import (
@@ -25,9 +27,12 @@ from perfmodel.placement.sharing.job_load import (
     share_from_batches,
     share_from_kinds,
 )
+from perfmodel.placement.topology.topology import Neighbour
 
 #: Where neither batch sizes nor another kind of accelerator say anything.
 TYPICAL_SHARE = 0.8
+#: The same on a CPU, which no launch keeps waiting.
+SHARE_OF_CORES = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +103,52 @@ def read_pairs(data: Path) -> tuple[Pairs, Mapping[str, Mapping[str, float]]]:
     if not len(pairs):
         raise TrainingError("The table holds no pair of jobs that both ran on one accelerator.")
     return pairs, shares
+
+
+def read_own_pairs(profiles: Path) -> tuple[Pairs, Mapping[str, Mapping[str, float]]]:
+    """Read the pairs that were measured on CPUs here; as :func:`read_pairs`, but maybe empty.
+
+    A slowdown is over the step that the same process took just before, so that what disturbed the
+    machine then and now is in both.
+    """
+    records = [one for one in read_own_profiles(profiles).placements if _is_pair_on_cores(one)]
+    alone: dict[str, dict[str, float]] = defaultdict(dict)
+    for record in records:
+        if not record.placement.shared_with:
+            alone[record.placement.nodes[0].accelerator][_own_name(record.job)] = record.step_time_s
+    shares = {kind: _own_shares(times) for kind, times in alone.items()}
+    named = [_named(one, alone) for one in records if one.placement.shared_with]
+    return _pairs(named, alone, shares), shares
+
+
+def _is_pair_on_cores(record: PublishedPlacement) -> bool:
+    return record.settings.get("sharing") == "cores"
+
+
+def _own_name(job: Job | None) -> str:
+    assert job is not None
+    return f"{job.label} {job.mode} (batch size {job.batch_size})"
+
+
+def _named(
+    record: PublishedPlacement, alone: Mapping[str, Mapping[str, float]]
+) -> PublishedPlacement:
+    """Return a record whose jobs have names, and a step that is as much slower as it was."""
+    (neighbour,) = record.placement.shared_with
+    name, other = _own_name(record.job), _own_name(neighbour.job)
+    kind = record.placement.nodes[0].accelerator
+    slower = record.step_time_s / float(record.settings["alone_step_time_s"])
+    return replace(
+        record,
+        job_type=name,
+        placement=replace(record.placement, shared_with=(Neighbour(job_type=other),)),
+        step_time_s=alone[kind][name] * slower,
+    )
+
+
+def _own_shares(times: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of each job's step in which it keeps its cores busy: all, if untold."""
+    return {**dict.fromkeys(times, SHARE_OF_CORES), **_shares_by_batch(times)}
 
 
 def _both_ran(records: Sequence[PublishedPlacement]) -> Iterator[PublishedPlacement]:

@@ -20,9 +20,11 @@ def test_constants_come_back_from_json() -> None:
 
 def test_every_class_and_operation_has_an_efficiency() -> None:
     assert set(FITTED.efficiency) == set(LinkClass) - {LinkClass.NONE}
-    for shares in FITTED.efficiency.values():
+    for link, shares in FITTED.efficiency.items():
         assert set(shares) == set(Collective)
-        assert all(0.3 < share <= 1 for share in shares.values())
+        # The system's own copies between processes reach far less of a memory's rate.
+        least = 0.02 if link is LinkClass.HOST_MEMORY else 0.3
+        assert all(least < share <= 1 for share in shares.values())
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.placement.fitted import fitted, standing_in
 from perfmodel.placement.sharing.colocation import (
     Sharing,
+    _pair_model,
     basis_of_pair,
     family_of,
     interval_factors,
@@ -97,3 +99,28 @@ def test_twenty_thousand_pairs_take_a_fraction_of_a_second() -> None:
     begin = time.process_time()
     slowdowns(loads, loads, V100)
     assert time.process_time() - begin < 1.0
+
+
+def test_cores_have_a_law_of_their_own() -> None:
+    shipped = fitted("colocation")
+    cores = {
+        **{name: shipped[name] for name in ("likeness", "spread")},
+        "law": {**shipped["law"], "scale": 3.0},
+        "families": ["zoo/ncf training"],
+        "log2_batch": [6.0],
+        "weights": {"cpu-made-up-2c": [[0.5]]},
+        "device_share": {"cpu-made-up-2c": [1.0]},
+    }
+    job = JobLoad(step_time_s=0.1, family="zoo/ncf training", batch_size=64)
+    with standing_in("colocation", {**shipped, "cores": cores}):
+        _pair_model.cache_clear()
+        assert family_of("zoo/ncf", mode="training", kind="cpu-made-up-2c") == "zoo/ncf training"
+        assert family_of("zoo/resnet50-v1.5", mode="training", kind="cpu-made-up-2c") is None
+        assert family_of("zoo/resnet50-v1.5", mode="training", kind="K80") == "ResNet-50"
+        assert basis_of_pair(job, job, "cpu-made-up-2c") is Basis.INTERPOLATED
+        assert basis_of_pair(job, job, "Xeon-Platinum-8180") is Basis.EXTRAPOLATED
+        law = 1 + 3.0  # both keep their cores busy all the time, and are equally long
+        assert slowdown_beside(job, [job], "Xeon-Platinum-8180") == pytest.approx(law)
+        assert slowdown_beside(job, [job], "cpu-made-up-2c") > law
+        assert slowdown_beside(job, [job], "K80") < law
+    _pair_model.cache_clear()

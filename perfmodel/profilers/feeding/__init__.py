@@ -1,0 +1,1 @@
+"""How fast a host feeds a job: samples on a store, and loaders that read them."""

@@ -1,0 +1,45 @@
+"""Where, when and with what several processes measured together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from perfmodel.devices.codec import spec_to_dict
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.profilers.measure import software_versions
+from perfmodel.records import Provenance
+
+
+def provenance_of(
+    accelerator: AcceleratorSpec, *, licence: str, threads: int | None = None, notes: str = ""
+) -> Provenance:
+    """Return the provenance of what is measured now.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+        What one process has.
+    threads : int or None
+        CPU threads of one process; None: as many as its cores.
+    """
+    return Provenance(
+        accelerator=spec_to_dict(accelerator),
+        software=software_versions(),
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        source=f"perfmodel {_own_version()}",
+        licence=licence,
+        threads=threads if threads is not None else _threads(accelerator),
+        notes=notes,
+    )
+
+
+def _threads(accelerator: AcceleratorSpec) -> int | None:
+    return accelerator.core_count if accelerator.kind == "cpu" else None
+
+
+def _own_version() -> str:
+    try:
+        return version("perfmodel")
+    except PackageNotFoundError:
+        return "unknown"
