@@ -174,9 +174,7 @@ class LeaseTable:
 
     def _is_held(self, held: Held) -> ColumnElement[bool]:
         table = self._table.c
-        return and_(
-            table.name == held.name, table.state == RUNNING, table.attempts == held.attempt
-        )
+        return and_(table.name == held.name, table.state == RUNNING, table.attempts == held.attempt)
 
     def _is_due(self, connection: Connection) -> ColumnElement[bool]:
         table, time = self._table.c, clock(connection)
