@@ -22,6 +22,8 @@ class MeasureSettings:
         Steps under the operator profiler, >= 1.
     timeout_s : float
         Longest time of one measurement, start of its process included.
+    memory_limit_bytes : float or None
+        Resident memory past which a measurement is ended; None: the machine's own limit.
     lock_path : Path or None
         Lock file of the machine; None for the one that all campaigns share.
     """
@@ -30,6 +32,7 @@ class MeasureSettings:
     policy: TimingPolicy = field(default_factory=TimingPolicy)
     profiled_steps: int = 3
     timeout_s: float = 120.0
+    memory_limit_bytes: float | None = None
     lock_path: Path | None = None
     licence: str = "Apache-2.0"
 

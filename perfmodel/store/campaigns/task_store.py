@@ -132,6 +132,15 @@ class TaskStore(SharedStore):
             rows = connection.execute(query.order_by(_TASK.updated_at, _TASK.id)).scalars()
             return [orjson.loads(outcome) for outcome in rows]
 
+    def judged(self, campaign: str, machine: str) -> dict[str, str | None]:
+        """Return why records of a machine are noisy, or None, by job key, once that is known."""
+        query = select(_TASK.outcome, _TASK.doubt).where(
+            _on(campaign, machine), _TASK.checked.is_(True)
+        )
+        with self._connections.reading() as connection:
+            rows = connection.execute(query).all()
+        return {orjson.loads(outcome)["key"]: doubt for outcome, doubt in rows}
+
     def check(self, campaign: str, machine: str, *, doubt: str | None) -> int:
         """Say of those what the reference that followed them showed.
 
@@ -167,13 +176,13 @@ def add_spent(connection: Connection, campaign: str, elapsed_s: float) -> None:
     )
 
 
+def _on(campaign: str, machine: str) -> ColumnElement[bool]:
+    is_done = _TASK.state == TaskState.DONE.value
+    return and_(_TASK.campaign == campaign, _TASK.machine == machine, is_done)
+
+
 def _is_unchecked(campaign: str, machine: str) -> ColumnElement[bool]:
-    return and_(
-        _TASK.campaign == campaign,
-        _TASK.machine == machine,
-        _TASK.state == TaskState.DONE.value,
-        _TASK.checked.is_(False),
-    )
+    return and_(_on(campaign, machine), _TASK.checked.is_(False))
 
 
 def _may_begin(query: Select[tuple[int]]) -> Select[tuple[int]]:

@@ -210,6 +210,8 @@ class ProfileStore:
                 continue
             entry = read_entry(path)
             step = entry.measurement.step
+            if reason in step.provenance.notes:
+                continue
             notes = " ".join(filter(None, (step.provenance.notes, reason)))
             provenance = replace(step.provenance, notes=notes)
             noisy = replace(step, noisy=True, provenance=provenance)
