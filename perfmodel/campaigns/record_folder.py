@@ -78,7 +78,7 @@ class RecordFolder:
         doubts : mapping of str to str or None
             By job key: why the record is noisy, or None where nothing speaks against it.
         """
-        if not doubts or not self._profiles.folder.is_dir():
+        if not doubts or not self._profiles.has_journal(self._spec.name):
             return
         with self._disk(), self._alone():
             for key, reason in doubts.items():

@@ -241,9 +241,13 @@ class CampaignWorker:
         self._tell_of(claim, kind, text=reason)
 
     def _leave(self) -> None:
+        """Settle what was measured here, also by those before who could not."""
+        asked = self._options.campaign
         with machine_lock(self._device.turn_lock, on_wait=self._say_busy):
-            for campaign, policy in self._tally.policies.items():
-                self._drift.leave(campaign, policy, self._measuring(policy))
+            for campaign in self._patiently(lambda: self._tasks.measured_on(self._device.machine)):
+                if asked in (None, campaign):
+                    policy = self._policy(campaign)
+                    self._drift.leave(campaign, policy, self._measuring(policy))
 
     def _policy(self, campaign: str) -> CampaignPolicy:
         policies = self._tally.policies

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from perfmodel.devices.spec import AcceleratorSpec
@@ -76,6 +77,16 @@ def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert time.monotonic() - begin_s < 30
 
 
+def test_a_job_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
+    # 200,000 x 784 inputs of 4 bytes are 0.6 GB, and the process alone holds some 0.3 GB.
+    big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
+    settings = replace(settings_in(tmp_path), memory_limit_bytes=0.6e9)
+    outcome = measure_in_fresh_process(big, DEVICE, settings)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "memory"
+    assert outcome.reason.endswith("GB of memory; 0.6 are allowed.")
+
+
 def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) -> None:
     jobs = [Job(model="zoo/nosuch"), Job(model="zoo/mlp", batch_size=4)]
     store = ProfileStore(tmp_path / "profiles")
@@ -98,6 +109,7 @@ JOBS = [Job(model="zoo/mlp", batch_size=size) for size in range(1, 5)]
 SCRIPT = """
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from perfmodel.profilers.campaign import EventKind, run_campaign

@@ -132,6 +132,12 @@ class TaskStore(SharedStore):
             rows = connection.execute(query.order_by(_TASK.updated_at, _TASK.id)).scalars()
             return [orjson.loads(outcome) for outcome in rows]
 
+    def measured_on(self, machine: str) -> list[str]:
+        """Return the names of the campaigns that a machine has measured something of."""
+        query = select(_TASK.campaign).where(_TASK.machine == machine).distinct()
+        with self._connections.reading() as connection:
+            return list(connection.execute(query.order_by(_TASK.campaign)).scalars())
+
     def judged(self, campaign: str, machine: str) -> dict[str, str | None]:
         """Return why records of a machine are noisy, or None, by job key, once that is known."""
         query = select(_TASK.outcome, _TASK.doubt).where(

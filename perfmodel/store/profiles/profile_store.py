@@ -194,6 +194,10 @@ class ProfileStore:
                     seen.add(found)
                     yield found, from_json(text)
 
+    def has_journal(self, accelerator: str) -> bool:
+        """Tell whether measurements on an accelerator wait to be compacted."""
+        return any(entry_paths(self._device(accelerator) / "journal"))
+
     def doubt(self, accelerator: str, keys: Collection[str], reason: str) -> None:
         """Mark measurements as noisy that are in the journal still.
 
