@@ -55,3 +55,10 @@ class CampaignDevice:
         """
         slot = re.sub(r"[^a-z0-9]+", "-", self.slot.lower())
         return Path(tempfile.gettempdir()) / f"perfmodel-campaign-{slot}.lock"
+
+
+def this_machine() -> CampaignDevice:
+    """Return the processor of this machine; it is measured the first time."""
+    from perfmodel.devices.local import LocalCpu
+
+    return CampaignDevice(spec=LocalCpu().describe())

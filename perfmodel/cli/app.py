@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "devices": "List the accelerators that perfmodel knows.",
         "doctor": "Say what this machine has and what is missing.",
         "profile": "Measure workloads on this machine; resumes where it was stopped.",
+        "campaign": "Measure workloads with any number of workers, each of them once.",
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
         "fit-placement": "Fit links, plans, memory and sharing again.",
@@ -40,6 +41,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 #: The rooms of those whose files do not lie here.
 _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "campaigns": ("campaign",),
         "asking": ("predict", "explain", "compare", "curve", "plans", "capture"),
         "learning": (
             "profile", "import", "train", "fit-placement", "adapt", "evaluate", "probe-plan",

@@ -12,11 +12,9 @@ import click
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
 from perfmodel.cli.options import FOLDER, job_options, output_options
 from perfmodel.cli.output import duration, percent, print_json
-from perfmodel.cli.subjects import job_of, read_subject
-from perfmodel.errors import InvalidInputError
+from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
-    from perfmodel.graph.job import Job
     from perfmodel.profilers.campaign import CampaignEvent, CampaignReport
 
 
@@ -54,7 +52,7 @@ def command(
     from perfmodel.profilers.run import MeasureSettings
     from perfmodel.store.profiles import ProfileStore
 
-    jobs = [job for subject in subjects for job in _jobs(subject, settings)]
+    jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
     device = LocalCpu().describe()
     store = ProfileStore(out)
     found = run_campaign(
@@ -67,20 +65,6 @@ def command(
     )
     store.compact()
     _finish(found, out, as_json=as_json)
-
-
-def _jobs(subject: str, settings: dict[str, Any]) -> list[Job]:
-    from perfmodel.profilers.job_list import read_jobs
-
-    if Path(subject).suffix in (".jsonl", ".toml"):
-        return read_jobs(Path(subject))
-    read = read_subject(subject, settings["model_kwargs"])
-    if not read.reference:
-        raise InvalidInputError(
-            f"{subject} cannot be run: give a model by name or a transformers config. "
-            "With --compiler onnxruntime a model is exported and measured in ONNX Runtime."
-        )
-    return [job_of(read.reference, settings)]
 
 
 def _show(event: CampaignEvent) -> None:
