@@ -153,9 +153,10 @@ class CampaignWorld:
         self, of: Sequence[Job], *, accelerators: Sequence[str] = ("any",), **policy: Any
     ) -> str:
         """Enter a campaign."""
-        return enter_campaign(
+        entered = enter_campaign(
             self.campaigns, of, policy=CampaignPolicy(**policy), accelerators=accelerators
         )
+        return entered.name
 
     def worker(
         self, bench: Any, *, device: CampaignDevice | None = None, **options: Any

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from perfmodel.campaigns.policy import (
     MOST_TASKS,
@@ -27,6 +31,22 @@ _MOST_TITLE = 200
 _FIELDS = ("jobs", "accelerators", "policy", "title")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entered:
+    """A campaign that was entered.
+
+    Parameters
+    ----------
+    name : str
+        Follows from its workloads, policy and title.
+    created : bool
+        False where the same one was entered before.
+    """
+
+    name: str
+    created: bool
+
+
 def enter_campaign(
     store: CampaignStore,
     jobs: Sequence[Job],
@@ -35,8 +55,8 @@ def enter_campaign(
     accelerators: Sequence[str] = (ANY,),
     title: str = "",
     caller: str = "",
-) -> str:
-    """Keep a new campaign and return its name.
+) -> Entered:
+    """Keep a campaign; the same one entered again is the one that is there.
 
     Parameters
     ----------
@@ -51,10 +71,10 @@ def enter_campaign(
         Nothing to measure, or more than :data:`~perfmodel.campaigns.policy.MOST_TASKS`.
     """
     forms = [stated_fields(job) for job in jobs]
-    once = [form for position, form in enumerate(forms) if form not in forms[:position]]
+    once = {orjson.dumps(form, option=orjson.OPT_SORT_KEYS): form for form in forms}
     tasks = [
         NewTask(accelerator=accelerator, job=form)
-        for form in once
+        for form in once.values()
         for accelerator in dict.fromkeys(accelerators)
     ]
     if not 0 < len(tasks) <= MOST_TASKS:
@@ -63,13 +83,16 @@ def enter_campaign(
         )
     if policy.order is Order.RANDOM:
         random.Random(policy.seed).shuffle(tasks)
-    return store.create(
-        tasks, policy=policy.to_dict(), title=title, budget_s=policy.budget_s, caller=caller
+    stated = policy.to_dict()
+    name = _name(tasks, stated, title)
+    created = store.create(
+        name, tasks, policy=stated, title=title, budget_s=policy.budget_s, caller=caller
     )
+    return Entered(name=name, created=created)
 
 
-def enter_request(store: CampaignStore, value: object, *, caller: str = "") -> str:
-    """Keep the campaign that a request describes, as decoded from JSON; return its name.
+def enter_request(store: CampaignStore, value: object, *, caller: str = "") -> Entered:
+    """Keep the campaign that a request describes, as decoded from JSON.
 
     Raises
     ------
@@ -96,6 +119,12 @@ def enter_request(store: CampaignStore, value: object, *, caller: str = "") -> s
         title=title,
         caller=caller,
     )
+
+
+def _name(tasks: Sequence[NewTask], policy: Mapping[str, Any], title: str) -> str:
+    listed = [(task.accelerator, task.job) for task in tasks]
+    content = orjson.dumps([listed, policy, title], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _listed(value: object, name: str) -> list[Any]:

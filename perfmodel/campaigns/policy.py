@@ -76,6 +76,8 @@ _FIELDS = tuple(CampaignPolicy.__slots__)
 def parse_policy(value: object, *, pointer: str = "/policy") -> CampaignPolicy:
     """Read a policy as decoded from JSON; what it leaves out has its default.
 
+    One with a budget is adaptive unless it says otherwise.
+
     Raises
     ------
     InvalidInputError
@@ -83,10 +85,13 @@ def parse_policy(value: object, *, pointer: str = "/policy") -> CampaignPolicy:
     """
     fields = as_object(value, pointer, what="A policy")
     refuse_unknown(fields, _FIELDS, pointer)
-    given = {name: stated for name, stated in fields.items() if stated is not None}
-    return CampaignPolicy(
-        **{name: _read(name, stated, f"{pointer}/{name}") for name, stated in given.items()}
-    )
+    read = {
+        name: _read(name, stated, f"{pointer}/{name}")
+        for name, stated in fields.items()
+        if stated is not None
+    }
+    read.setdefault("order", Order.ADAPTIVE if "budget_s" in read else Order.LISTED)
+    return CampaignPolicy(**read)
 
 
 def _read(name: str, value: object, pointer: str) -> Any:

@@ -79,7 +79,6 @@ def create(
     from perfmodel.campaigns.policy import parse_policy, task_job
 
     stated = {name: settings.pop(name) for name in _POLICY}
-    stated["order"] = stated["order"] or ("adaptive" if stated["budget_s"] else "listed")
     if reference != "none":
         stated["reference"] = {"model": reference, "batch_size": 8}
     policy = parse_policy(stated, pointer="")
@@ -91,19 +90,20 @@ def create(
         from perfmodel.store.campaigns import CampaignStore
 
         campaigns = CampaignStore(connections)
-        name = enter_campaign(
+        entered = enter_campaign(
             campaigns, jobs, policy=policy, accelerators=accelerators, title=title
         )
-        total = campaigns.counts(name).total
+        total = campaigns.counts(entered.name).total
     if as_json:
-        print_json({"id": name, "tasks": total})
+        print_json({"id": entered.name, "tasks": total, "created": entered.created})
         return
-    click.echo(name)
-    click.echo(
-        f"{total} workloads wait. `perfmodel campaign work {name}` measures them; run it wherever "
-        "the database can be reached.",
-        err=True,
-    )
+    click.echo(entered.name)
+    if entered.created:
+        said = f"{total} workloads wait. `perfmodel campaign work {entered.name}` measures them; "
+        said += "run it wherever the database can be reached."
+    else:
+        said = "It was made before and goes on; another --title makes another one."
+    click.echo(said, err=True)
 
 
 def _form(job: Any) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 @output_options
 def status(name: str | None, database: str, as_json: bool) -> None:
     """Say how far CAMPAIGN is, when it ends and how its machines drifted; without one, list all."""
+    from perfmodel.campaigns.campaign_form import campaign_to_dict, reference_to_dict
+
     with opened(database) as connections:
         from perfmodel.store.campaigns import CampaignStore, ReferenceStore
 
@@ -35,8 +36,8 @@ def status(name: str | None, database: str, as_json: bool) -> None:
         progress = _progress(campaigns, campaign)
         references = ReferenceStore(connections).of_campaign(name)
     if as_json:
-        listed = [_reference(one) for one in references]
-        print_json({**_facts(campaign, progress), "references": listed})
+        listed = [reference_to_dict(one) for one in references]
+        print_json({**campaign_to_dict(campaign, progress), "references": listed})
         return
     print_facts(_lines(campaign, progress))
     if references:
@@ -57,13 +58,15 @@ def status(name: str | None, database: str, as_json: bool) -> None:
 @output_options
 def results(name: str, state: str | None, database: str, as_json: bool) -> None:
     """Print what was measured of CAMPAIGN, and why what failed did."""
+    from perfmodel.campaigns.campaign_form import task_to_dict
+
+    _check_state(state)
     with opened(database) as connections:
         from perfmodel.store.campaigns import CampaignStore
 
         campaigns = CampaignStore(connections)
         found(campaigns, name)
         tasks = [one for one in campaigns.all_tasks(name) if state in (None, one.state.value)]
-    _check_state(state)
     if as_json:
         print_json({"campaign": name, "tasks": [task_to_dict(task) for task in tasks]})
         return
@@ -93,14 +96,6 @@ def cancel(name: str, database: str, as_json: bool) -> None:
         click.echo(f"Cancelled; {progress.done} of {progress.total} workloads were measured.")
 
 
-def task_to_dict(task: Task) -> dict[str, Any]:
-    """Return a task as plain JSON types."""
-    plain = asdict(task)
-    for name in ("campaign", "turn", "owner"):
-        del plain[name]
-    return {"id": plain.pop("name"), **plain, "state": task.state.value}
-
-
 def _check_state(state: str | None) -> None:
     from perfmodel.store.campaigns.campaign_records import TaskState
 
@@ -116,9 +111,11 @@ def _progress(campaigns: CampaignStore, campaign: Campaign) -> Progress:
 
 
 def _list(campaigns: CampaignStore, *, as_json: bool) -> None:
+    from perfmodel.campaigns.campaign_form import campaign_to_dict
+
     listed = [(one, _progress(campaigns, one)) for one in campaigns.page(limit=1_000).items]
     if as_json:
-        print_json({"campaigns": [_facts(one, progress) for one, progress in listed]})
+        print_json({"campaigns": [campaign_to_dict(one, progress) for one, progress in listed]})
     elif not listed:
         click.echo("There are no campaigns; `perfmodel campaign create` makes one.")
     else:
@@ -130,16 +127,6 @@ def _list(campaigns: CampaignStore, *, as_json: bool) -> None:
             for one, progress in listed
         ]  # fmt: skip
         print_table(["campaign", "title", "", "ended", "failed", "made"], rows, right="lllrr")
-
-
-def _facts(campaign: Campaign, progress: Progress) -> dict[str, Any]:
-    return {
-        "id": campaign.name,
-        "title": campaign.title,
-        "policy": dict(campaign.policy),
-        "created_at": campaign.created_at,
-        **progress.to_dict(),
-    }
 
 
 def _lines(campaign: Campaign, progress: Progress) -> list[tuple[str, str]]:
@@ -160,10 +147,6 @@ def _lines(campaign: Campaign, progress: Progress) -> list[tuple[str, str]]:
         ("spent", f"{duration(progress.spent_s)}{budget}"),
         ("ends", ends),
     ]
-
-
-def _reference(reference: Reference) -> dict[str, Any]:
-    return {name: value for name, value in asdict(reference).items() if name != "campaign"}
 
 
 def _reference_row(reference: Reference) -> list[str]:

@@ -18,12 +18,14 @@ from perfmodel.store.campaigns.campaign_records import (
     Task,
     TaskState,
 )
-from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.connections import ExistsError, now
 from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, CAMPAIGNS
 
 #: Rows of one statement: databases bound the number of values.
 _ROWS = 500
+#: Time in which the largest campaign is entered, seconds.
+_LIMIT_S = 60.0
 
 
 class CampaignStore(SharedStore):
@@ -31,26 +33,36 @@ class CampaignStore(SharedStore):
 
     def create(
         self,
+        name: str,
         tasks: Sequence[NewTask],
         *,
         policy: Mapping[str, Any],
         title: str = "",
         budget_s: float | None = None,
         caller: str = "",
-    ) -> str:
-        """Keep a new campaign; its tasks are begun in the order given. Return its name."""
-        name, begun = secrets.token_hex(8), now()
+    ) -> bool:
+        """Keep a new campaign, whose tasks are begun in the order given.
+
+        Returns
+        -------
+        bool
+            False where one of that name was there before, which stays as it is.
+        """
+        begun = now()
         campaign = {
             "name": name, "title": title, "state": CampaignState.OPEN.value,
             "policy": orjson.dumps(dict(policy)).decode(), "budget_s": budget_s, "spent_s": 0.0,
             "caller": caller, "created_at": begun, "updated_at": begun,
         }  # fmt: skip
         rows = [_row(name, turn, task, begun) for turn, task in enumerate(tasks)]
-        with self._connections.writing() as connection:
-            connection.execute(insert(CAMPAIGNS).values(**campaign))
-            for start in range(0, len(rows), _ROWS):
-                connection.execute(insert(CAMPAIGN_TASKS), rows[start : start + _ROWS])
-        return name
+        try:
+            with self._connections.writing(limit_s=_LIMIT_S) as connection:
+                connection.execute(insert(CAMPAIGNS).values(**campaign))
+                for start in range(0, len(rows), _ROWS):
+                    connection.execute(insert(CAMPAIGN_TASKS), rows[start : start + _ROWS])
+        except ExistsError:
+            return False
+        return True
 
     def find(self, name: str) -> Campaign | None:
         """Return a campaign, or None."""
