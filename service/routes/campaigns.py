@@ -14,11 +14,11 @@ from perfmodel.campaigns.policy import MOST_TASKS, Order
 from perfmodel.campaigns.progress import progress_of
 from perfmodel.store.campaigns.campaign_records import Campaign, TaskState
 from service.access.callers import caller_of
+from service.campaigns.campaign_events import CampaignEvents
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.http.errors import not_found
-from service.campaigns.campaign_events import CampaignEvents
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.campaign_bodies import (
     CampaignEntered,
