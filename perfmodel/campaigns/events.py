@@ -25,6 +25,8 @@ class WorkEventKind(StrEnum):
     DEVICE_BUSY = "device_busy"
     OTHERS_WORK = "others_work"
     """Nothing waits, but what others have begun may come back."""
+    CLUSTER = "cluster"
+    """Workers on other machines come and go."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

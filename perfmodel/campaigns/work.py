@@ -57,16 +57,16 @@ class WorkOptions:
         How long a database that is out of reach is asked again before the worker ends, seconds.
     poll_s : float
         How often it is looked for tasks that come back, seconds.
-    settings : MeasureSettings
-        What the policy of a campaign says goes before.
+    settings : MeasureSettings or None
+        What the policy of a campaign says goes before; None: all cores of the device.
     """
 
-    settings: MeasureSettings
     campaign: str | None = None
     most_tasks: int | None = None
     lease_s: float = 30.0
     patience_s: float = 120.0
     poll_s: float = 2.0
+    settings: MeasureSettings | None = None
 
 
 @dataclass
@@ -259,7 +259,8 @@ class CampaignWorker:
         return policies[campaign]
 
     def _settings(self, policy: CampaignPolicy) -> MeasureSettings:
-        given = self._options.settings
+        cores = self._device.spec.core_count
+        given = self._options.settings or MeasureSettings(threads=cores or os.cpu_count() or 1)
         return replace(
             given,
             threads=policy.threads or given.threads,

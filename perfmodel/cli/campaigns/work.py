@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import database_option, found, opened
+from perfmodel.cli.campaigns.campaign_database import database_option, found, opened, url_of
 from perfmodel.cli.campaigns.progress_lines import ProgressLines
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
 from perfmodel.cli.options import FOLDER, models_option, output_options
-from perfmodel.cli.output import duration, print_json
+from perfmodel.cli.output import duration, print_json, tell
 
 if TYPE_CHECKING:
     from perfmodel.campaigns.events import WorkReport
+    from perfmodel.campaigns.work import WorkOptions
     from perfmodel.store.sql.connections import Connections
 
 
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     "--lease", "lease_s", type=click.FloatRange(min=1), default=30.0, show_default=True,
     help="Seconds after which a worker that is not heard of has lost its workload.",
 )  # fmt: skip
+@click.option(
+    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+    help="Where workers run: here, or one on each accelerator of a Ray cluster.",
+)  # fmt: skip
+@click.option(
+    "--address", metavar="HOST:PORT",
+    help="Of the Ray cluster. [default: that of the environment, else one of this machine]",
+)  # fmt: skip
 @models_option
 @database_option
 @output_options
@@ -39,6 +48,8 @@ def work(
     out: Path,
     most_tasks: int | None,
     lease_s: float,
+    engine: str,
+    address: str | None,
     models: Path,
     database: str,
     as_json: bool,
@@ -50,7 +61,19 @@ def work(
     """
     signal.signal(signal.SIGTERM, _interrupt)
     with opened(database) as connections:
-        report = _work(connections, name, out, most_tasks, lease_s, models, as_json=as_json)
+        from perfmodel.store.campaigns import CampaignStore
+
+        campaigns = CampaignStore(connections)
+        if name is not None:
+            found(campaigns, name)
+        options = _options(name, most_tasks, lease_s)
+        with ProgressLines(campaigns) as lines:
+            if engine == "ray":
+                report = _on_ray(url_of(database), out, options, address, lines)
+            else:
+                report = _here(connections, out, options, lines)
+        if engine == "ray" and name is not None:
+            _say_left_over(connections, name)
     if as_json:
         print_json({**asdict(report), "folder": str(out)})
     else:
@@ -63,33 +86,39 @@ def work(
         click.get_current_context().exit(EXIT_SOME_FAILED if some else EXIT_FAILED)
 
 
-def _work(
-    connections: Connections,
-    name: str | None,
-    out: Path,
-    most_tasks: int | None,
-    lease_s: float,
-    models: Path,
-    *,
-    as_json: bool,
+def _options(name: str | None, most_tasks: int | None, lease_s: float) -> WorkOptions:
+    from perfmodel.campaigns.work import WorkOptions
+
+    return WorkOptions(campaign=name, most_tasks=most_tasks, lease_s=lease_s)
+
+
+def _here(
+    connections: Connections, out: Path, options: WorkOptions, lines: ProgressLines
 ) -> WorkReport:
     from perfmodel.campaigns.device import this_machine
-    from perfmodel.campaigns.work import CampaignWorker, WorkOptions
-    from perfmodel.profilers.run import MeasureSettings
-    from perfmodel.store.campaigns import CampaignStore
+    from perfmodel.campaigns.work import CampaignWorker
     from perfmodel.store.profiles import ProfileStore
 
-    campaigns = CampaignStore(connections)
-    if name is not None:
-        found(campaigns, name)
-    device = this_machine()
-    settings = MeasureSettings(threads=device.spec.core_count or 1)
-    options = WorkOptions(settings=settings, campaign=name, most_tasks=most_tasks, lease_s=lease_s)
-    with ProgressLines(campaigns) as lines:
-        worker = CampaignWorker(
-            connections, ProfileStore(out), device, options, on_event=lines.show
-        )
-        return worker.run()
+    worker = CampaignWorker(
+        connections, ProfileStore(out), this_machine(), options, on_event=lines.show
+    )
+    return worker.run()
+
+
+def _on_ray(
+    database: str, out: Path, options: WorkOptions, address: str | None, lines: ProgressLines
+) -> WorkReport:
+    from perfmodel.campaigns.clusters.ray_engine import RayEngine
+
+    engine = RayEngine(database=database, folder=out.absolute(), options=options, address=address)
+    return engine.run(lines.show)
+
+
+def _say_left_over(connections: Connections, name: str) -> None:
+    from perfmodel.campaigns.clusters.ray_engine import left_over
+
+    for accelerator, number in left_over(connections, name).items():
+        tell(f"{number} workloads wait for {accelerator}, which no node of the cluster has.")
 
 
 def _interrupt(signal_number: int, frame: Any) -> NoReturn:
