@@ -53,13 +53,15 @@ def probe_order(
     prior: FloatArray,
     noise: float | FloatArray,
     k: int,
+    *,
+    population: FloatArray | None = None,
 ) -> list[int]:
     """Return the k candidates to measure, best first.
 
     Parameters
     ----------
     candidates : ndarray, shape (candidates, features)
-        Features of what could be measured, and will be asked.
+        Features of what could be measured.
     prior : ndarray, shape (features,) or (features, features)
         Prior variance of each coefficient, >= 0, or their covariance.
     noise : float or ndarray, shape (candidates,)
@@ -67,6 +69,8 @@ def probe_order(
         hard to predict tells little about its device.
     k : int
         How many, >= 1; at most all candidates.
+    population : ndarray, shape (steps, features), optional
+        Features of what will be asked; the candidates by default.
 
     Returns
     -------
@@ -86,7 +90,8 @@ def probe_order(
     [1, 0]
     """
     _check(k, noise)
-    moment = candidates.T @ candidates / max(len(candidates), 1)
+    asked = candidates if population is None else population
+    moment = asked.T @ asked / max(len(asked), 1)
     covariance = _as_covariance(prior)
     free = np.ones(len(candidates), dtype=np.bool_)
     chosen: list[int] = []
@@ -153,11 +158,26 @@ def expected_variance(
     >>> expected_variance(one, np.ones(1), 1.0, one)
     0.5
     """
-    before = _as_covariance(prior)
-    shared = measured @ before
-    spread = np.diag(np.square(np.broadcast_to(np.asarray(noise), len(measured))))
-    covariance = before - shared.T @ np.linalg.solve(shared @ measured.T + spread, shared)
+    covariance = narrowed(_as_covariance(prior), measured, noise)
     return float(np.einsum("ij,jk,ik->i", population, covariance, population).mean())
+
+
+def narrowed(covariance: FloatArray, measured: FloatArray, noise: float | FloatArray) -> FloatArray:
+    """Return the covariance of the coefficients of a device after some measurements.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (features, features)
+        Before them.
+    measured : ndarray, shape (measurements, features)
+    noise : float or ndarray, shape (measurements,)
+    """
+    shared = measured @ covariance
+    spread = np.diag(np.square(np.broadcast_to(np.asarray(noise), len(measured))))
+    after: FloatArray = covariance - shared.T @ np.linalg.solve(
+        shared @ measured.T + spread, shared
+    )
+    return after
 
 
 def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> list[int]:
