@@ -7,7 +7,9 @@ JOBS   ?= profiles/campaigns/cpu-2core.toml
 
 VENV  := .venv
 BIN   := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# An index of PyTorch builds for an accelerator (docs/profile-your-gpu.md); empty: pip's own.
+TORCH_INDEX ?=
+STAMP := $(VENV)/.installed$(addprefix -,$(notdir $(TORCH_INDEX)))
 CODE  := perfmodel service tests benchmarks examples docs
 
 .DEFAULT_GOAL := help
@@ -21,10 +23,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "perfmodel needs Python 3.11 or later; try: make PYTHON=python3.11 <word>" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints.txt --index-url $(TORCH_INDEX) torch)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-dev: $(STAMP) ## set up .venv with everything needed to work on the project
+dev: $(STAMP) ## set up .venv with everything needed to work on the project (TORCH_INDEX=URL: for a GPU)
 
 fmt: dev ## rewrite the code in the house style
 	$(BIN)/ruff check --fix-only --quiet $(CODE)

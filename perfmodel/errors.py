@@ -17,11 +17,13 @@
     |   +-- InvalidGraphError        canonical JSON that is no graph
     |   +-- CaptureError             a model that could not be turned into a graph
     |   +-- UnsupportedOnnxError     an ONNX file that is refused, with the reason
+    |   +-- InvalidTraceError        a trace that cannot be read, with the reason
     +-- MissingExtraError            an optional library is absent; names the extra
     +-- DamagedArtifactError         a stored model whose content is not what was written
     +-- NotInTimeError               an answer that takes longer than the caller waits
     +-- StoreError                   a record or a file that could not be read or written
     +-- MeasurementError             a profile run that failed; carries the reason
+    |   +-- OutOfDeviceMemoryError   the memory of the device did not suffice; carries its size
     +-- TrainingError                data from which nothing can be learned
 
 Each message says what was wrong, what was got, and what to do. The service maps
@@ -156,6 +158,10 @@ class UnsupportedOnnxError(CaptureError):
     """An ONNX file that is refused: external data, cycles, unbound dimensions, excess size."""
 
 
+class InvalidTraceError(InvalidInputError):
+    """A trace that cannot be read: broken, hostile, too large, or of no known format."""
+
+
 class MissingExtraError(PerfModelError):
     """An optional library is absent.
 
@@ -189,6 +195,20 @@ class StoreError(PerfModelError):
 
 class MeasurementError(PerfModelError):
     """A profile run that failed, with the reason."""
+
+
+class OutOfDeviceMemoryError(MeasurementError):
+    """A step that the memory of a device does not suffice for.
+
+    Parameters
+    ----------
+    capacity_bytes : float or None
+        What the device has; None where its driver does not say.
+    """
+
+    def __init__(self, message: str, *, capacity_bytes: float | None) -> None:
+        super().__init__(message)
+        self.capacity_bytes = capacity_bytes
 
 
 class TrainingError(PerfModelError):

@@ -65,10 +65,27 @@ class StepRecord:
     spread : float
         (high - low) / median.
     noisy : bool
-        The spread stayed above the limit, or other processes used the machine meanwhile.
+        The spread stayed above the limit, other processes used the machine or the device
+        meanwhile, or heat held the device back.
     peak_memory_bytes : float or None
         Highest resident (CPU) or allocated (GPU) memory during the timed steps, above the
         process before the model was built.
+    execution : str
+        What runs it differently from the compiler's usual way: ``"device_graphs"``,
+        ``"provider=migraphx"``; empty for the usual way.
+    device_time_s : float or None
+        Median between events before and after a step, on the device's own clock.
+    device_busy_s : float or None
+        Seconds of a step in which the device ran any kernel or copy; None where it is not told
+        apart from the host.
+    reserved_memory_bytes : float or None
+        Most that the allocator took from the device, its cache included.
+    energy_j : float or None
+        Of the device, per step.
+    mean_power_w, clock_hz, memory_clock_hz, temperature_c, power_limit_w : float or None
+        Of the device during the timed steps; clocks are medians, the temperature the highest.
+    throttle_reasons : tuple of str
+        Why its clock was held back meanwhile.
     """
 
     workload_hash: str
@@ -91,6 +108,28 @@ class StepRecord:
     warmup_steps: int
     peak_memory_bytes: float | None
     provenance: Provenance
+    execution: str = ""
+    device_time_s: float | None = None
+    device_busy_s: float | None = None
+    reserved_memory_bytes: float | None = None
+    energy_j: float | None = None
+    mean_power_w: float | None = None
+    clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    temperature_c: float | None = None
+    power_limit_w: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+
+    @property
+    def idle_share(self) -> float | None:
+        """Share of the step in which the device waited for its host; None where not known.
+
+        ``1 - device_busy_s / step_time_s``, at least 0: the busy time is that of steps under the
+        profiler, which may be a little longer.
+        """
+        if self.device_busy_s is None:
+            return None
+        return max(0.0, 1.0 - self.device_busy_s / self.step_time_s)
 
     @property
     def samples_per_second(self) -> float:

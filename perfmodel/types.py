@@ -49,6 +49,19 @@ class Compiler(StrEnum):
     INDUCTOR = "inductor"
     ONNXRUNTIME = "onnxruntime"
     TENSORRT = "tensorrt"
+    OPENVINO = "openvino"
+
+    @property
+    def answered_as(self) -> Compiler:
+        """Compiler whose figures stand in for this one's: itself where it was learned.
+
+        OpenVINO executes the same exported graphs as ONNX Runtime, on the same CPUs.
+        """
+        return Compiler.ONNXRUNTIME if self is Compiler.OPENVINO else self
+
+
+#: Compilers that predictors have figures of; their columns are those of stored models.
+LEARNED_COMPILERS: tuple[Compiler, ...] = tuple(c for c in Compiler if c.answered_as is c)
 
 
 class Phase(StrEnum):

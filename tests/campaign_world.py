@@ -136,7 +136,7 @@ class CampaignWorld:
     url: str
     folder: Path
     device: CampaignDevice = field(
-        default_factory=lambda: CampaignDevice(spec=SPEC, host="here", slot="test:0")
+        default_factory=lambda: CampaignDevice(spec=SPEC, host="here", device="gpu:90")
     )
     events: list[WorkEvent] = field(default_factory=list)
 

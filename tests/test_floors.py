@@ -25,6 +25,7 @@ FLOORS = {
     "perfmodel.records": 2,
     "perfmodel.capture": 3,
     "perfmodel.zoo": 3,
+    "perfmodel.traces": 3,
     "perfmodel.profilers": 4,
     "perfmodel.store": 5,
     "perfmodel.campaigns": 6,

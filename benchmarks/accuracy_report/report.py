@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 from accuracy_report.goals import GOALS, Goal
+from accuracy_report.kept_sections import kept_sections
 from accuracy_report.markdown import bars, number, percent, table
 from accuracy_report.methods import MethodTable, load_methods, method_lines
 from accuracy_report.not_blind import NOT_BLIND
@@ -58,7 +59,7 @@ def write_report(
     for line in lines:
         page += _behind(line)
     page += method_lines(others)
-    page += [*_not_blind(), *_left_out(facts)]
+    page += [*kept_sections(path), *_not_blind(), *_left_out(facts)]
     write_whole(path, ("\n".join(page).rstrip() + "\n").encode())
     if json_path is not None:
         document = {

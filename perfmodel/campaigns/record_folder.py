@@ -59,12 +59,14 @@ class RecordFolder:
                 if self._held is not None:
                     self._held[self._key(job, threads)] = outcome.measurement.step
                 return
-            failure = {
+            failure: dict[str, Any] = {
                 "job": stated_fields(job),
                 "kind": outcome.kind,
                 "reason": outcome.reason,
                 "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
             }
+            if outcome.capacity_bytes is not None:
+                failure["capacity_bytes"] = outcome.capacity_bytes
             key = self._key(job, threads)
             self._profiles.append_failure(key, accelerator=self._spec.name, failure=failure)
 

@@ -266,6 +266,7 @@ class CampaignWorker:
             threads=policy.threads or given.threads,
             timeout_s=policy.timeout_s,
             memory_limit_bytes=policy.memory_limit_bytes,
+            device=self._device.device,
         )
 
     def _measuring(self, policy: CampaignPolicy) -> Callable[[Job], Success | Failure]:
@@ -284,7 +285,7 @@ class CampaignWorker:
                 time.sleep(min(1.0, self._options.poll_s))
 
     def _say_busy(self) -> None:
-        text = f"{self._device.slot} is held by another worker; this one takes turns with it"
+        text = f"{self._device.device} is held by another worker; this one takes turns with it"
         self._tell(WorkEvent(kind=WorkEventKind.DEVICE_BUSY, text=text))
 
     def _say_idle(self) -> None:

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "compare": "Rank accelerators for a job.",
         "curve": "Predict the throughput over the number of accelerators.",
         "plans": "Search the parallel plans of a transformer.",
+        "trace": "Say what a profiler's trace says.",
         "capture": "Turn a model into a graph without running it.",
         "devices": "List the accelerators that perfmodel knows.",
         "doctor": "Say what this machine has and what is missing.",
@@ -31,6 +32,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "fit-placement": "Fit links, plans, memory and sharing again.",
         "adapt": "Take a few profiles of a device into account, without training.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
+        "probe": "Calibrate a device of this machine: plan, measure, adapt, tell a service.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
         "models": "List the trained models.",
         "serve": "Answer over HTTP.",
@@ -42,10 +44,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "campaigns": ("campaign",),
-        "asking": ("predict", "explain", "compare", "curve", "plans", "capture"),
+        "asking": ("predict", "explain", "compare", "curve", "plans", "trace", "capture"),
         "learning": (
-            "profile", "import", "train", "fit-placement", "adapt", "evaluate", "probe-plan",
-            "models",
+            "profile", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
+            "probe-plan", "models",
         ),
     }
 )  # fmt: skip

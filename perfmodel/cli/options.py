@@ -79,6 +79,17 @@ def question_options(command: CommandT) -> CommandT:
     return job_options(dims_option(models_option(output_options(command))))
 
 
+def device_option(command: CommandT) -> CommandT:
+    """Add ``--device``: where steps run."""
+    return click.option(
+        "--device",
+        default="cpu",
+        show_default=True,
+        metavar="[cpu|gpu|gpu:INDEX|replay:FILE]",
+        help="Device of this machine; gpu is whatever accelerator PyTorch was built for.",
+    )(command)
+
+
 def job_options(command: CommandT) -> CommandT:
     """Add the settings of a job; unset ones stay None and get the defaults of a job."""
     for option in reversed(_JOB_OPTIONS):

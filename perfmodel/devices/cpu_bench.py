@@ -1,4 +1,4 @@
-"""Measure what the CPU of this machine reaches: matrix products per dtype, and memory streams.
+"""Measure what a device of this machine reaches: matrix products per dtype, memory streams.
 
 Each figure is the best of several repeats: a peak is an upper bound, and whatever else ran
 meanwhile can only lower it. torch is used where it is installed, since it is what will run the
@@ -50,7 +50,7 @@ class Effort:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CpuRates:
+class Rates:
     """What was reached.
 
     Parameters
@@ -68,13 +68,44 @@ class CpuRates:
     engine: str
 
 
-def measure_cpu(effort: Effort) -> CpuRates:
+def measure_cpu(effort: Effort) -> Rates:
     """Measure matrix products and streams with torch, or with numpy where torch is absent."""
     try:
         import torch
     except ImportError:
         return _measure_numpy(effort)
     return _measure_torch(torch, effort)
+
+
+def measure_accelerator(
+    torch: Any, device: str, synchronise: Callable[[], object], effort: Effort | None = None
+) -> Rates:
+    """Measure an accelerator of PyTorch; TF32 products apart from those of fp32.
+
+    Parameters
+    ----------
+    torch : module
+        PyTorch.
+    device : str
+        In its words: ``"cuda:0"``.
+    synchronise : callable
+        Waits until the device has done everything.
+    effort : Effort or None
+        None: products of 8192, arrays of 1 GiB, larger than any cache.
+    """
+    effort = effort or Effort(gemm_size=8192, stream_bytes=2**30)
+    usual = torch.get_float32_matmul_precision()
+    rates = {}
+    with torch.inference_mode():
+        for rate, dtype in {**_TORCH_DTYPES, "tf32": "float32"}.items():
+            torch.set_float32_matmul_precision("high" if rate == "tf32" else "highest")
+            reached = _torch_gemm(torch, getattr(torch, dtype), effort, device, synchronise)
+            if reached is not None:
+                rates[rate] = reached
+        torch.set_float32_matmul_precision(usual)
+        bandwidth = _torch_stream(torch, effort, device, synchronise)
+    engine = f"torch {torch.__version__} on {device}"
+    return Rates(gemm_flops_per_s=rates, bandwidth_bytes_per_s=bandwidth, engine=engine)
 
 
 def best_time_s(run: Callable[[], object], *, budget_s: float) -> float:
@@ -100,7 +131,7 @@ def best_time_s(run: Callable[[], object], *, budget_s: float) -> float:
     return best
 
 
-def _measure_torch(torch: Any, effort: Effort) -> CpuRates:
+def _measure_torch(torch: Any, effort: Effort) -> Rates:
     with torch.inference_mode():
         rates = {}
         for rate, dtype in _TORCH_DTYPES.items():
@@ -109,46 +140,64 @@ def _measure_torch(torch: Any, effort: Effort) -> CpuRates:
                 rates[rate] = reached
         bandwidth = _torch_stream(torch, effort)
     engine = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
-    return CpuRates(gemm_flops_per_s=rates, bandwidth_bytes_per_s=bandwidth, engine=engine)
+    return Rates(gemm_flops_per_s=rates, bandwidth_bytes_per_s=bandwidth, engine=engine)
 
 
-def _torch_gemm(torch: Any, dtype: Any, effort: Effort) -> float | None:
+def _done() -> object:
+    """Wait for nothing: a CPU has done its work when a call returns."""
+    return None
+
+
+def _torch_gemm(
+    torch: Any,
+    dtype: Any,
+    effort: Effort,
+    device: str = "cpu",
+    synchronise: Callable[[], object] = _done,
+) -> float | None:
     """Return FLOP/s of ``n x n`` products, ``2 n^3 / time``; None if torch cannot do the dtype."""
     size = effort.gemm_size
     # A dtype without a fast kernel can be a thousand times slower: find out on a small product.
     probe = min(256, size)
+
+    def best_s(extent: int, budget_s: float) -> float:
+        product = _torch_product(torch, dtype, extent, device)
+        return best_time_s(lambda: (product(), synchronise()), budget_s=budget_s)
+
     try:
-        probe_s = best_time_s(_torch_product(torch, dtype, probe), budget_s=_PROBE_BUDGET_S)
+        probe_s = best_s(probe, _PROBE_BUDGET_S)
     except (RuntimeError, NotImplementedError):
         return None
     if probe_s * (size / probe) ** 3 > 2 * effort.gemm_budget_s:
         return 2.0 * probe**3 / probe_s
-    best_s = best_time_s(_torch_product(torch, dtype, size), budget_s=effort.gemm_budget_s)
-    return 2.0 * size**3 / best_s
+    return 2.0 * size**3 / best_s(size, effort.gemm_budget_s)
 
 
-def _torch_product(torch: Any, dtype: Any, size: int) -> Callable[[], object]:
+def _torch_product(torch: Any, dtype: Any, size: int, device: str) -> Callable[[], object]:
     if dtype is torch.int8:
-        left = torch.randint(-8, 8, (size, size), dtype=torch.int8)
-        right = torch.randint(-8, 8, (size, size), dtype=torch.int8)
+        left = torch.randint(-8, 8, (size, size), dtype=torch.int8, device=device)
+        right = torch.randint(-8, 8, (size, size), dtype=torch.int8, device=device)
         return lambda: torch._int_mm(left, right)
-    left, right = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
+    left = torch.randn(size, size, device=device).to(dtype)
+    right = torch.randn(size, size, device=device).to(dtype)
     return lambda: torch.mm(left, right)
 
 
-def _torch_stream(torch: Any, effort: Effort) -> float:
+def _torch_stream(
+    torch: Any, effort: Effort, device: str = "cpu", synchronise: Callable[[], object] = _done
+) -> float:
     """Return the best bytes/s of triad (3 arrays), copy (2) and sum (1)."""
     count = effort.stream_bytes // 4
-    a, b, c = torch.ones(count), torch.ones(count), torch.ones(count)
+    a, b, c = (torch.ones(count, device=device) for _ in range(3))
     streams: tuple[tuple[int, Callable[[], object]], ...] = (
-        (3, lambda: torch.add(b, c, alpha=0.5, out=a)),
-        (2, lambda: a.copy_(b)),
-        (1, lambda: torch.sum(b)),
+        (3, lambda: (torch.add(b, c, alpha=0.5, out=a), synchronise())),
+        (2, lambda: (a.copy_(b), synchronise())),
+        (1, lambda: (torch.sum(b), synchronise())),
     )
     return _best_stream(streams, effort)
 
 
-def _measure_numpy(effort: Effort) -> CpuRates:
+def _measure_numpy(effort: Effort) -> Rates:
     # Imported here: reading the catalogue must not wait for it.
     import numpy as np
 
@@ -166,7 +215,7 @@ def _measure_numpy(effort: Effort) -> CpuRates:
         (2, lambda: np.copyto(a, b)),
         (1, lambda: np.sum(b)),
     )
-    return CpuRates(
+    return Rates(
         gemm_flops_per_s=rates,
         bandwidth_bytes_per_s=_best_stream(streams, effort),
         engine=f"numpy {np.__version__}, streams on one thread",

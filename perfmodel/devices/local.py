@@ -9,13 +9,14 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
-from perfmodel.devices.cpu_bench import CpuRates, Effort, measure_cpu
+from perfmodel.devices.cpu_bench import Effort, Rates, measure_cpu
 from perfmodel.devices.cpu_facts import CpuFacts, read_cpu_facts
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
@@ -55,7 +56,7 @@ class LocalCpu:
         *,
         cache: Path | None = None,
         effort: Effort | None = None,
-        measure: Callable[[Effort], CpuRates] = measure_cpu,
+        measure: Callable[[Effort], Rates] = measure_cpu,
     ) -> None:
         self._cache = cache
         self._effort = effort
@@ -99,7 +100,7 @@ class LocalCpu:
         return (self._cache or cache_folder()) / "devices" / f"{self.name}-{digest}.json"
 
 
-def spec_of(facts: CpuFacts, rates: CpuRates) -> AcceleratorSpec:
+def spec_of(facts: CpuFacts, rates: Rates) -> AcceleratorSpec:
     """Join what the system says and what was measured into one description.
 
     A dtype that computes slower than fp32 is left out of ``peak_flops`` and named in the notes:
@@ -140,6 +141,32 @@ def spec_of(facts: CpuFacts, rates: CpuRates) -> AcceleratorSpec:
         ),
         notes=" ".join(notes),
     )
+
+
+def kept_spec(
+    name: str, facts: Mapping[str, Any], make: Callable[[], AcceleratorSpec]
+) -> AcceleratorSpec:
+    """Return the kept description of a device, made when facts or software are others.
+
+    Parameters
+    ----------
+    name : str
+        Part of the name of the file.
+    facts : mapping
+        What its driver says, as JSON types.
+    make : callable
+        Measures and describes it; takes time.
+    """
+    document = {"method": _METHOD_VERSION, "facts": dict(facts), "software": _software()}
+    key = json.dumps(document, sort_keys=True)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    path = cache_folder() / "devices" / f"{name}-{digest}.json"
+    cached = _read_cached(path, key)
+    if cached is not None:
+        return cached
+    spec = make()
+    _write_cached(path, key, spec)
+    return spec
 
 
 def _effort_for(facts: CpuFacts) -> Effort:

@@ -27,7 +27,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.node_work import NodeWork, node_work
 from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
 from perfmodel.graph.workload import Workload
-from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
+from perfmodel.types import LEARNED_COMPILERS, Engine, MemoryFormat, Mode, Precision
 
 #: How much faster than memory the last-level cache is taken to be in the lower bound. Measured
 #: ratios on CPUs and GPUs lie between 2 and 6; a bound must err on the fast side.
@@ -42,7 +42,7 @@ DEVICE_COLUMNS: tuple[str, ...] = (
 )  # fmt: skip
 SETTING_COLUMNS: tuple[str, ...] = (
     "training", "channels_last", "low_precision", "autocast",
-    *(f"compiler_{compiler.value}" for compiler in Compiler),
+    *(f"compiler_{compiler.value}" for compiler in LEARNED_COMPILERS),
     "device_gpu", "device_cpu", "log_peak_flops", "log_vector_flops", "log_bandwidth",
     "log_cache", "log_cores",
 )  # fmt: skip
@@ -154,7 +154,7 @@ def settings(workload: Workload) -> FloatArray:
             workload.memory_format is MemoryFormat.CHANNELS_LAST,
             precision not in (Precision.FP32, Precision.TF32),
             precision.value.startswith("amp_"),
-            *(workload.compiler is compiler for compiler in Compiler),
+            *(workload.compiler is compiler for compiler in LEARNED_COMPILERS),
             spec.kind == "gpu",
             spec.kind == "cpu",
             np.log2(spec.flops_per_s(precision) * share),

@@ -26,6 +26,9 @@ from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 #: Optimizers whose step can be captured by name.
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
 
+#: Compilers that train nothing, and what people call them.
+_INFERENCE_ONLY = {Compiler.TENSORRT: "TensorRT", Compiler.OPENVINO: "OpenVINO"}
+
 #: What ``activation_checkpointing`` may say besides true and false.
 CHECKPOINTING = ("none", "selective", "full")
 
@@ -176,11 +179,12 @@ def _check_agreement(job: Job, pointer: str) -> None:
             "gradients. Leave it out, or use the mode 'training'.",
             pointer=f"{pointer}/accumulation_steps",
         )
-    if job.mode is Mode.TRAINING and job.compiler is Compiler.TENSORRT:
+    if job.mode is Mode.TRAINING and job.compiler in _INFERENCE_ONLY:
         raise InvalidInputError(
-            "TensorRT executes inference only; train with 'eager' or 'inductor'.",
+            f"{_INFERENCE_ONLY[job.compiler]} executes inference only; train with 'eager' or "
+            "'inductor'.",
             pointer=f"{pointer}/compiler",
-            allowed=tuple(c.value for c in Compiler if c is not Compiler.TENSORRT),
+            allowed=tuple(c.value for c in Compiler if c not in _INFERENCE_ONLY),
         )
 
 

@@ -28,6 +28,8 @@ class Workload:
         Versions that matter (``torch``, ``cuda``); empty where unknown.
     threads : int or None
         CPU threads used; None off the CPU.
+    execution : str
+        As in :class:`~perfmodel.records.StepRecord`; empty for the compiler's usual way.
     """
 
     graph: Graph
@@ -39,6 +41,7 @@ class Workload:
     compiler: Compiler = Compiler.EAGER
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     threads: int | None = None
+    execution: str = ""
 
     @cached_property
     def content_hash(self) -> str:
@@ -53,5 +56,7 @@ class Workload:
             "compiler": self.compiler,
             "threads": self.threads,
         }
+        if self.execution:
+            key["execution"] = self.execution
         text = json.dumps(key, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]

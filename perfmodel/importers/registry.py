@@ -81,6 +81,8 @@ _ALL = (
      "Kernels and collectives of LLM serving: ai-dynamo/aiconfigurator."),
     ("vidur", "kernels.vidur:read_vidur", "",
      "Transformer operators and collectives: microsoft/vidur."),
+    ("trace", "trace_files:read_trace_files", "",
+     "Traces of profilers, several at once; with --model whole steps as well."),
 )  # fmt: skip
 
 #: Every import format by name.

@@ -156,7 +156,12 @@ def _split(
     open_jobs: dict[str, Job] = {}
     skipped: list[Job] = []
     for job in jobs:
-        key = workload_key(stated_fields(job), accelerator=device.name, threads=settings.threads)
+        key = workload_key(
+            stated_fields(job),
+            accelerator=device.name,
+            threads=settings.threads,
+            execution=settings.execution,
+        )
         if key in done or key in open_jobs:
             skipped.append(job)
         else:
@@ -170,10 +175,12 @@ def _keep(
     if isinstance(outcome, Success):
         store.append(outcome.measurement, outcome.graph_json)
         return
-    failure = {
+    failure: dict[str, Any] = {
         "job": stated_fields(job),
         "kind": outcome.kind,
         "reason": outcome.reason,
         "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    if outcome.capacity_bytes is not None:
+        failure["capacity_bytes"] = outcome.capacity_bytes
     store.append_failure(key, accelerator=device.name, failure=failure)

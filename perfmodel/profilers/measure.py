@@ -1,86 +1,99 @@
-"""Measure one job on this machine: step time, peak memory and operator times."""
+"""Measure one job on a device of this machine: step time, peak memory and operator times."""
 
 from __future__ import annotations
 
 import platform
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
 from perfmodel.devices.codec import spec_to_dict
+from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import MeasurementError
+from perfmodel.errors import OutOfDeviceMemoryError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
 from perfmodel.graph.workload import Workload
-from perfmodel.profilers.memory import PeakMemory
-from perfmodel.profilers.operators import join_operators, profile_operators
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
-from perfmodel.profilers.timing import time_steps
+from perfmodel.profilers.runtime import DeviceRuntime, open_runtime
 from perfmodel.records import Measurement, Provenance, StepRecord
 from perfmodel.types import Compiler
 
-_LIBRARIES = ("torch", "timm", "transformers", "onnx", "onnxruntime", "numpy")
+_LIBRARIES = (
+    *("torch", "timm", "transformers", "onnx", "onnxruntime", "openvino", "numpy", "triton"),
+    *("onnxruntime-gpu", "onnxruntime-migraphx", "onnxruntime-openvino", "onnxruntime-directml"),
+)
 
 
 def measure_job(
-    job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
+    job: Job,
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
+    *,
+    runtime: DeviceRuntime | None = None,
 ) -> tuple[Measurement, Graph]:
     """Run a job in this process and return its measurement with its graph.
 
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+        What the device is; see :func:`perfmodel.devices.drivers.identity.identify`.
+    runtime : DeviceRuntime, optional
+        The device; by default the one that the settings name.
+
     Raises
     ------
+    OutOfDeviceMemoryError
+        The memory of the device does not suffice.
     MeasurementError
-        A compiler that no profiler runs.
+        A compiler that cannot run here, with what to install.
     PerfModelError
         A job that cannot be built, captured or run.
     """
-    if job.compiler is Compiler.EAGER:
-        run = run_eager(job, settings)
-    elif job.compiler is Compiler.ONNXRUNTIME:
-        from perfmodel.profilers.onnxruntime import run_onnxruntime
+    device = runtime or open_runtime(settings.device)
+    try:
+        run = _runner(job.compiler)(job, settings, device)
+    except Exception as error:
+        if not device.is_out_of_memory(error):
+            raise
+        raise OutOfDeviceMemoryError(
+            f"The memory of {accelerator.name} does not suffice for {job.label} {job.mode} at "
+            f"batch size {job.batch_size}: {_first_line(error)}",
+            capacity_bytes=device.facts.memory_bytes,
+        ) from error
+    return _measurement(job, run, accelerator, settings, device.facts), run.graph
 
-        run = run_onnxruntime(job, settings)
-    else:
-        raise MeasurementError(
-            f"No profiler runs {job.compiler} on a CPU; use eager or onnxruntime."
-        )
-    return _measurement(job, run, accelerator, settings), run.graph
+
+def _runner(compiler: Compiler) -> Callable[[Job, MeasureSettings, DeviceRuntime], ProfiledRun]:
+    match compiler:
+        case Compiler.ONNXRUNTIME | Compiler.TENSORRT:
+            from perfmodel.profilers.steps.onnxruntime import run_onnxruntime
+
+            return run_onnxruntime
+        case Compiler.OPENVINO:
+            from perfmodel.profilers.steps.openvino import run_openvino
+
+            return run_openvino
+        case _:
+            from perfmodel.profilers.steps.pytorch import run_pytorch
+
+            return run_pytorch
 
 
-def run_eager(job: Job, settings: MeasureSettings) -> ProfiledRun:
-    """Build a job on the CPU, time its step, then profile the operators of a few more.
-
-    The graph is captured last: what a capture leaves behind in this process can disturb neither
-    the times nor the base line of the memory.
-    """
-    import torch
-
-    from perfmodel.zoo.resolve import build_bundle, capture_job, program_of
-
-    torch.set_num_threads(settings.threads)
-    memory = PeakMemory()
-    bundle = build_bundle(job, device="cpu")
-    program = program_of(bundle, job)
-    memory.reset()
-    timing = time_steps(program.step, settings.policy)
-    peak_memory_bytes = memory.peak_bytes()
-    events = profile_operators(program.step, steps=settings.profiled_steps)
-    graph = capture_job(job)
-    return ProfiledRun(
-        graph=graph,
-        timing=timing,
-        peak_memory_bytes=peak_memory_bytes,
-        operators=join_operators(graph, events),
-        family=bundle.family,
-        model=bundle.name,
-        notes=f"memory={memory.method}",
-    )
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).split("\n", 1)[0][:300]
 
 
 def _measurement(
-    job: Job, run: ProfiledRun, accelerator: AcceleratorSpec, settings: MeasureSettings
+    job: Job,
+    run: ProfiledRun,
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
+    facts: DeviceFacts,
 ) -> Measurement:
+    reading = run.timing.telemetry
     workload = Workload(
         graph=run.graph,
         accelerator=accelerator,
@@ -89,7 +102,8 @@ def _measurement(
         precision=job.precision,
         memory_format=job.memory_format,
         compiler=job.compiler,
-        threads=settings.threads,
+        threads=settings.threads if accelerator.kind == "cpu" else None,
+        execution=settings.execution,
     )
     step = StepRecord(
         workload_hash=workload.content_hash,
@@ -110,8 +124,19 @@ def _measurement(
         spread=run.timing.spread,
         noisy=run.timing.noisy,
         warmup_steps=run.timing.warmup_steps,
-        peak_memory_bytes=run.peak_memory_bytes,
-        provenance=_provenance(accelerator, settings, run),
+        peak_memory_bytes=run.memory.allocated_bytes,
+        provenance=_provenance(accelerator, settings, run, facts),
+        execution=settings.execution,
+        device_time_s=run.timing.device_s,
+        device_busy_s=run.device_busy_s,
+        reserved_memory_bytes=run.memory.reserved_bytes,
+        energy_j=run.timing.energy_j,
+        mean_power_w=reading.mean_power_w,
+        clock_hz=reading.clock_hz,
+        memory_clock_hz=reading.memory_clock_hz,
+        temperature_c=reading.temperature_c,
+        power_limit_w=reading.power_limit_w or facts.power_limit_w,
+        throttle_reasons=reading.throttle_reasons,
     )
     return Measurement(
         step=step,
@@ -122,17 +147,20 @@ def _measurement(
 
 
 def _provenance(
-    accelerator: AcceleratorSpec, settings: MeasureSettings, run: ProfiledRun
+    accelerator: AcceleratorSpec, settings: MeasureSettings, run: ProfiledRun, facts: DeviceFacts
 ) -> Provenance:
+    reading = run.timing.telemetry
     notes = [
         f"other_load={run.timing.other_load:.4f}",
         f"attempts={run.timing.attempts}",
         f"operator_seconds={run.operators.total_s:.9f}",
-        *([run.notes] if run.notes else []),
+        *run.notes,
+        *([f"telemetry={reading.source}"] if reading.source else []),
+        *([f"other_processes={reading.other_processes}"] if reading.other_processes else []),
     ]
     return Provenance(
         accelerator=spec_to_dict(accelerator),
-        software=software_versions(),
+        software=software_versions() | ({"driver": facts.driver} if facts.driver else {}),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         source=f"perfmodel {_version('perfmodel') or 'unknown'}",
         licence=settings.licence,
@@ -143,8 +171,16 @@ def _provenance(
 
 def software_versions() -> dict[str, str]:
     """Return the versions of what takes part in a measurement."""
-    found = {"python": platform.python_version(), "os": platform.platform()}
+    found = {"python": platform.python_version(), "os": platform.platform(), **_toolkits()}
     return found | {name: v for name in _LIBRARIES if (v := _version(name))}
+
+
+def _toolkits() -> dict[str, str]:
+    """Return the toolkits that the imported PyTorch was built with."""
+    torch = sys.modules.get("torch")
+    built = getattr(torch, "version", None)
+    found = {"cuda": getattr(built, "cuda", None), "rocm": getattr(built, "hip", None)}
+    return {name: str(value) for name, value in found.items() if value}
 
 
 def _version(name: str) -> str | None:

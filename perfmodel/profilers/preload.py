@@ -23,8 +23,11 @@ _MODULES = (
     "perfmodel.zoo.timm",
     "onnx",
     "onnxruntime",
-    "perfmodel.profilers.onnx_export",
-    "perfmodel.profilers.onnxruntime",
+    "perfmodel.profilers.steps.onnx_export",
+    "perfmodel.profilers.steps.onnxruntime",
+    "perfmodel.profilers.steps.openvino",
+    "perfmodel.profilers.steps.pytorch",
+    "perfmodel.zoo.moved",
 )
 
 with warnings.catch_warnings():

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfmodel.graph.ir import Graph
-from perfmodel.profilers.operators import JoinedOperators
+from perfmodel.profilers.operators.joined import JoinedOperators
+from perfmodel.profilers.runtime.device_runtime import MemoryPeak
 from perfmodel.profilers.timing import Timing, TimingPolicy
 
 
@@ -25,7 +26,14 @@ class MeasureSettings:
     memory_limit_bytes : float or None
         Resident memory past which a measurement is ended; None: the machine's own limit.
     lock_path : Path or None
-        Lock file of the machine; None for the one that all campaigns share.
+        Lock file of the device; None for the one that everybody shares.
+    device : str
+        As :func:`~perfmodel.profilers.runtime.open_runtime` takes it.
+    provider : str
+        Execution provider of ONNX Runtime by its short name; empty for the usual one of the
+        compiler.
+    device_graphs : bool
+        Launch the whole step as one graph of the device (CUDA graphs).
     """
 
     threads: int
@@ -35,16 +43,42 @@ class MeasureSettings:
     memory_limit_bytes: float | None = None
     lock_path: Path | None = None
     licence: str = "Apache-2.0"
+    device: str = "cpu"
+    provider: str = ""
+    device_graphs: bool = False
+
+    @property
+    def execution(self) -> str:
+        """What differs from the compiler's usual way, as records state it.
+
+        Examples
+        --------
+        >>> MeasureSettings(threads=1, provider="migraphx").execution
+        'provider=migraphx'
+        """
+        words = [f"provider={self.provider}"] if self.provider else []
+        return ", ".join([*words, *(["device_graphs"] if self.device_graphs else [])])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledRun:
-    """What a run of one step returned, before it is written down."""
+    """What a run of one step returned, before it is written down.
+
+    Parameters
+    ----------
+    memory : MemoryPeak
+        During the timed steps.
+    device_busy_s : float or None
+        Seconds of a step in which the device ran anything; None where it is not told apart.
+    notes : tuple of str
+        ``name=value``, for the provenance.
+    """
 
     graph: Graph
     timing: Timing
-    peak_memory_bytes: float | None
+    memory: MemoryPeak
     operators: JoinedOperators
     family: str
     model: str
-    notes: str = ""
+    device_busy_s: float | None = None
+    notes: tuple[str, ...] = ()

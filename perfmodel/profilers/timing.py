@@ -1,7 +1,7 @@
 """How often a step is repeated, and when its time is known.
 
-The policy is pure: it reads a clock and a load meter that are handed in, so that every rule can
-be tested with made-up seconds.
+The policy is pure: it reads a clock of steps and a load meter that are handed in, so that every
+rule can be tested with made-up seconds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import psutil
+
+from perfmodel.profilers.runtime.cpu import CpuRuntime
+from perfmodel.profilers.runtime.device_runtime import StepTime
+from perfmodel.profilers.runtime.telemetry import Telemetry, TelemetryReading
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,9 +76,13 @@ class Timing:
     other_load : float
         Share of the machine's capacity that other processes used meanwhile, in [0, 1].
     noisy : bool
-        Spread or other load above its limit, in every attempt.
+        Spread or other load above its limit, or the device disturbed, in every attempt.
     attempts : int
         Series taken; this is the quietest.
+    device_s : float
+        Median between events before and after a step, on the device's clock.
+    telemetry : TelemetryReading
+        What the device said of itself during the series.
     """
 
     samples_s: tuple[float, ...]
@@ -85,6 +94,25 @@ class Timing:
     noisy: bool
     warmup_steps: int
     attempts: int = 1
+    device_s: float | None = None
+    telemetry: TelemetryReading = TelemetryReading()
+
+    @property
+    def energy_j(self) -> float | None:
+        """Energy of the device per step; the moments between two steps count as theirs."""
+        whole_j = self.telemetry.energy_j
+        return None if whole_j is None else whole_j / len(self.samples_s)
+
+
+class StepClock(Protocol):
+    """What times one step; every :class:`DeviceRuntime` does."""
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What watches the device meanwhile."""
+
+    def time(self, step: Callable[[], object]) -> StepTime:
+        """Run a step and return what it took."""
 
 
 class LoadMeter(ABC):
@@ -139,7 +167,7 @@ def time_steps(
     step: Callable[[], object],
     policy: TimingPolicy | None = None,
     *,
-    clock_ns: Callable[[], int] = time.perf_counter_ns,
+    clock: StepClock | None = None,
     load: LoadMeter | None = None,
 ) -> Timing:
     """Time a step until its spread is known, or the budget is spent.
@@ -147,23 +175,36 @@ def time_steps(
     Parameters
     ----------
     step : callable
-        Performs one step; returns when its work is done.
-    clock_ns : callable
-        Monotonic nanoseconds.
+        Performs one step, or gives it to the device.
+    clock : StepClock, optional
+        The runtime of the device; the CPU's by default.
     load : LoadMeter, optional
         Tells what other processes used; by default the whole system's counters.
     """
     policy = policy or TimingPolicy()
+    clock = clock or CpuRuntime()
     load = load or SystemLoad()
     with _no_garbage_collection():
-        warmup_steps = _warm_up(step, policy, clock_ns)
+        warmup_steps = _warm_up(step, policy, clock)
         series: list[Timing] = []
         while len(series) < policy.attempts and all(one.noisy for one in series):
             load.start()
-            samples_s = _repeat(step, policy, clock_ns)
-            other_load = load.other_share()
+            clock.telemetry.start()
+            times = _repeat(step, policy, clock)
+            reading = clock.telemetry.stop()
+            quiet = summarise(
+                [time.wall_s for time in times],
+                policy,
+                other_load=load.other_share(),
+                warmup_steps=warmup_steps,
+            )
             series.append(
-                summarise(samples_s, policy, other_load=other_load, warmup_steps=warmup_steps)
+                replace(
+                    quiet,
+                    noisy=quiet.noisy or reading.disturbed,
+                    device_s=statistics.median(time.device_s for time in times),
+                    telemetry=reading,
+                )
             )
     best = min(series, key=lambda one: (one.noisy, one.spread))
     return replace(best, attempts=len(series))
@@ -228,29 +269,24 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def _warm_up(step: Callable[[], object], policy: TimingPolicy, clock_ns: Callable[[], int]) -> int:
-    previous_ns, spent_ns = 0, 0
+def _warm_up(step: Callable[[], object], policy: TimingPolicy, clock: StepClock) -> int:
+    previous_s = spent_s = 0.0
     for done in range(1, policy.warmup_max + 1):
-        begin_ns = clock_ns()
-        step()
-        last_ns = clock_ns() - begin_ns
-        spent_ns += last_ns
-        stable = abs(last_ns - previous_ns) <= policy.warmup_tolerance * last_ns
-        if done >= policy.warmup_min and (stable or spent_ns >= policy.budget_s * 1e9):
+        last_s = clock.time(step).wall_s
+        spent_s += last_s
+        stable = abs(last_s - previous_s) <= policy.warmup_tolerance * last_s
+        if done >= policy.warmup_min and (stable or spent_s >= policy.budget_s):
             return done
-        previous_ns = last_ns
+        previous_s = last_s
     return policy.warmup_max
 
 
-def _repeat(
-    step: Callable[[], object], policy: TimingPolicy, clock_ns: Callable[[], int]
-) -> list[float]:
-    samples_s: list[float] = []
-    while not _enough(samples_s, policy):
-        begin_ns = clock_ns()
-        step()
-        samples_s.append((clock_ns() - begin_ns) / 1e9)
-    return samples_s
+def _repeat(step: Callable[[], object], policy: TimingPolicy, clock: StepClock) -> list[StepTime]:
+    times: list[StepTime] = []
+    while not _enough([time.wall_s for time in times], policy):
+        times.append(clock.time(step))
+        clock.telemetry.sample()
+    return times
 
 
 def _enough(samples_s: Sequence[float], policy: TimingPolicy) -> bool:

@@ -66,7 +66,9 @@ def measurement_from_json(text: bytes | str) -> Measurement:
         raise InvalidInputError(f"Not a measurement: {error!r}.") from error
 
 
-def workload_key(job: Mapping[str, Any], *, accelerator: str, threads: int | None) -> str:
+def workload_key(
+    job: Mapping[str, Any], *, accelerator: str, threads: int | None, execution: str = ""
+) -> str:
     """Return the key under which a job on an accelerator is measured once.
 
     Unlike the workload's hash it needs no graph, so a campaign can tell what is finished before
@@ -76,6 +78,8 @@ def workload_key(job: Mapping[str, Any], *, accelerator: str, threads: int | Non
     ----------
     job : mapping
         As from :func:`~perfmodel.graph.job_form.stated_fields`.
+    execution : str
+        As in :class:`~perfmodel.records.StepRecord`.
 
     Returns
     -------
@@ -83,12 +87,19 @@ def workload_key(job: Mapping[str, Any], *, accelerator: str, threads: int | Non
         32 hexadecimal digits.
     """
     document = {"job": dict(job), "accelerator": accelerator, "threads": threads}
+    if execution:
+        document["execution"] = execution
     return hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
 def key_of(step: StepRecord) -> str:
     """Return the :func:`workload_key` of what a record measured."""
-    return workload_key(step.job, accelerator=step.accelerator, threads=step.provenance.threads)
+    return workload_key(
+        step.job,
+        accelerator=step.accelerator,
+        threads=step.provenance.threads,
+        execution=step.execution,
+    )
 
 
 def job_from_dict(plain: Mapping[str, Any]) -> Job:
@@ -136,6 +147,7 @@ def _step(plain: Mapping[str, Any]) -> StepRecord:
     for key, enum in _ENUMS.items():
         values[key] = enum(values[key])
     values["samples_s"] = tuple(values["samples_s"])
+    values["throttle_reasons"] = tuple(values.get("throttle_reasons", ()))
     values["provenance"] = Provenance(**values["provenance"])
     return StepRecord(**values)
 

@@ -29,7 +29,7 @@ import orjson
 
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import OutOfDeviceMemoryError, PerfModelError
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
@@ -43,6 +43,8 @@ from perfmodel.profilers.wire import (
 from perfmodel.records import Measurement
 
 _TAIL_CHARACTERS = 800
+#: Variables that say which accelerators a process may see.
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 #: How often it is looked how much memory a measurement holds, seconds.
 _LOOK_S = 0.25
 
@@ -62,11 +64,15 @@ class Failure:
     Parameters
     ----------
     kind : str
-        ``"error"``, ``"crash"``, ``"timeout"`` or ``"memory"``: more of it than allowed.
+        ``"error"``, ``"crash"``, ``"timeout"``, ``"out_of_memory"`` (of the device) or
+        ``"memory"`` (more of the host's than allowed).
+    capacity_bytes : float or None
+        Memory of the device that did not suffice.
     """
 
     kind: str
     reason: str
+    capacity_bytes: float | None = None
 
 
 def measure_in_fresh_process(
@@ -108,11 +114,11 @@ def machine_lock(
     Parameters
     ----------
     path : Path, optional
-        Lock file; by default the one that all campaigns of the machine share.
+        Lock file; by default that of the processor.
     on_wait : callable, optional
         Called where somebody else holds it, before waiting.
     """
-    with (path or Path(tempfile.gettempdir()) / "perfmodel-cpu.lock").open("a") as file:
+    with (path or device_lock_path("cpu")).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -120,6 +126,30 @@ def machine_lock(
                 on_wait()
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def device_lock_path(device: str) -> Path:
+    """Return the file that is locked by whoever measures a device of this machine.
+
+    Parameters
+    ----------
+    device : str
+        As :func:`~perfmodel.profilers.runtime.open_runtime` takes it. An accelerator is told apart
+        as the variables say that hide others from this process; recordings lock the processor.
+
+    Examples
+    --------
+    >>> device_lock_path("cpu").name
+    'perfmodel-cpu.lock'
+    """
+    word, _, rest = device.partition(":")
+    name = "cpu"
+    if word not in ("cpu", "replay"):
+        index = int(rest) if rest.isdigit() else 0
+        visible = next((v for v in map(os.environ.get, _VISIBLE) if v), "")
+        cards = [card.strip() for card in visible.split(",")]
+        name = f"gpu-{cards[index] if visible and index < len(cards) else index}"
+    return Path(tempfile.gettempdir()) / f"perfmodel-{name}.lock"
 
 
 def _outcome(receiver: Connection, process: Any, settings: MeasureSettings) -> Success | Failure:
@@ -133,7 +163,7 @@ def _outcome(receiver: Connection, process: Any, settings: MeasureSettings) -> S
         process.join(5)
         return Failure(kind="crash", reason=_exit_reason(process.exitcode))
     if "failed" in message:
-        return Failure(kind="error", reason=message["failed"])
+        return Failure(**message["failed"])
     return Success(
         measurement=measurement_from_json(message["measurement"]), graph_json=message["graph"]
     )
@@ -177,7 +207,7 @@ def _child(
 ) -> None:
     _end_with_parent()
     _silence()
-    with machine_lock(settings.lock_path):
+    with machine_lock(settings.lock_path or device_lock_path(settings.device)):
         sender.send_bytes(b"{}")
         sender.send_bytes(orjson.dumps(_result(job, accelerator, settings)))
     sender.close()
@@ -185,18 +215,25 @@ def _child(
 
 def _result(
     job: Mapping[str, Any], accelerator: Mapping[str, Any], settings: MeasureSettings
-) -> dict[str, str]:
+) -> dict[str, Any]:
     try:
         measurement, graph = measure_job(job_from_dict(job), spec_from_dict(accelerator), settings)
+    except OutOfDeviceMemoryError as error:
+        capacity = error.capacity_bytes
+        return _failed("out_of_memory", str(error), capacity_bytes=capacity)
     except PerfModelError as error:
-        return {"failed": f"{type(error).__name__}: {error}"}
+        return _failed("error", f"{type(error).__name__}: {error}")
     except Exception as error:  # a model's own code may raise anything
         tail = traceback.format_exc()[-_TAIL_CHARACTERS:]
-        return {"failed": f"{type(error).__name__}: {error}\n{tail}"}
+        return _failed("error", f"{type(error).__name__}: {error}\n{tail}")
     return {
         "measurement": measurement_to_json(measurement).decode(),
         "graph": to_json(graph).decode(),
     }
+
+
+def _failed(kind: str, reason: str, **more: Any) -> dict[str, Any]:
+    return {"failed": {"kind": kind, "reason": reason, **more}}
 
 
 def _silence() -> None:

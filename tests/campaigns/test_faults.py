@@ -31,7 +31,7 @@ def test_a_device_that_disappears_gives_its_task_back(world: CampaignWorld) -> N
         there[0] = job.batch_size < 2
 
     lost = Failure(kind="error", reason="CUDA error: unknown error")
-    with pytest.raises(MeasurementError, match="here/test:0/gpu-test has disappeared .*put back"):
+    with pytest.raises(MeasurementError, match="here/gpu-90/gpu-test has disappeared .*put back"):
         world.worker(Bench(before=vanish, failures={2: lost}), device=device).run()
     assert world.states(campaign) == ["done", "waiting", "waiting"]
     # It was not the task's fault: no attempt is counted.
@@ -145,7 +145,7 @@ def test_a_clock_that_jumps_lets_no_task_end_twice(
     def jump(job: Job) -> None:
         _jump(monkeypatch, by_s)
         # A second worker finds the lease run out, or given for a time that no lease is given for.
-        other = replace(world.device, slot="test:1")
+        other = replace(world.device, device="gpu:91")
         assert world.worker(second, device=other).run().finished == 1
 
     first.before = jump
@@ -154,7 +154,7 @@ def test_a_clock_that_jumps_lets_no_task_end_twice(
     assert len(second.begun) == 1
     task = world.tasks(campaign)[0]
     assert (task.state.value, task.attempts) == ("done", 2)
-    assert task.machine == "here/test:1/gpu-test"
+    assert task.machine == "here/gpu-91/gpu-test"
     assert len(world.profiles.steps()) == 1
 
 
@@ -172,7 +172,7 @@ def test_the_clock_of_a_worker_may_jump_as_it_likes(
     thread = threading.Thread(target=worker.run)
     thread.start()
     time.sleep(0.1)
-    other = replace(world.device, slot="test:1")
+    other = replace(world.device, device="gpu:91")
     assert world.worker(others, device=other).run().ended == 0
     thread.join(60)
     assert others.begun == []

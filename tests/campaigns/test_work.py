@@ -96,7 +96,9 @@ def test_several_workers_share_a_campaign(world: CampaignWorld) -> None:
     campaign = world.enter(jobs(12))
     benches = [Bench(before=lambda job: time.sleep(0.01)) for _ in range(3)]
     workers = [
-        world.worker(bench, device=CampaignDevice(spec=SPEC, host="here", slot=f"test:{number}"))
+        world.worker(
+            bench, device=CampaignDevice(spec=SPEC, host="here", device=f"gpu:{91 + number}")
+        )
         for number, bench in enumerate(benches)
     ]
     threads = [threading.Thread(target=worker.run) for worker in workers]

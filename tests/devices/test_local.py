@@ -9,7 +9,7 @@ import pytest
 from bounded_time import bounded_s
 
 from perfmodel.devices import cpu_bench
-from perfmodel.devices.cpu_bench import CpuRates, Effort, best_time_s
+from perfmodel.devices.cpu_bench import Effort, Rates, best_time_s
 from perfmodel.devices.cpu_facts import CpuFacts
 from perfmodel.devices.local import LocalCpu, cache_folder, spec_of
 
@@ -27,7 +27,7 @@ FACTS = CpuFacts(
 )
 
 
-RATES = CpuRates(
+RATES = Rates(
     gemm_flops_per_s={"fp32": 2e11, "bf16": 4e11, "fp16": 3e9, "fp64": 1e11},
     bandwidth_bytes_per_s=4e10,
     engine="toy",

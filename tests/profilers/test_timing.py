@@ -1,9 +1,12 @@
 """The repeat policy, on made-up seconds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 
+from perfmodel.profilers.runtime.device_runtime import StepTime
+from perfmodel.profilers.runtime.telemetry import NoTelemetry, Telemetry, TelemetryReading
 from perfmodel.profilers.timing import (
     LoadMeter,
     SystemLoad,
@@ -22,17 +25,19 @@ def _nothing_to_collect(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeMachine(LoadMeter):
-    """A clock that each step moves on by the next of the given seconds."""
+    """Steps that take the given seconds, one after the other."""
 
     def __init__(self, steps_s: Sequence[float], loads: Sequence[float] = ()) -> None:
         self._steps_s: Iterator[float] = iter(steps_s)
         self._loads = list(loads)
-        self.now_ns = 0
         self.steps = 0
 
-    def step(self) -> None:
-        self.now_ns += round(next(self._steps_s) * 1e9)
+    def time_of(self, step: Callable[[], object]) -> StepTime:
+        """Take the next of the seconds; the device is busy for half of them."""
+        step()
         self.steps += 1
+        wall_s = next(self._steps_s)
+        return StepTime(wall_s=wall_s, device_s=wall_s / 2)
 
     def start(self) -> None:
         pass
@@ -40,8 +45,9 @@ class FakeMachine(LoadMeter):
     def other_share(self) -> float:
         return self._loads.pop(0) if self._loads else 0.0
 
-    def time(self, policy: TimingPolicy) -> Timing:
-        return time_steps(self.step, policy, clock_ns=lambda: self.now_ns, load=self)
+    def time(self, policy: TimingPolicy, telemetry: Telemetry | None = None) -> Timing:
+        clock = SimpleNamespace(time=self.time_of, telemetry=telemetry or NoTelemetry())
+        return time_steps(lambda: None, policy, clock=clock, load=self)
 
 
 def test_warm_up_ends_when_two_steps_agree() -> None:
@@ -95,6 +101,45 @@ def test_load_of_others_makes_a_series_noisy(loads: list[float], noisy: bool) ->
     timing = FakeMachine([0.1] * 99, loads).time(TimingPolicy(known_samples=5))
     assert timing.noisy is noisy
     assert timing.attempts == 2
+
+
+class SaidTelemetry(Telemetry):
+    """Says one reading after the other, and counts its samples."""
+
+    def __init__(self, *readings: TelemetryReading) -> None:
+        self._readings = list(readings)
+        self.samples = 0
+
+    def start(self) -> None:
+        pass
+
+    def sample(self) -> None:
+        self.samples += 1
+
+    def stop(self) -> TelemetryReading:
+        return self._readings.pop(0)
+
+
+def test_energy_is_shared_by_the_steps_of_its_series() -> None:
+    # 5 steps used 60 J together: 12 J each.
+    telemetry = SaidTelemetry(TelemetryReading(energy_j=60.0))
+    timing = FakeMachine([0.1] * 99).time(TimingPolicy(known_samples=5), telemetry)
+    assert timing.energy_j == 12.0
+    assert timing.device_s == 0.05
+    assert telemetry.samples == 5
+
+
+def test_a_throttled_or_shared_device_is_noisy_and_tried_again() -> None:
+    policy = TimingPolicy(known_samples=5)
+    hot = TelemetryReading(throttle_reasons=("thermal",))
+    timing = FakeMachine([0.1] * 99).time(policy, SaidTelemetry(hot, TelemetryReading()))
+    assert (timing.noisy, timing.attempts) == (False, 2)
+    shared = TelemetryReading(other_processes=1)
+    timing = FakeMachine([0.1] * 99).time(policy, SaidTelemetry(hot, shared))
+    assert timing.noisy
+    # A power cap is how the device is run.
+    capped = SaidTelemetry(TelemetryReading(throttle_reasons=("power_cap",)))
+    assert not FakeMachine([0.1] * 99).time(policy, capped).noisy
 
 
 def test_quantiles_and_spread_by_hand() -> None:

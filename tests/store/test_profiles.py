@@ -1,8 +1,11 @@
 """The store of measurements: journal, compaction, damage."""
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
+import orjson
+import pyarrow.parquet as pq
 import pytest
 
 from perfmodel.errors import StoreError, UnknownGraphError
@@ -11,6 +14,7 @@ from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.profilers.wire import key_of
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.store.profiles.profile_tables import ADDED_COLUMNS
 from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision, Role
 
 DEVICE = "cpu-test (2 cores)"
@@ -216,3 +220,41 @@ def test_times_are_kept_to_the_nanosecond(store: ProfileStore) -> None:
     assert store.operators(one.step.workload_hash)[0].time_s == pytest.approx(
         1.000000001, abs=1e-12
     )
+
+
+def test_figures_of_the_device_are_kept(store: ProfileStore) -> None:
+    plain = measurement_of(3)
+    step = dataclasses.replace(
+        plain.step, execution="device_graphs", device_time_s=0.15, device_busy_s=0.05,
+        reserved_memory_bytes=2e6, energy_j=12.0, mean_power_w=60.0, clock_hz=1.4e9,
+        memory_clock_hz=8e8, temperature_c=61.0, power_limit_w=300.0,
+        throttle_reasons=("power_cap", "thermal"),
+    )  # fmt: skip
+    told = dataclasses.replace(plain, step=step)
+    store.append(told, graph_of(3))
+    assert list(store.iter_measurements()) == [told]
+    store.compact()
+    (kept,) = store.iter_measurements()
+    assert kept == told
+    # 0.05 of 0.2 s are busy.
+    assert kept.step.idle_share == pytest.approx(0.75)
+    assert measurement_of(1).step.idle_share is None
+
+
+def test_tables_of_before_these_columns_stay_readable(store: ProfileStore) -> None:
+    fill(store, range(1, 3))
+    store.compact()
+    (path,) = store.folder.rglob("steps-*.parquet")
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(sorted(ADDED_COLUMNS)), path, write_page_checksum=True)
+    assert [step.batch_size for step in store.steps()] == [1, 2]
+    assert store.steps()[0].energy_j is None
+
+
+def test_the_key_of_old_records_stays_and_another_execution_has_its_own() -> None:
+    plain = measurement_of(1).step
+    # Written down when there was no execution yet.
+    document = {"job": dict(plain.job), "accelerator": DEVICE, "threads": 2}
+    text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    assert key_of(plain) == hashlib.sha256(text).hexdigest()[:32]
+    assert key_of(dataclasses.replace(plain, execution="provider=cuda")) != key_of(plain)

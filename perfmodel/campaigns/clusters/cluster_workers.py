@@ -32,4 +32,5 @@ class ClusterWorkers:
     @property
     def command(self) -> tuple[str, ...]:
         """What a node runs; the database comes from its environment."""
-        return ("perfmodel", "campaign", "work", self.campaign, "--out", self.out)
+        device = ("--device", "gpu") if self.gpus else ()
+        return ("perfmodel", "campaign", "work", self.campaign, "--out", self.out, *device)

@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from perfmodel.campaigns.device import CampaignDevice, this_machine
+from perfmodel.campaigns.device import CampaignDevice, local_device
 from perfmodel.campaigns.events import WorkEvent, WorkEventKind, WorkReport
 from perfmodel.campaigns.work import CampaignWorker, WorkOptions
 from perfmodel.errors import MeasurementError, MissingExtraError
@@ -53,14 +53,14 @@ class RayEngine:
     address : str or None
         Of the cluster; None: the one of the environment, or else one of this machine alone.
     device : callable
-        Describes, on a node, the device that its worker measures.
+        Describes, on a node, the device that its worker measures: ``"gpu"``, or ``"cpu"``.
     """
 
     database: str
     folder: Path
     options: WorkOptions
     address: str | None = None
-    device: Callable[[], CampaignDevice] = this_machine
+    device: Callable[[str], CampaignDevice] = local_device
     measure: Measure = measure_in_fresh_process
 
     def run(self, on_event: Callable[[WorkEvent], None] = lambda event: None) -> WorkReport:
@@ -145,7 +145,7 @@ class _Workers:
             scheduling_strategy=here,
         )
         self._say(f"a worker begins on {_shown(slot)}")
-        return work.remote(replace(self._engine, address=None))
+        return work.remote(replace(self._engine, address=None), "gpu" if slot.gpus else "cpu")
 
     def _collect(self, worker: Any) -> None:
         slot = self._running.pop(worker)
@@ -178,14 +178,14 @@ class _Workers:
         self._tell(WorkEvent(kind=WorkEventKind.CLUSTER, text=text))
 
 
-def _work(engine: RayEngine) -> dict[str, int]:
+def _work(engine: RayEngine, device: str) -> dict[str, int]:
     """Be a worker, on a node."""
     connections = Connections(engine.database)
     try:
         worker = CampaignWorker(
             connections,
             ProfileStore(engine.folder),
-            engine.device(),
+            engine.device(device),
             engine.options,
             measure=engine.measure,
         )

@@ -12,7 +12,7 @@ import click
 from perfmodel.cli.campaigns.campaign_database import database_option, found, opened, url_of
 from perfmodel.cli.campaigns.progress_lines import ProgressLines
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-from perfmodel.cli.options import FOLDER, models_option, output_options
+from perfmodel.cli.options import FOLDER, device_option, models_option, output_options
 from perfmodel.cli.output import duration, print_json, tell
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     "--lease", "lease_s", type=click.FloatRange(min=1), default=30.0, show_default=True,
     help="Seconds after which a worker that is not heard of has lost its workload.",
 )  # fmt: skip
+@device_option
 @click.option(
     "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
     help="Where workers run: here, or one on each accelerator of a Ray cluster.",
@@ -48,6 +49,7 @@ def work(
     out: Path,
     most_tasks: int | None,
     lease_s: float,
+    device: str,
     engine: str,
     address: str | None,
     models: Path,
@@ -71,7 +73,7 @@ def work(
             if engine == "ray":
                 report = _on_ray(url_of(database), out, options, address, lines)
             else:
-                report = _here(connections, out, options, lines)
+                report = _here(connections, out, options, device, lines)
         if engine == "ray" and name is not None:
             _say_left_over(connections, name)
     if as_json:
@@ -93,14 +95,17 @@ def _options(name: str | None, most_tasks: int | None, lease_s: float) -> WorkOp
 
 
 def _here(
-    connections: Connections, out: Path, options: WorkOptions, lines: ProgressLines
+    connections: Connections, out: Path, options: WorkOptions, device: str, lines: ProgressLines
 ) -> WorkReport:
-    from perfmodel.campaigns.device import this_machine
+    from perfmodel.campaigns.device import local_device
     from perfmodel.campaigns.work import CampaignWorker
     from perfmodel.store.profiles import ProfileStore
 
+    found_device = local_device(device)
+    for note in found_device.notes:
+        tell(note)
     worker = CampaignWorker(
-        connections, ProfileStore(out), this_machine(), options, on_event=lines.show
+        connections, ProfileStore(out), found_device, options, on_event=lines.show
     )
     return worker.run()
 

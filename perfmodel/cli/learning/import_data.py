@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import FILE, FOLDER, output_options
+from perfmodel.cli.options import FILE, FOLDER, job_options, output_options
 from perfmodel.cli.output import print_json, print_table
 from perfmodel.errors import InvalidInputError
 
@@ -31,7 +32,9 @@ class ImportCommand(click.Command):
 
 @click.command("import", cls=ImportCommand)
 @click.argument("format_name", metavar="FORMAT")
-@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
+@click.argument(
+    "paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path, exists=True)
+)
 @click.option(
     "--out", type=FOLDER, help="Folder to write the records to: one Parquet table per kind."
 )
@@ -40,21 +43,40 @@ class ImportCommand(click.Command):
     type=FILE,
     help="CSV file to write the rows to that were not understood, with the reasons.",
 )
+@click.option("--model", help="Of traces: what ran, so that its steps become records.")
+@click.option("--on", "placement", metavar="PLACEMENT", help="Of traces: where several ranks ran.")
+@click.option("--accelerator", metavar="NAME", help="Of traces that do not name their device.")
+@job_options
 @output_options
 def command(
-    format_name: str, path: Path | None, out: Path | None, rejected: Path | None, as_json: bool
+    format_name: str,
+    paths: tuple[Path, ...],
+    out: Path | None,
+    rejected: Path | None,
+    as_json: bool,
+    **told: Any,
 ) -> None:
-    """Read public measurements as records: steps, kernels, collectives, placements.
+    """Read public measurements, or traces, as records: steps, kernels, collectives, placements.
 
     PATH is a table or the folder that holds it; without it the environment variable
-    PERFMODEL_DATA names a folder of many formats.
+    PERFMODEL_DATA names a folder of many formats. Of the format `trace` several files may be
+    named; their operators become records, and their steps where the options of a job say which
+    job ran:
+
+        perfmodel import trace rank0.json.gz --model timm/resnet50 --batch-size 64 --mode training
     """
     from perfmodel.importers.record_tables import write_records, write_rejected
     from perfmodel.importers.registry import import_format
 
     chosen = import_format(format_name)
-    where = path or _usual_path(chosen)
-    imported = chosen.read(where)
+    if chosen.name == "trace" and paths:
+        from perfmodel.cli.learning.import_trace import read_told_traces
+
+        imported = read_told_traces(paths, told)
+        where = paths[0] if len(paths) == 1 else Path(f"{len(paths)} files")
+    else:
+        where = _only_path(paths, chosen, told)
+        imported = chosen.read(where)
     written = write_records(out, imported) if out else {}
     if rejected:
         write_rejected(rejected, imported.rejected)
@@ -64,6 +86,16 @@ def command(
         print_json(summary)
     else:
         _print(summary)
+
+
+def _only_path(paths: tuple[Path, ...], chosen: ImportFormat, told: Mapping[str, Any]) -> Path:
+    given = [name for name, value in told.items() if value not in (None, ())]
+    if len(paths) > 1 or given:
+        raise InvalidInputError(
+            f"The format {chosen.name} is read from one table or folder, and says itself what ran; "
+            f"got {len(paths)} paths and the options {', '.join(given) or 'none'}."
+        )
+    return paths[0] if paths else _usual_path(chosen)
 
 
 def _usual_path(chosen: ImportFormat) -> Path:

@@ -49,12 +49,12 @@ def command(
     from perfmodel.types import Mode
 
     spec = Catalog.default().get(device)
-    model = _model_for(models, spec)
+    model = model_for(models, spec)
     plan = plan_probes(
         spec,
         count,
         chooser=model.joint if model else None,
-        jobs=_read_jobs(jobs) if jobs else None,
+        jobs=listed_jobs(jobs) if jobs else None,
         modes=tuple(Mode(mode) for mode in modes) or tuple(Mode)[::-1],
         progress=tell,
     )
@@ -65,7 +65,7 @@ def command(
         _print_table(plan, version)
 
 
-def _model_for(models: Path, spec: AcceleratorSpec) -> ServingModel | None:
+def model_for(models: Path, spec: AcceleratorSpec) -> ServingModel | None:
     """Return the installed model if its joint predictor answers for a device."""
     from perfmodel.estimator.single.loading import load_model
     from perfmodel.predictors.serving.serving import ServingModel
@@ -76,7 +76,8 @@ def _model_for(models: Path, spec: AcceleratorSpec) -> ServingModel | None:
     return None
 
 
-def _read_jobs(path: Path) -> list[Job]:
+def listed_jobs(path: Path) -> list[Job]:
+    """Read the list of jobs that are chosen from."""
     from perfmodel.requests import parse_job
 
     listed = read_json(path)

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-from perfmodel.cli.options import FOLDER, job_options, output_options
-from perfmodel.cli.output import duration, percent, print_json
+from perfmodel.cli.options import FOLDER, device_option, job_options, output_options
+from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
     from perfmodel.profilers.campaign import CampaignEvent, CampaignReport
+
+#: Words of ``--provider``; help is shown without importing what runs them.
+_PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
 
 
 @click.command()
@@ -29,6 +32,15 @@ if TYPE_CHECKING:
     "--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, show_default=True,
     help="Seconds that one workload may take.",
 )  # fmt: skip
+@device_option
+@click.option(
+    "--provider", default="", metavar=f"[{'|'.join(_PROVIDERS)}]",
+    help="Execution provider of ONNX Runtime. [default: the usual one of the device]",
+)  # fmt: skip
+@click.option(
+    "--device-graphs", is_flag=True,
+    help="Launch each step as one graph of the device (CUDA graphs).",
+)  # fmt: skip
 @click.option("--retry-failed", is_flag=True, help="Measure again what failed before.")
 @job_options
 @output_options
@@ -37,6 +49,9 @@ def command(
     out: Path,
     threads: int | None,
     timeout_s: float,
+    device: str,
+    provider: str,
+    device_graphs: bool,
     retry_failed: bool,
     as_json: bool,
     **settings: Any,
@@ -47,27 +62,39 @@ def command(
     `perfmodel capture`, measured with the options below. A workload that OUT already holds is
     skipped, so the same command continues after an interruption.
     """
-    from perfmodel.devices.local import LocalCpu
+    from perfmodel.devices.cpu_facts import read_cpu_facts
     from perfmodel.profilers.campaign import run_campaign
+    from perfmodel.profilers.described import described_device
     from perfmodel.profilers.run import MeasureSettings
+    from perfmodel.profilers.runtime import open_runtime
+    from perfmodel.profilers.steps.providers import known_provider
     from perfmodel.store.profiles import ProfileStore
 
     jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
-    device = LocalCpu().describe()
+    provider = known_provider(provider)
+    described = described_device(open_runtime(device))
+    for note in described.notes:
+        tell(note)
     store = ProfileStore(out)
     found = run_campaign(
         jobs,
         store=store,
-        device=device,
-        settings=MeasureSettings(threads=threads or device.core_count or 1, timeout_s=timeout_s),
-        on_event=_show,
+        device=described.accelerator,
+        settings=MeasureSettings(
+            threads=threads or read_cpu_facts().core_count,
+            timeout_s=timeout_s,
+            device=device,
+            provider=provider,
+            device_graphs=device_graphs,
+        ),
+        on_event=show_event,
         retry_failed=retry_failed,
     )
     store.compact()
     _finish(found, out, as_json=as_json)
 
 
-def _show(event: CampaignEvent) -> None:
+def show_event(event: CampaignEvent) -> None:
     """Print one line of progress on standard error, so that standard output stays clean."""
     from perfmodel.profilers.campaign import EventKind
     from perfmodel.profilers.worker import Failure, Success

@@ -95,7 +95,7 @@ class PreparedJob:
             batch_size=self.captured_samples,
             precision=accelerator.computed_as(job.precision),
             memory_format=job.memory_format,
-            compiler=job.compiler,
+            compiler=job.compiler.answered_as,
             software=job.software,
             threads=accelerator.core_count if accelerator.kind == "cpu" else None,
         )

@@ -33,6 +33,12 @@ NO_TENSORRT_WARNING = (
     "as much."
 )
 
+#: Said of OpenVINO, which nothing was learned of.
+NO_OPENVINO_WARNING = (
+    "Nothing was learned of OpenVINO: the answer for {device} is that of ONNX Runtime, which runs "
+    "the same exported graph."
+)
+
 
 def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
     """Return what a job asks for and an accelerator has not, for people.
@@ -53,6 +59,8 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
         said.append(text.format(device=spec.name, rate=rate, used=used))
     if job.compiler is Compiler.TENSORRT and (spec.vendor, spec.kind) != ("NVIDIA", "gpu"):
         said.append(NO_TENSORRT_WARNING.format(device=spec.name))
+    if job.compiler is not job.compiler.answered_as:
+        said.append(NO_OPENVINO_WARNING.format(device=spec.name))
     return tuple(said)
 
 
@@ -71,6 +79,7 @@ def with_unsupported(prediction: Prediction, job: Job, spec: AcceleratorSpec) ->
     factor, wide, basis = 1.0, 0.0, prediction.basis
     if slower is not None:
         factor, wide = slower
+    if slower is not None or job.compiler is not job.compiler.answered_as:
         basis = max(prediction.basis, Basis.ANALYTICAL, key=RUNG.__getitem__)
     time_s = prediction.time_s * factor
     return replace(

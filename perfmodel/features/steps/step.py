@@ -67,7 +67,7 @@ class Step:
             batch_size=job.batch_size * job.accumulation_steps,
             precision=job.precision,
             memory_format=job.memory_format,
-            compiler=job.compiler,
+            compiler=job.compiler.answered_as,
             software=job.software,
         )
 

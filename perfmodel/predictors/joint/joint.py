@@ -396,6 +396,7 @@ class JointPredictor:
             noise[i] = recalled.variance * raw.scale[i] ** 2
             if record.step.accelerator.name not in self.devices_:
                 noise[i] += _JOB_ON_NEW_DEVICE_VARIANCE
+            noise[i] /= record.weight
         return features(groups(table), raw.shares), logs, noise
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:

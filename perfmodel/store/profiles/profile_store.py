@@ -70,7 +70,8 @@ class ProfileStore:
         key : str
             :func:`perfmodel.profilers.wire.workload_key` of the job.
         failure : mapping
-            ``job``, ``kind``, ``reason``, ``failed_at``.
+            ``job``, ``kind``, ``reason``, ``failed_at``, and ``capacity_bytes`` of a device whose
+            memory did not suffice.
         """
         path = self._device(accelerator) / "failures" / f"{key}.json"
         options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE

@@ -45,8 +45,25 @@ STEP_SCHEMA = pa.schema(
         ("licence", pa.string()),
         ("threads", pa.int32()),
         ("notes", pa.string()),
+        ("execution", pa.string()),
+        ("device_time_s", pa.float64()),
+        ("device_busy_s", pa.float64()),
+        ("reserved_memory_bytes", pa.float64()),
+        ("energy_j", pa.float64()),
+        ("mean_power_w", pa.float64()),
+        ("clock_hz", pa.float64()),
+        ("memory_clock_hz", pa.float64()),
+        ("temperature_c", pa.float64()),
+        ("power_limit_w", pa.float64()),
+        ("throttle_reasons", pa.list_(pa.string())),
     ]
 )
+
+#: Figures of the device, which files of before its runtime do not have; null where not known.
+_DEVICE = ("device_time_s", "device_busy_s", "reserved_memory_bytes", "energy_j", "mean_power_w",
+           "clock_hz", "memory_clock_hz", "temperature_c", "power_limit_w")  # fmt: skip
+#: Columns that a file may lack: it was written before they were thought of.
+ADDED_COLUMNS = frozenset({"execution", *_DEVICE, "throttle_reasons"})
 
 OPERATOR_SCHEMA = pa.schema(
     [
@@ -74,7 +91,8 @@ def step_row(measurement: Measurement) -> dict[str, Any]:
     """Return the row of a measurement in the table of steps."""
     step, provenance = measurement.step, measurement.step.provenance
     return {
-        **{name: getattr(step, name) for name in _PLAIN},
+        **{name: getattr(step, name) for name in (*_PLAIN, *_DEVICE, "execution")},
+        "throttle_reasons": list(step.throttle_reasons),
         **{name: str(getattr(step, name)) for name in _ENUMS},
         **{name: getattr(provenance, name) for name in _PROVENANCE},
         "samples_s": list(step.samples_s),
@@ -89,7 +107,9 @@ def step_row(measurement: Measurement) -> dict[str, Any]:
 def measurement_of(row: Mapping[str, Any], operators: Sequence[OperatorRecord]) -> Measurement:
     """Return the measurement of a row with its operator records."""
     step = StepRecord(
-        **{name: row[name] for name in _PLAIN},
+        **{name: row[name] for name in (*_PLAIN, *_DEVICE)},
+        execution=row["execution"] or "",
+        throttle_reasons=tuple(row["throttle_reasons"] or ()),
         **{name: enum(row[name]) for name, enum in _ENUMS.items()},
         samples_s=tuple(row["samples_s"]),
         job=orjson.loads(row["job"]),
@@ -162,12 +182,19 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """
     try:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
-        return table.select(schema.names).cast(schema)
+        return _with_added(table, schema).select(schema.names).cast(schema)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise StoreError(
             f"The profile file {path} cannot be read ({error}). Restore it from version control, "
             "or delete all three files of its number and measure again."
         ) from error
+
+
+def _with_added(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    for name in schema.names:
+        if name in ADDED_COLUMNS and name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, schema.field(name).type))
+    return table
 
 
 def _json(value: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 r"""In which order the workloads of a campaign tell most about a device.
 
-The design is that of :mod:`~perfmodel.training.probes.probe_plan`: the coefficients of a device have
-a prior covariance, measuring a step narrows it, whatever time comes out, and the next workload is
-the one after which the mean variance of what the operator cares about is smallest. What was
+The design is that of :mod:`~perfmodel.training.probes.probe_plan`: the coefficients of a device
+have a prior covariance, measuring a step narrows it, whatever time comes out, and the next workload
+is the one after which the mean variance of what the operator cares about is smallest. What was
 measured before narrows it first.
 """
 

@@ -19,7 +19,7 @@ from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.kept_sketches import sketch_folder
 from perfmodel.training.samples.corpus import Corpus
-from perfmodel.training.samples.samples import unusable
+from perfmodel.training.samples.samples import NOISY_WEIGHT, unusable
 
 SOURCE = "profiles"
 
@@ -89,6 +89,7 @@ def _sample(
         spread=record.spread,
         memory_bytes=record.peak_memory_bytes,
         peak_tensor_bytes=peak,
+        weight=NOISY_WEIGHT if record.noisy else 1.0,
     )
 
 

@@ -19,12 +19,15 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, StepRecord
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.types import LEARNED_COMPILERS
 
 #: Share of the profiled operator time that must have been joined to nodes for the operator
 #: times of a workload to be used.
 LEAST_JOINED_SHARE = 0.5
 #: Largest relative spread of the repeated timings of a step that is marked as noisy.
 MOST_SPREAD = 0.3
+#: What a noisy measurement (spread, other processes, a throttled device) counts beside a quiet one.
+NOISY_WEIGHT = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +92,10 @@ def unusable(step: StepRecord, has_graph: bool) -> str:
         return "graph is missing"
     if step.noisy and step.spread > MOST_SPREAD:
         return "too noisy"
+    if step.compiler not in LEARNED_COMPILERS:
+        return f"no predictor learns {step.compiler} yet"
+    if step.execution:
+        return "run in another way than its compiler's usual one"
     if not (np.isfinite(step.step_time_s) and step.step_time_s > 0):
         return "no positive time"
     return ""
@@ -114,6 +121,7 @@ def _sample(measurement: Measurement, graph: Graph, specs: dict[str, Accelerator
         node_times_s=_node_times(measurement, graph),
         model=step.model,
         spread=step.spread,
+        weight=NOISY_WEIGHT if step.noisy else 1.0,
     )
 
 

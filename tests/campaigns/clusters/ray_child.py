@@ -19,40 +19,38 @@ from ray.cluster_utils import Cluster
 from perfmodel.campaigns.clusters.ray_engine import RayEngine
 from perfmodel.campaigns.device import CampaignDevice
 from perfmodel.campaigns.work import WorkOptions
-from perfmodel.store.campaigns import CampaignStore
-from perfmodel.store.campaigns.campaign_records import TaskState
-from perfmodel.store.sql.connections import Connections
 
 
-def device() -> CampaignDevice:
+def _node() -> str:
     import ray
 
-    node = ray.get_runtime_context().get_node_id()
-    return CampaignDevice(spec=SPEC, host=node, slot=node)
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def device(word: str) -> CampaignDevice:
+    node = _node()
+    # The nodes are on one machine and have devices of their own.
+    return CampaignDevice(spec=SPEC, host=node, device=f"gpu:{int(node[:8], 16)}")
 
 
 def measure(job: Any, spec: Any, settings: Any) -> Any:
     # Each workload that is begun is written down, whatever becomes of the node.
-    with open(os.environ["BEGUN"], "a") as file:
+    folder = Path(os.environ["TOLD"])
+    begun = folder / f"begun-{_node()}"
+    with begun.open("a") as file:
         file.write(f"{job.batch_size}\n")
-    time.sleep(0.3)
+    if begun.name == (folder / "victim").read_text() and len(begun.read_text().split()) == 2:
+        (folder / "ready").touch()
+        time.sleep(120)  # until it is killed
+    time.sleep(0.1)
     return success(job, spec, step_time_s=0.001 * job.batch_size, threads=settings.threads)
 
 
-def killing(cluster: Any, node: Any, database: str, campaign: str) -> None:
+def killing(cluster: Any, node: Any, folder: Path) -> None:
     """Kill a node once it has finished something and is at the next workload."""
-    connections = Connections(database)
-    tasks = CampaignStore(connections)
-    while True:
-        on_node = [
-            task for task in tasks.all_tasks(campaign) if task.owner.startswith(node.node_id[:32])
-        ]
-        states = {task.state for task in on_node}
-        if {TaskState.DONE, TaskState.RUNNING} <= states:
-            break
+    while not (folder / "ready").exists():
         time.sleep(0.02)
     cluster.remove_node(node, allow_graceful=False)
-    connections.close()
 
 
 def main() -> None:
@@ -61,12 +59,14 @@ def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args=nodes)
     other = cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     cluster.wait_for_nodes()
-    threading.Thread(target=killing, args=(cluster, other, database, campaign), daemon=True).start()
+    told = Path(os.environ["TOLD"])
+    (told / "victim").write_text(f"begun-{other.node_id}")
+    threading.Thread(target=killing, args=(cluster, other, told), daemon=True).start()
     said: list[str] = []
     engine = RayEngine(
         database=database,
         folder=Path(folder),
-        options=WorkOptions(campaign=campaign, lease_s=2.0, poll_s=0.2),
+        options=WorkOptions(campaign=campaign, lease_s=5.0, poll_s=0.2),
         address=cluster.address,
         device=device,
         measure=measure,

@@ -49,13 +49,12 @@ def test_a_node_that_is_killed_loses_one_workload(tmp_path: Path) -> None:
     world = CampaignWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
     name = world.enter(jobs(TASKS))
     world.close()
-    begun = tmp_path / "begun"
     # Ray's own packages come first, what the project needs besides from here.
     paths = [ROOT, ROOT / "tests", sysconfig.get_paths()["purelib"]]
     ran = subprocess.run(
         [python, CHILD, world.url, tmp_path / "profiles", name],
         env={
-            **os.environ, "PYTHONPATH": ":".join(map(str, paths)), "BEGUN": str(begun),
+            **os.environ, "PYTHONPATH": ":".join(map(str, paths)), "TOLD": str(tmp_path),
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0",
             # A dead node is known to be one within a second instead of ten.
             "RAY_health_check_period_ms": "300", "RAY_health_check_timeout_ms": "300",
@@ -72,7 +71,8 @@ def test_a_node_that_is_killed_loses_one_workload(tmp_path: Path) -> None:
     # The one that ran on the killed node was begun again, by the other; all else once.
     again = [task for task in tasks if task.attempts == 2]
     assert [str(task.machine).startswith(told["killed"]) for task in again] == [False]
-    sizes = Counter(map(int, begun.read_text().split()))
+    begun = "".join(path.read_text() for path in tmp_path.glob("begun-*"))
+    sizes = Counter(map(int, begun.split()))
     assert sizes == Counter({size: 1 for size in range(1, TASKS + 1)}) + Counter(
         task.job["batch_size"] for task in again
     )

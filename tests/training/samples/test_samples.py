@@ -13,7 +13,8 @@ from perfmodel.errors import TrainingError
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.samples.samples import load_samples
+from perfmodel.training.samples.samples import NOISY_WEIGHT, load_samples
+from perfmodel.types import Compiler
 
 SAMPLE = made_up.samples(families=2)[1]
 
@@ -112,3 +113,26 @@ def test_times_below_the_bound_are_noted(tmp_path: Path) -> None:
 def test_nothing_usable_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="Profile some"):
         load_samples(ProfileStore(tmp_path))
+
+
+def test_a_noisy_measurement_weighs_less(tmp_path: Path) -> None:
+    # Throttled or shared, its spread may well be small.
+    (sample,) = load_samples(_store(tmp_path, _changed(_measurement(), noisy=True))).samples
+    assert sample.weight == NOISY_WEIGHT < 1.0
+    (quiet,) = load_samples(_store(tmp_path / "quiet", _measurement())).samples
+    assert quiet.weight == 1.0
+
+
+def test_what_no_predictor_learns_is_left_out_by_name(tmp_path: Path) -> None:
+    openvino = _changed(
+        _measurement(), compiler=Compiler.OPENVINO, job={"a": 1}, workload_hash="a" * 32
+    )
+    graphs = _changed(
+        _measurement(), execution="device_graphs", job={"b": 1}, workload_hash="b" * 32
+    )
+    found = load_samples(_store(tmp_path, _measurement(), openvino, graphs))
+    assert len(found.samples) == 1
+    assert found.dropped == {
+        "no predictor learns openvino yet": 1,
+        "run in another way than its compiler's usual one": 1,
+    }

@@ -5,7 +5,11 @@ from torch import nn
 
 from perfmodel.capture.program import make_program
 from perfmodel.capture.torch import capture
-from perfmodel.profilers.operators import is_composite, join_operators, profile_operators
+from perfmodel.profilers.operators.dispatched import (
+    is_composite,
+    join_operators,
+    profile_operators,
+)
 from perfmodel.types import Mode, Phase
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.profilers.alignment import Call, absorb_parts, align
+from perfmodel.profilers.operators.alignment import Call, absorb_parts, align
 
 
 def calls(*ops: str) -> list[Call]:

@@ -1,0 +1,169 @@
+"""``perfmodel trace``: what a profiler's trace says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfmodel.cli.options import models_option, output_options
+from perfmodel.cli.output import duration, percent, print_facts, print_json, print_table, with_unit
+
+if TYPE_CHECKING:
+    from perfmodel.estimator.single.compared_operators import ComparedOperator
+    from perfmodel.traces.analysis.explanation import TraceExplanation
+    from perfmodel.traces.analysis.work import PricedOperator
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--top", type=click.IntRange(1, 10_000), default=20, help="Operators at most.")
+@click.option("--step", type=int, help="Look at one step alone, counted from 0.")
+@click.option("--accelerator", metavar="NAME", help="What ran, where the trace does not say.")
+@click.option("--predict/--no-predict", default=True, help="Whether to ask the model as well.")
+@models_option
+@output_options
+def command(
+    file: Path,
+    top: int,
+    step: int | None,
+    accelerator: str | None,
+    predict: bool,
+    models: Path,
+    as_json: bool,
+) -> None:
+    """Say what a profiler's trace says.
+
+    Device, software, steps and where their time went; operators with the work they did, beside
+    the roofline of the device and beside what perfmodel would have predicted for each:
+
+        perfmodel trace trace.json.gz --top 10
+
+    The format is recognised by content: torch.profiler (Kineto), and those of docs/traces.md.
+    """
+    from perfmodel.devices.catalog import Catalog
+    from perfmodel.estimator.single.compared_operators import compared_operators
+    from perfmodel.traces.analysis.explanation import explain_trace
+    from perfmodel.traces.formats.registry import read_trace
+
+    spec = Catalog.default().get(accelerator) if accelerator else None
+    found = explain_trace(read_trace(file), accelerator=spec, step=step)
+    compared = compared_operators(found, models if predict else None)
+    if as_json:
+        from perfmodel.estimator.single.compared_operators import trace_form
+
+        print_json(trace_form(found, compared, top))
+        return
+    _print_facts(file, found)
+    _print_times(found)
+    _print_classes(found)
+    _print_operators(found, compared[:top])
+    for note in found.notes:
+        click.echo(f"Note: {note}")
+
+
+def _print_facts(file: Path, found: TraceExplanation) -> None:
+    trace, device = found.trace, found.device
+    software = ", ".join(f"{name} {version}" for name, version in trace.software.items())
+    facts = [("trace", f"{file.name} ({trace.format})")]
+    if device is not None:
+        known = f" = {device.accelerator}" if device.accelerator else ""
+        guessed = " (guessed)" if device.guessed else ""
+        facts.append(
+            ("device", f"{len(trace.devices)} x {device.name or '(unnamed)'}{known}{guessed}")
+        )
+    if software:
+        facts.append(("software", software))
+    if trace.rank is not None:
+        facts.append(("rank", f"{trace.rank} of {trace.world_size or '?'}"))
+    steps = found.steps
+    if steps.windows:
+        facts.append(("steps", f"{len(steps.windows)} ({steps.found})"))
+        facts.append(("step time", f"{duration(steps.step_time_s)} (median)"))
+    facts.append(("joined", f"{percent(found.joined_share)} of device time"))
+    print_facts(facts)
+
+
+def _print_times(found: TraceExplanation) -> None:
+    if not found.times:
+        return
+    rows = [
+        [
+            str(one.device),
+            duration(one.window_s / found.step_count),
+            *(
+                percent(part / one.window_s if one.window_s else None)
+                for part in (
+                    one.computing_s, one.exposed_s, one.communicating_s, one.moving_s,
+                    one.idle_s, one.launch_bound_s,
+                )
+            ),
+        ]
+        for one in found.times
+    ]  # fmt: skip
+    headings = ["device", "per step", "computes", "exposed comm.", "all comm.", "moves", "idle",
+                "of it waiting for launches"]  # fmt: skip
+    print()
+    print_table(headings, rows, title="Where the time of the device went", right="rrrrrrrr")
+
+
+def _print_classes(found: TraceExplanation) -> None:
+    total_s = found.device_time_s
+    by_class: dict[str, list[PricedOperator]] = {}
+    for one in found.operators:
+        by_class.setdefault(one.operator.op_class, []).append(one)
+    rows = [
+        [
+            name,
+            str(sum(one.operator.kernels for one in members) // found.step_count),
+            duration(_time_s(members) / found.step_count),
+            percent(_time_s(members) / total_s if total_s else None),
+        ]
+        for name, members in sorted(by_class.items(), key=lambda item: -_time_s(item[1]))
+    ]
+    print()
+    print_table(["class", "kernels", "per step", "share"], rows, title="Classes", right="lrrr")
+
+
+def _time_s(members: Sequence[PricedOperator]) -> float:
+    return sum(one.operator.time_s for one in members)
+
+
+def _print_operators(found: TraceExplanation, compared: Sequence[ComparedOperator]) -> None:
+    total_s = found.device_time_s
+    print()
+    print_table(
+        ["operator", "phase", "reads", "calls", "per call", "share", "FLOP/s", "B/s", "roofline",
+         "predicted"],
+        [_row(one, found.step_count, total_s) for one in compared],
+        title="Operators; calls are those of a step",
+        right="lllrrrrrrr",
+    )  # fmt: skip
+
+
+def _row(compared: ComparedOperator, steps: int, total_s: float) -> list[str]:
+    one = compared.priced
+    operator = one.operator
+    calls = operator.calls / steps
+    prediction: Any = compared.prediction
+    return [
+        operator.name[:60],
+        operator.phase.value,
+        _shapes(one),
+        f"{calls:.0f}" if calls >= 1 else f"{calls:.2g}",
+        duration(operator.time_per_call_s),
+        percent(operator.time_s / total_s if total_s else None),
+        with_unit(one.flops_per_s, "FLOP/s"),
+        with_unit(one.bytes_per_s, "B/s"),
+        percent(one.roofline_share),
+        "-" if prediction is None else duration(prediction.time_s),
+    ]
+
+
+def _shapes(one: PricedOperator) -> str:
+    arguments = one.operator.arguments
+    tensors = arguments.tensors if arguments is not None else ()
+    shown = " ".join("x".join(map(str, tensor.shape)) for tensor in tensors[:3] if tensor.shape)
+    return f"{shown} {one.precision.value}" if shown else "-"

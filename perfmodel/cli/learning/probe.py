@@ -1,0 +1,171 @@
+"""``perfmodel probe``: from a device that nobody measured to a model that answers for it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfmodel.cli.failures import EXIT_FAILED
+from perfmodel.cli.options import FOLDER, device_option, models_option, output_options
+from perfmodel.cli.output import duration, percent, print_json, tell
+from perfmodel.errors import PerfModelError
+
+if TYPE_CHECKING:
+    from perfmodel.devices.spec import AcceleratorSpec
+    from perfmodel.graph.job import Job
+    from perfmodel.profilers.described import DescribedDevice
+    from perfmodel.records import StepRecord
+
+
+@click.command()
+@device_option
+@click.option(
+    "--minutes", type=click.FloatRange(min=0.2), default=10.0, show_default=True,
+    help="Time for the measurements.",
+)  # fmt: skip
+@click.option(
+    "-k", "count", type=click.IntRange(min=1), default=20, show_default=True,
+    help="Workloads that are planned at most.",
+)  # fmt: skip
+@click.option(
+    "--jobs",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="JSON file with a list of jobs to choose from, instead of a set of known models.",
+)
+@click.option(
+    "--out", type=FOLDER, default=Path("profiles"), show_default=True,
+    help="Folder of the records.",
+)  # fmt: skip
+@click.option("--service", metavar="URL", help="Service that is to answer for the device.")
+@click.option("--key", envvar="PERFMODEL_KEY", help="Key of the service. [default: PERFMODEL_KEY]")
+@models_option
+@output_options
+def command(
+    device: str,
+    minutes: float,
+    count: int,
+    jobs: Path | None,
+    out: Path,
+    service: str | None,
+    key: str | None,
+    models: Path,
+    as_json: bool,
+) -> None:
+    """Calibrate a device of this machine: look, plan, measure, adapt, and tell a service.
+
+    Stopped at any moment, the same command goes on where it was. Let nothing else use the device
+    meanwhile.
+    """
+    from perfmodel.profilers.described import described_device
+    from perfmodel.profilers.runtime import open_runtime
+    from perfmodel.store.profiles import ProfileStore
+    from perfmodel.training.probes.probe_run import planned_steps
+
+    found = described_device(open_runtime(device))
+    _say_device(found)
+    plan = _plan(found.accelerator, count, jobs, models)
+    said: dict[str, Any] = {
+        "accelerator": found.accelerator.name,
+        "measured": _measure(plan, found, device, out, minutes),
+    }
+    store = ProfileStore(out)
+    store.compact()
+    steps = planned_steps(store.steps(found.accelerator.name), plan)
+    if not steps:
+        tell("Nothing was measured; the lines above say why.")
+        click.get_current_context().exit(EXIT_FAILED)
+    said["adapted"] = _adapt(out, found.accelerator.name, models)
+    said["service"] = None if service is None else _tell(service, key, found, steps)
+    if as_json:
+        print_json({**said, "folder": str(out)})
+
+
+def _say_device(found: DescribedDevice) -> None:
+    spec = found.accelerator
+    where = "in the catalogue" if found.in_catalog else "not in the catalogue: described here"
+    tell(f"Device: {spec.name} ({spec.vendor} {spec.architecture}), {where}.")
+    for note in found.notes:
+        tell(note)
+
+
+def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: Path) -> tuple[Job, ...]:
+    from perfmodel.cli.learning.probe_plan import listed_jobs, model_for
+    from perfmodel.training.probes.probe_candidates import plan_probes
+
+    model = model_for(models, spec)
+    plan = plan_probes(
+        spec,
+        count,
+        chooser=model.joint if model else None,
+        jobs=listed_jobs(jobs) if jobs else None,
+        progress=tell,
+    )
+    tell(
+        f"Plan: {len(plan.probes)} of {plan.candidates} workloads; the expected error is "
+        f"{percent(plan.error_before)} now and {percent(plan.probes[-1].expected_error)} with all."
+    )
+    return tuple(probe.job for probe in plan.probes)
+
+
+def _measure(
+    jobs: tuple[Job, ...], found: DescribedDevice, device: str, out: Path, minutes: float
+) -> dict[str, Any]:
+    from perfmodel.cli.learning.profile import show_event
+    from perfmodel.devices.cpu_facts import read_cpu_facts
+    from perfmodel.profilers.run import MeasureSettings
+    from perfmodel.store.profiles import ProfileStore
+    from perfmodel.training.probes.probe_run import measure_probes
+
+    probed = measure_probes(
+        jobs,
+        store=ProfileStore(out),
+        device=found,
+        settings=MeasureSettings(threads=read_cpu_facts().core_count, device=device),
+        budget_s=60.0 * minutes,
+        on_event=show_event,
+    )
+    tell(
+        f"Measured {probed.finished}, held before {probed.skipped}, failed {probed.failed}, no "
+        f"time for {probed.left_over}, in {duration(probed.elapsed_s)}. Records are in {out}."
+    )
+    return asdict(probed)
+
+
+def _adapt(out: Path, name: str, models: Path) -> str | None:
+    """Adapt the installed model, or say why it cannot be: the records are there either way."""
+    from perfmodel.store.artifacts import latest
+    from perfmodel.store.profiles import ProfileStore
+    from perfmodel.training.adapt import adapt_model, usable_probes
+
+    try:
+        probes = usable_probes(ProfileStore(out), name)
+        folder = adapt_model(latest(models, "default").folder, probes.samples, models)
+    except PerfModelError as error:
+        tell(f"The model was not adapted: {error}")
+        return None
+    tell(f"The model took {len(probes.samples)} records into account; it is in {folder}.")
+    return str(folder)
+
+
+def _tell(
+    service: str, key: str | None, found: DescribedDevice, steps: list[StepRecord]
+) -> dict[str, Any]:
+    from perfmodel.client import Client
+    from perfmodel.training.probes.probe_run import tell_service
+
+    with Client(service, api_key=key) as client:
+        taken = tell_service(client, found, steps)
+    tell(
+        f"{service} answers for {found.accelerator.name}: {taken.accepted} accepted, "
+        f"{taken.known} known, {taken.quarantined} quarantined, {taken.refused} refused."
+    )
+    for one in taken.observations:
+        if one.problem is not None:
+            tell(f"Refused: {one.problem}")
+    return {
+        "url": service, "accepted": taken.accepted, "known": taken.known,
+        "quarantined": taken.quarantined, "refused": taken.refused,
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""What drivers say about accelerators, and which accelerators of the catalogue they mean."""

@@ -1,0 +1,188 @@
+"""Import traces: operators with their shapes, and whole steps where the job is named.
+
+A trace says what ran and not of which model: a step becomes a record only with its job, which
+whoever imports it must tell. Traces that end too early are refused.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidTraceError, StoreError
+from perfmodel.graph.job import Job
+from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
+from perfmodel.importers.published import (
+    Imported,
+    Origin,
+    PublishedKernel,
+    PublishedPlacement,
+    PublishedStep,
+    RejectedRow,
+)
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace
+from perfmodel.traces.formats.registry import read_trace
+
+_SOURCE = "traces"
+_LICENCE = "not stated"
+#: Of the device time of a trace, below which what is not joined may be part of any operator.
+_LEAST_JOINED = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TracedJob:
+    """What a trace does not say of itself.
+
+    Parameters
+    ----------
+    job : Job or None
+        What ran; its batch is that of one replica.
+    placement : Placement or None
+        Where it ran, if on several accelerators.
+    accelerator : AcceleratorSpec or None
+        The device, where the trace does not name it.
+    """
+
+    job: Job | None = None
+    placement: Placement | None = None
+    accelerator: AcceleratorSpec | None = None
+
+
+def read_trace_files(path: Path) -> Imported:
+    """Read a trace, or all traces below a folder; operators alone, since no job is named.
+
+    Raises
+    ------
+    StoreError
+        There is no file.
+    """
+    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    if not files or not path.exists():
+        raise StoreError(f"No trace lies in {path}; name a trace or a folder of them.")
+    return import_traces(files, TracedJob())
+
+
+def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
+    """Return the records of some traces of one job; a file that is refused is a rejected row."""
+    kernels: list[PublishedKernel] = []
+    steps: list[PublishedStep] = []
+    placements: list[PublishedPlacement] = []
+    rejected: list[RejectedRow] = []
+    for file in files:
+        try:
+            found = _explained(file, told)
+        except InvalidTraceError as error:
+            rejected.append(RejectedRow(file=file.name, line=0, reason=error.message))
+            continue
+        kernels += _kernels(found, file, rejected)
+        if told.job is not None:
+            step = _step(found, told.job, told.placement, file, rejected)
+            if isinstance(step, PublishedStep):
+                steps.append(step)
+            elif step is not None:
+                placements.append(step)
+    return Imported(
+        kernels=tuple(kernels),
+        steps=tuple(steps),
+        placements=tuple(placements),
+        rejected=tuple(rejected),
+    )
+
+
+def _explained(file: Path, told: TracedJob) -> TraceExplanation:
+    trace = read_trace(file)
+    if not trace.complete:
+        raise InvalidTraceError(
+            f"{file.name} ends too early: its sums are too small to be learned from."
+        )
+    found = explain_trace(trace, accelerator=told.accelerator)
+    if found.accelerator is None:
+        raise InvalidTraceError(
+            f"{file.name} does not say which accelerator of the catalogue it ran on; "
+            "--accelerator NAME does."
+        )
+    if not len(trace.kernels):
+        raise InvalidTraceError(f"Nothing ran on a device in {file.name}.")
+    if found.joined_share < _LEAST_JOINED:
+        raise InvalidTraceError(
+            f"Only {100 * found.joined_share:.1f} % of the device time of {file.name} could be "
+            f"joined to operators; {100 * _LEAST_JOINED:.0f} % are needed."
+        )
+    return found
+
+
+def _kernels(
+    found: TraceExplanation, file: Path, rejected: list[RejectedRow]
+) -> Iterator[PublishedKernel]:
+    assert found.accelerator is not None
+    origin = Origin(source=_SOURCE, licence=_LICENCE, file=file.name)
+    for one in found.operators:
+        operator = one.operator
+        try:
+            op, dtype, shape = traced_call(one)
+        except UnnamedCallError as error:
+            rejected.append(
+                RejectedRow(file=file.name, line=0, reason=f"{operator.name[:80]}: {error}")
+            )
+            continue
+        if operator.time_s <= 0:
+            continue
+        yield PublishedKernel(
+            op=op,
+            accelerator=found.accelerator.name,
+            dtype=dtype,
+            shape=shape,
+            time_s=operator.time_per_call_s,
+            origin=origin,
+            kernel=operator.kernel_names[0][:200],
+        )
+
+
+def _step(
+    found: TraceExplanation,
+    job: Job,
+    placement: Placement | None,
+    file: Path,
+    rejected: list[RejectedRow],
+) -> PublishedStep | PublishedPlacement | None:
+    times_s = [one.duration_s for one in found.steps.windows]
+    reason = _no_step(found, placement)
+    if reason or not times_s:
+        rejected.append(RejectedRow(file=file.name, line=0, reason=f"its steps: {reason}"))
+        return None
+    assert found.accelerator is not None
+    origin = Origin(source=_SOURCE, licence=_LICENCE, file=file.name)
+    step_time_s = statistics.median(times_s)
+    if placement is not None:
+        return PublishedPlacement(
+            job=job,
+            job_type=job.label,
+            batch_size=job.batch_size,
+            placement=placement,
+            step_time_s=step_time_s,
+            origin=origin,
+        )
+    return PublishedStep(
+        job=job,
+        accelerator=found.accelerator.name,
+        samples_per_second=job.batch_size * job.accumulation_steps / step_time_s,
+        origin=origin,
+        repeats=len(times_s),
+        spread=(max(times_s) - min(times_s)) / step_time_s,
+    )
+
+
+def _no_step(found: TraceExplanation, placement: Placement | None) -> str:
+    """Return why the steps of a trace are no record; empty where they are one."""
+    if found.steps.found == "whole":
+        return "the trace marks none and does not repeat"
+    world = found.trace.world_size or 1
+    if placement is None and world > 1:
+        return f"it is one of {world} ranks; --on PLACEMENT says where they ran"
+    if placement is not None and placement.accelerator_count < world:
+        return f"it is one of {world} ranks, more than the placement has accelerators"
+    return ""

@@ -1,0 +1,71 @@
+"""The accelerator that a device of this machine is: from the catalogue, or described here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.cpu_bench import Rates, measure_accelerator
+from perfmodel.devices.drivers.identity import describe, identify, own_name
+from perfmodel.devices.local import LocalCpu, kept_spec
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import MeasurementError
+from perfmodel.profilers.runtime import DeviceRuntime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DescribedDevice:
+    """A device and what is known of it.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+        Measurements are stored under its name.
+    in_catalog : bool
+        False for a device whose entry a service has to be told, or the catalogue given.
+    notes : tuple of str
+        What a reader of its measurements has to know, a sentence each.
+    """
+
+    accelerator: AcceleratorSpec
+    in_catalog: bool
+    notes: tuple[str, ...] = ()
+
+
+def described_device(
+    runtime: DeviceRuntime, *, catalog: Catalog | None = None, local: LocalCpu | None = None
+) -> DescribedDevice:
+    """Find a device in the catalogue, or measure what it reaches and describe it.
+
+    The CPU of this machine is measured the first time and kept; so is an accelerator that the
+    catalogue does not have (half a minute).
+
+    Raises
+    ------
+    MeasurementError
+        An unknown accelerator of a recording: it is not here to be measured.
+    """
+    catalog = catalog or Catalog.default()
+    if runtime.facts.backend == "cpu":
+        return DescribedDevice(accelerator=(local or LocalCpu()).describe(), in_catalog=True)
+    identity = identify(runtime.facts, catalog)
+    if identity.accelerator is not None:
+        return DescribedDevice(
+            accelerator=identity.accelerator, in_catalog=True, notes=identity.notes
+        )
+    facts = runtime.facts
+    spec = kept_spec(
+        own_name(facts), facts.to_dict(), lambda: describe(facts, _measured_rates(runtime))
+    )
+    return DescribedDevice(accelerator=spec, in_catalog=False, notes=identity.notes)
+
+
+def _measured_rates(runtime: DeviceRuntime) -> Rates:
+    if runtime.torch_device == "cpu":
+        raise MeasurementError(
+            f"{runtime.facts.name} is not in the catalogue, and a recording cannot be measured; "
+            "add it to the catalogue (docs/devices.md), or run where the device is."
+        )
+    import torch
+
+    return measure_accelerator(torch, runtime.torch_device, runtime.synchronise)

@@ -1,0 +1,1 @@
+"""Operator times of a step, joined to the nodes of its graph."""

@@ -1,0 +1,1 @@
+"""What runs a step: PyTorch, compiled or not, ONNX Runtime, OpenVINO."""

@@ -1,0 +1,210 @@
+"""Run a model in ONNX Runtime: its step time, its peak memory, the times of its nodes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perfmodel.capture.onnx import capture_onnx
+from perfmodel.errors import MissingExtraError
+from perfmodel.graph.job import Job
+from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
+from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
+from perfmodel.profilers.runtime.cpu import CpuRuntime
+from perfmodel.profilers.steps.exported import Feeds, export_job
+from perfmodel.profilers.steps.providers import Provider, check_used, provider_for
+from perfmodel.profilers.timing import time_steps
+
+#: Graph optimisation level of every session; the name of a member of ORT's enumeration.
+OPTIMISATION = "ORT_ENABLE_ALL"
+
+
+def run_onnxruntime(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
+    """Export the model of a job, and measure the file as :func:`run_onnx_file` does.
+
+    Raises
+    ------
+    MeasurementError
+        Another mode or precision, a model that cannot be exported, or an execution provider
+        that is not there or does not serve the device; says what to install.
+    """
+    provider = provider_for(job.compiler, settings.provider, runtime.facts.backend)
+    exported = export_job(job, settings)
+    return run_onnx_file(
+        exported.file,
+        exported.feeds,
+        settings,
+        family=exported.family,
+        model=exported.model,
+        provider=provider,
+        runtime=runtime,
+    )
+
+
+def run_onnx_file(
+    file: bytes,
+    feeds: Feeds,
+    settings: MeasureSettings,
+    *,
+    family: str,
+    model: str,
+    provider: Provider | None = None,
+    runtime: DeviceRuntime | None = None,
+) -> ProfiledRun:
+    """Measure an ONNX file: step times without a profiler, then node times with ORT's own.
+
+    Both sessions have the same options. Nodes that ORT fused count for the node whose name the
+    fused one bears. Where a provider has memory of its own, inputs and outputs stay in it.
+
+    Parameters
+    ----------
+    provider : Provider, optional
+        The CPU's by default.
+    runtime : DeviceRuntime, optional
+        The device; the CPU by default.
+    """
+    device = runtime or CpuRuntime()
+    served_by = provider or provider_for(None, "cpu", "cpu")
+    device.release_memory()
+    step = _step_of(_session(file, settings.threads, served_by), feeds, served_by)
+    device.reset_peak_memory()
+    timing = time_steps(step, settings.policy, clock=device)
+    memory = _told_memory(device, served_by)
+    del step
+    runs, shares = profile_kernels(
+        file, feeds, threads=settings.threads, runs=settings.profiled_steps, provider=served_by
+    )
+    graph = capture_onnx(file)
+    return ProfiledRun(
+        graph=graph,
+        timing=timing,
+        memory=memory,
+        operators=join_kernels(graph, runs, read_names(file)),
+        family=family,
+        model=model,
+        notes=(
+            f"memory={memory.method}",
+            f"onnxruntime_optimisation={OPTIMISATION}",
+            *(f"time_share_{name}={share:.3f}" for name, share in shares.items()),
+        ),
+    )
+
+
+def profile_kernels(
+    file: bytes, feeds: Feeds, *, threads: int, runs: int, provider: Provider | None = None
+) -> tuple[tuple[tuple[KernelTime, ...], ...], dict[str, float]]:
+    """Return the kernels of each of some runs, measured by ONNX Runtime itself.
+
+    Parameters
+    ----------
+    threads, runs : int
+        Each >= 1; two more runs warm up.
+
+    Returns
+    -------
+    runs : tuple of tuple of KernelTime
+    shares : dict of str to float
+        Share of the kernels' time by execution provider: a provider leaves what it has no
+        kernel for to the CPU.
+    """
+    served_by = provider or provider_for(None, "cpu", "cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = str(Path(folder) / "profile")
+        session = _session(file, threads, served_by, profile_prefix=prefix)
+        step = _step_of(session, feeds, served_by)
+        for _ in range(runs + 2):
+            step()
+        events = orjson.loads(Path(session.end_profiling()).read_bytes())
+    kept = _by_run(events)[-runs:]
+    return tuple(tuple(_kernels(part)) for part in kept), _provider_shares(kept)
+
+
+def _step_of(session: Any, feeds: Feeds, provider: Provider) -> Callable[[], object]:
+    """Return what runs a session once; inputs lie in the provider's memory beforehand."""
+    if provider.memory is None:
+        return lambda: session.run(None, dict(feeds))
+    import onnxruntime
+
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(array, provider.memory, 0)
+        binding.bind_ortvalue_input(name, value)
+    for output in session.get_outputs():
+        binding.bind_output(output.name, provider.memory)
+
+    def step() -> None:
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+
+    return step
+
+
+def _told_memory(device: DeviceRuntime, provider: Provider) -> MemoryPeak:
+    """Return the peak; what ORT takes of a device's memory, PyTorch's allocator does not see."""
+    if provider.backends == ("cpu",):
+        return device.peak_memory()
+    return MemoryPeak(allocated_bytes=None, reserved_bytes=None, method="unknown_to_allocator")
+
+
+def _session(
+    file: bytes, threads: int, provider: Provider, *, profile_prefix: str | None = None
+) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("Profiling in ONNX Runtime", extra="onnx") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, OPTIMISATION)
+    options.log_severity_level = 3
+    if profile_prefix is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile_prefix
+    session = onnxruntime.InferenceSession(
+        file, sess_options=options, providers=list(dict.fromkeys([provider.ort, _CPU]))
+    )
+    check_used(provider, session.get_providers())
+    return session
+
+
+_CPU = "CPUExecutionProvider"
+
+
+def _provider_shares(runs: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, float]:
+    spent: dict[str, float] = {}
+    for events in runs:
+        for event in events:
+            if str(event["name"]).endswith("_kernel_time"):
+                name = str(event["args"].get("provider", _CPU))
+                spent[name] = spent.get(name, 0.0) + event["dur"]
+    total = sum(spent.values())
+    # One provider alone is what was asked for, and needs no word.
+    return {n: s / total for n, s in spent.items()} if len(spent) > 1 and total else {}
+
+
+def _by_run(events: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Split a profile at the ends of its runs; kernels come before the event of their run."""
+    parts: list[list[Mapping[str, Any]]] = [[]]
+    for event in events:
+        if event.get("cat") == "Node":
+            parts[-1].append(event)
+        elif event.get("name") == "model_run":
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _kernels(events: Iterable[Mapping[str, Any]]) -> Iterable[KernelTime]:
+    for event in events:
+        name = str(event["name"])
+        if name.endswith("_kernel_time"):
+            yield KernelTime(
+                name=name.removesuffix("_kernel_time"),
+                op_type=str(event["args"]["op_name"]),
+                time_s=event["dur"] / 1e6,
+            )

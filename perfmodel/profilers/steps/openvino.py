@@ -1,0 +1,114 @@
+"""Run a model in OpenVINO on the CPU: the exported file, compiled and executed by OpenVINO itself.
+
+Floating-point work is held to fp32: OpenVINO would otherwise compute in bf16 wherever the CPU has
+units for it. One stream, so that a step is the latency of one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from perfmodel.capture.onnx import capture_onnx
+from perfmodel.errors import MeasurementError, MissingExtraError
+from perfmodel.graph.job import Job
+from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
+from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.runtime import DeviceRuntime
+from perfmodel.profilers.steps.exported import Feeds, export_job
+from perfmodel.profilers.timing import time_steps
+
+#: Passes under the profiler that are not looked at.
+_WARM_PASSES = 2
+
+
+def run_openvino(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
+    """Export the model of a job, time it in OpenVINO, then profile its layers.
+
+    A layer that OpenVINO fused counts for the node whose name it bears, as with ONNX Runtime;
+    reorders between layouts bear none and are named in the record.
+
+    Raises
+    ------
+    MissingExtraError
+        OpenVINO is not installed.
+    MeasurementError
+        A device other than the CPU, another mode or precision, or a file that OpenVINO refuses.
+    """
+    if runtime.facts.backend != "cpu" or settings.provider:
+        raise MeasurementError(
+            "OpenVINO is profiled on the CPU, without an execution provider; got device "
+            f"{runtime.facts.name}{f', provider {settings.provider}' if settings.provider else ''}."
+        )
+    core = _core()
+    exported = export_job(job, settings)
+    runtime.release_memory()
+    request = _request(core, exported.file, settings.threads, profile=False)
+    infer = partial(request.infer, dict(exported.feeds))
+    runtime.reset_peak_memory()
+    timing = time_steps(infer, settings.policy, clock=runtime)
+    memory = runtime.peak_memory()
+    del request, infer
+    passes = profile_layers(
+        exported.file, exported.feeds, threads=settings.threads, passes=settings.profiled_steps
+    )
+    graph = capture_onnx(exported.file)
+    return ProfiledRun(
+        graph=graph,
+        timing=timing,
+        memory=memory,
+        operators=join_kernels(graph, passes, read_names(exported.file)),
+        family=exported.family,
+        model=exported.model,
+        notes=(f"memory={memory.method}", "openvino_precision=f32", "openvino_streams=1"),
+    )
+
+
+def profile_layers(
+    file: bytes, feeds: Feeds, *, threads: int, passes: int
+) -> tuple[tuple[KernelTime, ...], ...]:
+    """Return the layers that ran in each of some passes, measured by OpenVINO itself.
+
+    Parameters
+    ----------
+    threads, passes : int
+        Each >= 1; two more passes warm up.
+    """
+    request = _request(_core(), file, threads, profile=True)
+    series = []
+    for _ in range(_WARM_PASSES + passes):
+        request.infer(dict(feeds))
+        series.append(tuple(_executed(request.profiling_info)))
+    return tuple(series[_WARM_PASSES:])
+
+
+def _executed(layers: Iterable[Any]) -> Iterable[KernelTime]:
+    for layer in layers:
+        time_s = layer.real_time.total_seconds()
+        if time_s > 0:
+            yield KernelTime(name=layer.node_name, op_type=layer.node_type, time_s=time_s)
+
+
+def _core() -> Any:
+    try:
+        import openvino
+    except ImportError as error:
+        raise MissingExtraError("Profiling in OpenVINO", extra="openvino") from error
+    return openvino.Core()
+
+
+def _request(core: Any, file: bytes, threads: int, *, profile: bool) -> Any:
+    """Compile a file and return a request that infers it."""
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERF_COUNT": profile,
+    }
+    try:
+        model = core.compile_model(core.read_model(file, b""), "CPU", settings)
+    except RuntimeError as error:
+        reason = str(error).strip().split("\n", 1)[0][:300]
+        raise MeasurementError(f"OpenVINO cannot compile this file: {reason}") from error
+    return model.create_infer_request()

@@ -1,0 +1,95 @@
+"""Run a step in PyTorch: eager, compiled, or as one graph of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfmodel.graph.job import Job
+from perfmodel.profilers.operators.step_operators import step_operators
+from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
+from perfmodel.profilers.steps.arithmetic import matrix_units, refuse_quantised
+from perfmodel.profilers.steps.compiled import inductor_program
+from perfmodel.profilers.timing import time_steps
+from perfmodel.types import Compiler
+
+if TYPE_CHECKING:
+    from perfmodel.capture.program import Program
+
+Step = Callable[[], object]
+
+
+def run_pytorch(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
+    """Build a job on a device, time its step, then profile the operators of a few more.
+
+    The graph is captured last: what a capture leaves behind in this process can disturb neither
+    the times nor the base line of the memory.
+
+    Raises
+    ------
+    MeasurementError
+        A precision that PyTorch would not compute in, or a compiler without its tools.
+    """
+    import torch
+
+    from perfmodel.zoo.moved import bundle_on
+    from perfmodel.zoo.resolve import build_bundle, capture_job, program_of
+
+    refuse_quantised(job)
+    torch.set_num_threads(settings.threads)
+    bundle = bundle_on(build_bundle(job, device="cpu"), runtime.torch_device)
+    with (
+        matrix_units(job.precision) as switch,
+        _prepared(program_of(bundle, job), job, settings, runtime) as (step, notes),
+    ):
+        runtime.reset_peak_memory()
+        timing = time_steps(step, settings.policy, clock=runtime)
+        memory = _told_memory(runtime.peak_memory(), job, runtime)
+        profiled = step_operators(step, runtime, steps=settings.profiled_steps)
+    graph = capture_job(job)
+    return ProfiledRun(
+        graph=graph,
+        timing=timing,
+        memory=memory,
+        operators=profiled.join(graph),
+        device_busy_s=profiled.busy_s,
+        family=bundle.family,
+        model=bundle.name,
+        notes=(f"memory={memory.method}", switch, *notes),
+    )
+
+
+@contextmanager
+def _prepared(
+    program: Program, job: Job, settings: MeasureSettings, runtime: DeviceRuntime
+) -> Iterator[tuple[Step, tuple[str, ...]]]:
+    """Yield the step as it is to be run, and what the record states of it."""
+    if job.compiler is Compiler.INDUCTOR:
+        with inductor_program(program, device_graphs=settings.device_graphs) as compiled:
+            yield compiled.program.step, compiled.notes
+    elif settings.device_graphs:
+        _make_capturable(program)
+        yield runtime.graph_of(program.step), ()
+    else:
+        yield program.step, ()
+
+
+def _make_capturable(program: Program) -> None:
+    """Let an optimizer keep its counters on the device, as a graph of the device needs it."""
+    for group in program.optimizer.param_groups if program.optimizer else ():
+        if "capturable" in group:
+            group["capturable"] = True
+
+
+def _told_memory(peak: MemoryPeak, job: Job, runtime: DeviceRuntime) -> MemoryPeak:
+    """Drop a figure that says nothing of the step.
+
+    Without an allocator of its own a device's memory is that of this process, and there the
+    compiler takes more than most models.
+    """
+    if job.compiler is Compiler.INDUCTOR and peak.method != "allocator":
+        return replace(peak, allocated_bytes=None, method="unknown_beside_compiler")
+    return peak

@@ -1,0 +1,186 @@
+"""All that a trace says, put together: what the command prints and profilers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError, MissingExtraError
+from perfmodel.traces.analysis.host_operators import host_operators
+from perfmodel.traces.analysis.operators import joined_share, traced_operators
+from perfmodel.traces.analysis.steps import Steps, find_steps
+from perfmodel.traces.analysis.timeline import DeviceTime, device_times
+from perfmodel.traces.analysis.work import PricedOperator, priced_operators, unpriced
+from perfmodel.traces.trace import Trace
+from perfmodel.traces.traced_devices import TracedDevice
+
+#: Below it times of kernels are not told apart well enough from each other by whom they are.
+_ENOUGH_JOINED = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceExplanation:
+    """What a trace says.
+
+    Parameters
+    ----------
+    device : TracedDevice or None
+        The one that ran most; None where the trace names none.
+    accelerator : AcceleratorSpec or None
+        What the catalogue knows of it.
+    steps : Steps
+        All that were found; ``step_count`` of them are explained.
+    times : tuple of DeviceTime
+        Over the explained steps; empty without a timeline.
+    operators : tuple of PricedOperator
+        Over the explained steps, longest first.
+    joined_share : float
+        Of device time launched during the trace, in [0, 1].
+    """
+
+    trace: Trace
+    device: TracedDevice | None
+    accelerator: AcceleratorSpec | None
+    steps: Steps
+    step_count: int
+    times: tuple[DeviceTime, ...]
+    operators: tuple[PricedOperator, ...]
+    joined_share: float
+    notes: tuple[str, ...]
+
+    @property
+    def device_time_s(self) -> float:
+        """Of all operators together."""
+        return sum(one.operator.time_s for one in self.operators)
+
+
+def explain_trace(
+    trace: Trace,
+    *,
+    accelerator: AcceleratorSpec | None = None,
+    step: int | None = None,
+    catalog: Catalog | None = None,
+) -> TraceExplanation:
+    """Say what a trace says: steps, where time went, operators with their work.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec or None
+        What the user knows the device to be; None takes what the trace tells.
+    step : int or None
+        Position of the step to look at; None for all together.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such step.
+    """
+    steps = find_steps(trace)
+    chosen = _chosen(steps, step)
+    start_ns = steps.windows[chosen[0]].start_ns if chosen else 0
+    end_ns = steps.windows[chosen[-1]].end_ns if chosen else 0
+    kernels = trace.kernels
+    rows = np.flatnonzero(np.isin(steps.of_kernel, chosen) if chosen else kernels.duration_ns >= 0)
+    device = main_device(trace)
+    spec = accelerator or _specification(device, catalog or Catalog.default())
+    if len(kernels):
+        found = traced_operators(trace, rows)
+    else:
+        found = host_operators(trace, start_ns, end_ns)
+    notes = [*trace.notes, *_notes(trace, device, steps, accelerator)]
+    try:
+        priced = priced_operators(found, spec)
+    except MissingExtraError as error:
+        priced = tuple(unpriced(one, "torch is not installed") for one in found)
+        notes.append(error.message)
+    share = joined_share(found)
+    if share < _ENOUGH_JOINED:
+        notes.append(_unjoined(trace, share))
+    return TraceExplanation(
+        trace=trace,
+        device=device,
+        accelerator=spec,
+        steps=steps,
+        step_count=max(len(chosen), 1),
+        times=device_times(kernels, start_ns, end_ns) if chosen else (),
+        operators=priced,
+        joined_share=share,
+        notes=tuple(notes),
+    )
+
+
+def main_device(trace: Trace) -> TracedDevice | None:
+    """Return the device that ran most, as far as the trace describes it.
+
+    Kernels of AMD devices are counted from another origin than the list of devices: where all
+    devices of a trace are alike, any of them describes the one that ran.
+    """
+    if not trace.devices:
+        return None
+    kernels = trace.kernels
+    known = kernels.device >= 0
+    if known.any():
+        busy = np.bincount(kernels.device[known], weights=kernels.duration_ns[known])
+        found = trace.device(int(np.argmax(busy)))
+        if found is not None:
+            return found
+        if len({replace(one, index=0) for one in trace.devices}) > 1:
+            return None
+    return trace.devices[0]
+
+
+def _specification(device: TracedDevice | None, catalog: Catalog) -> AcceleratorSpec | None:
+    if device is None or device.accelerator is None:
+        return None
+    return catalog.get(device.accelerator)
+
+
+def _chosen(steps: Steps, step: int | None) -> list[int]:
+    count = len(steps.windows)
+    if step is None:
+        return list(range(count))
+    if not 0 <= step < count:
+        raise InvalidInputError(
+            f"There is no step {step}; the trace has {count} steps, counted from 0."
+        )
+    return [step]
+
+
+def _notes(
+    trace: Trace, device: TracedDevice | None, steps: Steps, given: AcceleratorSpec | None
+) -> Sequence[str]:
+    found = []
+    if steps.found == "repetition":
+        found.append(
+            f"The trace marks no steps. Its kernels repeat {len(steps.windows)} times, and each "
+            "time is taken for a step; the layers of a model may repeat as well."
+        )
+    elif steps.found == "whole" and steps.windows:
+        found.append("The trace marks no steps and does not repeat; all of it is taken for one.")
+    if device is not None and device.guessed and given is None:
+        found.append(
+            f"The driver calls the device {device.name!r}; that it is a {device.accelerator} is a "
+            "guess from its cores, memory and architecture. --accelerator says it."
+        )
+    elif given is None and (device is None or device.accelerator is None):
+        named = "names no device" if device is None else f"calls its device {device.name!r}"
+        found.append(
+            f"The trace {named}, which is not in the catalogue: no roofline and no "
+            "predictions. --accelerator NAME says which it was."
+        )
+    if not len(trace.kernels) and len(trace.operators):
+        found.append("Nothing ran on a device: times are those of calls on the host.")
+    return found
+
+
+def _unjoined(trace: Trace, share: float) -> str:
+    why = (
+        "the calls around them are not in the trace"
+        if len(trace.operators)
+        else "the trace holds no operators, only what the device did"
+    )
+    return f"Only {100 * share:.1f} % of device time could be joined to operators: {why}."

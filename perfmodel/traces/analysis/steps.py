@@ -1,0 +1,168 @@
+"""Which part of a trace is which step.
+
+A trace marks its steps (``ProfilerStep#3``), or repeats itself: then the sequence of kernels that
+makes up the trace over and over is taken for a step. Layers of a model repeat as well, so that this
+is said where it was done, and not done inside of CUDA and HIP graphs. A device works on after the
+host has ended its step, so that the work of a step is what was launched during it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.traces.trace import KernelKind, Kernels, Trace
+
+Found = Literal["marked", "repetition", "whole"]
+
+#: Share of kernels that must be equal one period later for a trace to repeat itself.
+_ALIKE = 0.95
+#: A period of fewer kernels is a loop inside a step.
+_SHORTEST = 8
+#: Kernels that are looked at; a trace that repeats itself shows it in them.
+_LOOKED_AT = 40_000
+_CANDIDATES = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepWindow:
+    """One step.
+
+    Parameters
+    ----------
+    start_ns, end_ns : int
+        From the start of a step to that of the next; the last one ends with its last kernel, or on
+        the host if that is later.
+    """
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Steps:
+    """The steps of a trace.
+
+    Parameters
+    ----------
+    found : str
+        ``"marked"`` by the trace, by ``"repetition"``, or the ``"whole"`` trace taken for one.
+    of_kernel : ndarray of int32
+        Position of the step in which each kernel was launched; -1 outside of steps.
+    """
+
+    found: Found
+    windows: tuple[StepWindow, ...]
+    of_kernel: npt.NDArray[np.int32]
+
+    @property
+    def step_time_s(self) -> float:
+        """Median duration in seconds; 0 where there is no step."""
+        return statistics.median([one.duration_s for one in self.windows] or [0.0])
+
+
+def find_steps(trace: Trace) -> Steps:
+    """Return the steps of a trace; summaries without a timeline have none."""
+    kernels = trace.kernels
+    if trace.steps:
+        return _marked(trace)
+    timed = kernels.start_ns >= 0
+    if not timed.any() and not (trace.operators.start_ns >= 0).any():
+        return Steps(found="whole", windows=(), of_kernel=np.full(len(kernels), -1, dtype=np.int32))
+    return _repeated(kernels) or _whole(trace)
+
+
+def _marked(trace: Trace) -> Steps:
+    kernels, marks = trace.kernels, trace.steps
+    starts = np.array([one.start_ns for one in marks], dtype=np.int64)
+    ends = starts + np.array([max(one.duration_ns, 0) for one in marks], dtype=np.int64)
+    launched = np.where(kernels.launch_start_ns >= 0, kernels.launch_start_ns, -1)
+    place = np.searchsorted(starts, launched, side="right") - 1
+    inside = (place >= 0) & (launched <= ends[np.maximum(place, 0)])
+    of_kernel = np.where(inside, place, -1).astype(np.int32)
+    windows = []
+    for i, mark in enumerate(marks):
+        own = kernels.end_ns[of_kernel == i]
+        last = int(max(ends[i], own.max(initial=0)))
+        # Steps follow each other; what lies between two belongs to the first.
+        end = int(starts[i + 1]) if i + 1 < len(marks) else last
+        windows.append(StepWindow(name=mark.name, start_ns=mark.start_ns, end_ns=end))
+    return Steps(found="marked", windows=tuple(windows), of_kernel=of_kernel)
+
+
+def _whole(trace: Trace) -> Steps:
+    kernels, operators = trace.kernels, trace.operators
+    begun = [c[c >= 0] for c in (kernels.start_ns, kernels.launch_start_ns, operators.start_ns)]
+    ended = (kernels.end_ns, operators.start_ns + operators.duration_ns)
+    start = min(int(column.min()) for column in begun if len(column))
+    end = max(int(column.max(initial=0)) for column in ended)
+    of_kernel = np.where(kernels.start_ns >= 0, 0, -1).astype(np.int32)
+    window = StepWindow(name="the whole trace", start_ns=start, end_ns=end)
+    return Steps(found="whole", windows=(window,), of_kernel=of_kernel)
+
+
+def _repeated(kernels: Kernels) -> Steps | None:
+    """Return the steps of a trace that repeats itself; the rest before and after is no step."""
+    timed = np.flatnonzero((kernels.start_ns >= 0) & (kernels.kind == KernelKind.COMPUTE))
+    order = timed[np.argsort(kernels.start_ns[timed], kind="stable")]
+    names = kernels.name[order]
+    period = None if kernels.graph.any() else repetition(names[:_LOOKED_AT])
+    if period is None:
+        return None
+    offset = _first_whole(names, period)
+    count = (len(order) - offset) // period
+    begin = kernels.start_ns[order[offset : offset + count * period : period]]
+    last = order[offset + count * period - 1]
+    edges = np.concatenate((begin, [kernels.start_ns[last] + kernels.duration_ns[last]]))
+    place = np.searchsorted(edges, kernels.start_ns, side="right") - 1
+    inside = (place >= 0) & (place < count) & (kernels.start_ns >= 0)
+    windows = tuple(
+        StepWindow(name=f"repetition {i}", start_ns=int(edges[i]), end_ns=int(edges[i + 1]))
+        for i in range(count)
+    )
+    return Steps(
+        found="repetition",
+        windows=windows,
+        of_kernel=np.where(inside, place, -1).astype(np.int32),
+    )
+
+
+def repetition(names: npt.NDArray[np.int32]) -> int | None:
+    """Return after how many entries a sequence repeats itself, or None.
+
+    Candidates are distances between occurrences of a rare entry: each stands once in a period.
+
+    Examples
+    --------
+    >>> repetition(np.array([*range(9)] * 4, dtype=np.int32))
+    9
+    """
+    if len(names) < 2 * _SHORTEST:
+        return None
+    values, counts = np.unique(names, return_counts=True)
+    found: list[int] = []
+    for value in values[counts >= 2][np.argsort(counts[counts >= 2])][:_CANDIDATES].tolist():
+        places = np.flatnonzero(names == value)
+        for distance in (int(places[1] - places[0]), int(np.median(np.diff(places)))):
+            if distance >= _SHORTEST and 2 * distance <= len(names):
+                found.append(distance)
+    alike = {period: float(np.mean(names[period:] == names[:-period])) for period in set(found)}
+    best = max(alike, key=lambda period: (alike[period], -period), default=0)
+    return best if alike.get(best, 0.0) >= _ALIKE else None
+
+
+def _first_whole(names: npt.NDArray[np.int32], period: int) -> int:
+    """Return where the first period begins that equals its successor."""
+    same = names[period:] == names[:-period]
+    whole = np.convolve(same, np.ones(period), mode="valid") >= _ALIKE * period
+    return int(np.argmax(whole)) if whole.any() else 0

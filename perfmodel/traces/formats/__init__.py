@@ -1,0 +1,1 @@
+"""Readers of trace formats: one file or room a format, found by content."""

@@ -1,0 +1,1 @@
+"""Chrome traces of torch.profiler (Kineto), of NVIDIA and AMD GPUs."""

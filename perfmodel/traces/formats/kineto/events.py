@@ -1,0 +1,243 @@
+"""Events of Kineto as rows: operators, kernels, and what launched them.
+
+Read are complete events (``"ph": "X"``) of operators, annotations, calls of the runtime and work of
+devices, under the category names of every version since PyTorch 1.8.1. Times are microseconds, with
+three decimals in newer traces. Flows (``ac2g``, ``fwdbwd``), counters and Python frames are passed
+over: correlation ids and sequence numbers say the same as the flows.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.kineto.arguments import kineto_arguments
+from perfmodel.traces.joining.nesting import Launches
+from perfmodel.traces.kernel_kinds import kernel_kind
+from perfmodel.traces.limits import LATEST_NS
+from perfmodel.traces.trace import UNKNOWN, KernelKind, TracedStep
+
+_OPERATOR, _ANNOTATION, _CALL, _DEVICE = range(4)
+_KINDS: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("cpu_op", "Operator", "operator"), _OPERATOR),
+        **dict.fromkeys(("user_annotation",), _ANNOTATION),
+        **dict.fromkeys(
+            ("cuda_runtime", "cuda_driver", "Runtime", "runtime", "xpu_runtime", "xpu_driver",
+             "privateuse1_runtime", "privateuse1_driver"), _CALL),
+        **dict.fromkeys(
+            ("kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"), _DEVICE),
+    }
+)  # fmt: skip
+_COPIES = frozenset({"gpu_memcpy", "Memcpy"})
+_MEMSETS = frozenset({"gpu_memset", "Memset"})
+_COUNTERS = "cuda_profiler_range"
+#: Calls of the runtime that put work on a device, by a part of their names.
+_LAUNCHING = ("Launch", "Memcpy", "Memset", "memcpy", "memset", "MemPrefetch")
+_STEP = "ProfilerStep#"
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class KinetoRows:
+    """Turns events into rows of a trace.
+
+    Parameters
+    ----------
+    builder : TraceBuilder
+        Takes operators, kernels and steps.
+    file : str
+        Named in messages.
+    """
+
+    def __init__(self, builder: TraceBuilder, file: str) -> None:
+        self.builder = builder
+        self.file = file
+        self.seen = 0
+        self._counted: Counter[str] = Counter()
+        self._threads: dict[tuple[Any, Any], int] = {}
+        self._argument_bytes = 0
+        self._arguments_left_out = 0
+        self._launching: dict[str, bool] = {}
+        self._launches = {name: array(code) for name, code in Launches.CODES.items()}
+        self._operator_external = array("q")
+        self._kernel_external = array("q")
+        self._kernel_correlation = array("q")
+
+    def add(self, events: list[Any]) -> None:
+        """Take in some events.
+
+        Raises
+        ------
+        InvalidTraceError
+            One that is no event, or whose times are none.
+        """
+        self.seen += len(events)
+        if self.seen > self.builder.limits.events:
+            raise InvalidTraceError(
+                f"{self.file} has more than {self.builder.limits.events} events; trace fewer steps."
+            )
+        handlers = (self._operator, self._annotation, self._call, self._device)
+        for event in events:
+            if not isinstance(event, dict):
+                raise InvalidTraceError(
+                    f"{self.file} lists {str(event)[:60]!r} among its events, which is no object."
+                )
+            category = event.get("cat")
+            kind = _KINDS.get(category) if isinstance(category, str) else None
+            if kind is None or event.get("ph") != "X":
+                self._counted[str(category)[:40]] += 1
+                continue
+            args = event.get("args", _NONE)
+            handlers[kind](event, args if isinstance(args, dict) else _NONE)
+
+    def earliest_launch_ns(self) -> int:
+        """Return when the first call was made that put work on a device."""
+        return min(self._launches["start_ns"], default=LATEST_NS)
+
+    def launches(self, origin_ns: int) -> Launches:
+        """Return the calls of the runtime that put work on devices, counted from an origin."""
+        return Launches.of(self._launches, self._kernel_correlation, origin_ns)
+
+    def external(self) -> tuple[array[int], array[int]]:
+        """Return the external ids of operators and of kernels, -1 where they have none."""
+        return self._operator_external, self._kernel_external
+
+    def categories(self) -> str:
+        """Return what categories were passed over, most frequent first."""
+        return ", ".join(f"{count} {name}" for name, count in self._counted.most_common(5))
+
+    def notes(self) -> list[str]:
+        """Return what a reader must know."""
+        found = []
+        if self._counted[_COUNTERS]:
+            found.append(
+                f"{self._counted[_COUNTERS]} ranges of hardware counters were left out; while "
+                "counters are read, kernels run one by one and are not traced."
+            )
+        if self._arguments_left_out:
+            found.append(
+                f"Arguments of {self._arguments_left_out} operator calls were left out: the trace "
+                "has too many different ones."
+            )
+        return found
+
+    def _operator(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
+        start_ns, duration_ns = self._times(event)
+        self.builder.add_operator(
+            self._name(event),
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            thread=self._thread(event),
+            arguments=self._arguments(args),
+            sequence=_number(args.get("Sequence number")),
+        )
+        self._operator_external.append(_number(args.get("External id")))
+
+    def _annotation(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
+        name = self._name(event)
+        if name.startswith(_STEP):
+            start_ns, duration_ns = self._times(event)
+            self.builder.steps.append(
+                TracedStep(name=name, start_ns=start_ns, duration_ns=duration_ns)
+            )
+        else:
+            self._operator(event, args)
+
+    def _call(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
+        name = self._name(event)
+        launching = self._launching.get(name)
+        if launching is None:
+            launching = self._launching[name] = any(part in name for part in _LAUNCHING)
+        if not launching:
+            return
+        start_ns, duration_ns = self._times(event)
+        rows = self._launches
+        rows["correlation"].append(_number(args.get("correlation")))
+        rows["start_ns"].append(start_ns)
+        rows["duration_ns"].append(duration_ns)
+        rows["thread"].append(self._thread(event))
+        rows["graph"].append("GraphLaunch" in name)
+
+    def _device(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
+        category, name = event["cat"], self._name(event)
+        start_ns, duration_ns = self._times(event)
+        if category in _COPIES:
+            kind = KernelKind.COPY
+        elif category in _MEMSETS:
+            kind = KernelKind.MEMSET
+        else:
+            kind = kernel_kind(name)
+        self.builder.add_kernel(
+            name,
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            device=_number(args.get("device"), 2**31),
+            stream=_number(args.get("stream"), 2**31),
+            kind=kind,
+            size_bytes=_number(args.get("bytes")),
+        )
+        self._kernel_correlation.append(_number(args.get("correlation")))
+        self._kernel_external.append(_number(args.get("External id", args.get("external id"))))
+
+    def _name(self, event: dict[str, Any]) -> str:
+        name = event.get("name")
+        if not isinstance(name, str):
+            raise InvalidTraceError(f"{self.file} has an event without a name: {str(event)[:120]}.")
+        return name
+
+    def _times(self, event: dict[str, Any]) -> tuple[int, int]:
+        """Return start and duration in nanoseconds."""
+        start: Any = event.get("ts")
+        duration: Any = event.get("dur", 0)
+        try:
+            start_ns, duration_ns = round(start * 1000), round(duration * 1000)
+        except (TypeError, ValueError, OverflowError):
+            start_ns = duration_ns = UNKNOWN
+        if not (0 <= start_ns < LATEST_NS and 0 <= duration_ns < LATEST_NS):
+            raise InvalidTraceError(
+                f"{self.file}: {str(event.get('name'))[:120]!r} has the start {str(start)[:40]} "
+                f"and the duration {str(duration)[:40]}; expected microseconds from 0 on. The "
+                "clock jumped while the trace was taken, or the file is damaged: take it again."
+            )
+        return start_ns, duration_ns
+
+    def _thread(self, event: dict[str, Any]) -> int:
+        key = (event.get("pid"), event.get("tid"))
+        try:
+            return self._threads.setdefault((str(key[0]), str(key[1])), len(self._threads))
+        except RecursionError as error:
+            raise InvalidTraceError(f"{self.file} has a thread that is no number.") from error
+
+    def _arguments(self, args: Mapping[str, Any]) -> int:
+        dims = args.get("Input Dims", args.get("Input dims"))
+        if not dims:
+            return UNKNOWN
+        fields = (
+            dims, args.get("Input type"), args.get("Concrete Inputs"), args.get("Input Strides")
+        )  # fmt: skip
+        key = orjson.dumps(fields)
+        known = self.builder.known_arguments(key)
+        if known is not None:
+            return known
+        if self._argument_bytes + len(key) > self.builder.limits.arguments_bytes:
+            self._arguments_left_out += 1
+            return UNKNOWN
+        self._argument_bytes += len(key)
+        return self.builder.arguments(key, lambda: kineto_arguments(fields))
+
+
+def _number(value: Any, bound: int = LATEST_NS) -> int:
+    """Return a whole number within bounds, or -1."""
+    if type(value) is int and 0 <= value < bound:
+        return value
+    if type(value) is float and math.isfinite(value) and 0 <= value < bound:
+        return int(value)
+    return UNKNOWN

@@ -1,0 +1,137 @@
+"""Reads traces of torch.profiler: what stands around the events, and the joins at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.formats.json_events import JsonEvents
+from perfmodel.traces.formats.kineto.events import KinetoRows
+from perfmodel.traces.formats.unpacking import unpacked
+from perfmodel.traces.joining.nesting import join_kernels
+from perfmodel.traces.limits import TraceLimits
+from perfmodel.traces.trace import Trace
+from perfmodel.traces.traced_devices import TracedDevice, traced_device
+
+_NAME = "kineto"
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+#: What Kineto alone writes before its events; fragments that tools cut out keep one of them.
+_OWN = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"Record function id"',
+        b'"cpu_op"', b'"cuda_runtime"', b'"ProfilerStep')  # fmt: skip
+_VERSIONS = {
+    "cuda_runtime_version": "cuda", "cuda_driver_version": "cuda_driver", "cupti_version": "cupti",
+    "hip_runtime_version": "hip", "hip_driver_version": "hip_driver",
+    "roctracer_version": "roctracer",
+}  # fmt: skip
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Tell whether a file is a Chrome trace of Kineto."""
+    if not head.lstrip().startswith(b"{"):
+        return False
+    return any(word in head for word in _OWN) and (
+        _EVENTS.search(head) is not None or b'"deviceProperties"' in head
+    )
+
+
+def read(path: Path, limits: TraceLimits) -> Trace:
+    """Read a Chrome trace of Kineto, plain or gzipped.
+
+    A file that ends too early is read up to there and is not ``complete``.
+
+    Raises
+    ------
+    InvalidTraceError
+        It is no such trace, is broken, beyond the limits, or holds nothing that was profiled.
+    """
+    events = JsonEvents(unpacked(path, limits), key="traceEvents", name=path.name, limits=limits)
+    builder = TraceBuilder(_NAME, limits)
+    rows = KinetoRows(builder, path.name)
+    for batch in events.batches():
+        rows.add(batch)
+    _describe(builder, events.members)
+    _check(rows, events, path.name)
+    builder.notes += rows.notes()
+    trace = builder.build(rows.earliest_launch_ns())
+    return join_kernels(trace, rows.launches(builder.origin_ns), rows.external())
+
+
+def _check(rows: KinetoRows, events: JsonEvents, name: str) -> None:
+    builder = rows.builder
+    if not builder.operator_count and not builder.kernel_count:
+        raise InvalidTraceError(
+            f"{name} holds {rows.seen} events, none of them an operator or a kernel: "
+            f"{rows.categories() or 'none has a category'}. It is no trace of torch.profiler, or "
+            "nothing was profiled."
+        )
+    if events.cut:
+        builder.complete = False
+        builder.notes.append(
+            f"The trace is cut: {events.cut}. {rows.seen} events were read; sums are too small "
+            "and the last step is not whole."
+        )
+    if events.rest:
+        builder.notes.append(f"What follows the trace was left out: {events.rest!r}.")
+
+
+def _describe(builder: TraceBuilder, members: Mapping[str, Any]) -> None:
+    devices = members.get("deviceProperties")
+    for facts in devices if isinstance(devices, list) else ():
+        if isinstance(facts, dict):
+            builder.devices.append(_device(facts, len(builder.devices)))
+    for key, word in _VERSIONS.items():
+        if key in members:
+            builder.software[word] = version_text(word, members[key])
+    distributed = members.get("distributedInfo")
+    if isinstance(distributed, dict):
+        builder.rank = _whole(distributed.get("rank"))
+        builder.world_size = _whole(distributed.get("world_size"))
+        backend = distributed.get("backend")
+        if isinstance(backend, str):
+            builder.software["collectives"] = backend
+
+
+def _device(facts: Mapping[str, Any], position: int) -> TracedDevice:
+    index = _whole(facts.get("id"))
+    amd = "maxSharedMemoryPerMultiProcessor" in facts
+    major, minor = _whole(facts.get("computeMajor")), _whole(facts.get("computeMinor"))
+    return traced_device(
+        position if index is None else index,
+        str(facts.get("name", "")),
+        memory_bytes=_whole(facts.get("totalGlobalMem")),
+        multiprocessors=_whole(facts.get("numSms")),
+        architecture=_architecture(major, minor, amd=amd),
+    )
+
+
+def _architecture(major: int | None, minor: int | None, *, amd: bool) -> str:
+    """Return the compute capability; of AMD chips the beginning of their LLVM target."""
+    if major is None or minor is None:
+        return ""
+    return f"gfx{major}{minor:x}" if amd else f"{major}.{minor}"
+
+
+def version_text(word: str, value: Any) -> str:
+    """Return a version from the number that a driver packs it into.
+
+    Examples
+    --------
+    >>> version_text("cuda", "12040"), version_text("hip", "70051831"), version_text("cupti", 22)
+    ('12.4', '7.0.51831', '22')
+    """
+    number = int(value) if str(value).isdigit() and len(str(value)) < 12 else None
+    if number is None:
+        return str(value)[:40]
+    if word in ("cuda", "cuda_driver"):
+        return f"{number // 1000}.{number % 1000 // 10}"
+    if word in ("hip", "hip_driver"):
+        return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
+    return str(number)
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**62 else None

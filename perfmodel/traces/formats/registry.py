@@ -1,0 +1,102 @@
+"""The register of trace formats, and the reading of a trace of any of them.
+
+A format is a module (or room) below this one with two functions::
+
+    def recognise(head: bytes, path: Path) -> bool: ...
+    def read(path: Path, limits: TraceLimits) -> Trace: ...
+
+``head`` is the beginning of the file, unpacked where it is gzipped, at most :data:`HEAD_BYTES`.
+Formats are asked in the order of the register and the first that recognises the content reads it;
+names of files say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol, cast
+
+from perfmodel.errors import InvalidTraceError, UnknownWordError
+from perfmodel.traces.formats.unpacking import HEAD_BYTES, read_head
+from perfmodel.traces.limits import DEFAULT_LIMITS, TraceLimits
+from perfmodel.traces.trace import Trace
+
+__all__ = ["FORMATS", "HEAD_BYTES", "TraceFormat", "TraceReader", "read_trace", "trace_format"]
+
+
+class TraceReader(Protocol):
+    """What the module of a format offers."""
+
+    def recognise(self, head: bytes, path: Path) -> bool:
+        """Tell whether a file is of the format; cheap, raises nothing."""
+
+    def read(self, path: Path, limits: TraceLimits) -> Trace:
+        """Read it, or raise an InvalidTraceError."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TraceFormat:
+    """One format of traces.
+
+    Parameters
+    ----------
+    description : str
+        What writes it, in one line.
+    module : str
+        Below ``perfmodel.traces.formats``, imported on first use.
+    """
+
+    name: str
+    description: str
+    module: str
+
+    def reader(self) -> TraceReader:
+        """Import and return the module that reads the format."""
+        return cast(TraceReader, import_module(f"perfmodel.traces.formats.{self.module}"))
+
+
+#: Name, module and description of every format; the more particular stand first.
+_ALL = (
+    ("kineto", "kineto.reader",
+     "torch.profiler's Chrome trace (Kineto), NVIDIA and AMD; plain or gzipped."),
+)  # fmt: skip
+
+#: Every trace format by name.
+FORMATS: Mapping[str, TraceFormat] = MappingProxyType(
+    {name: TraceFormat(name=name, module=module, description=text) for name, module, text in _ALL}
+)
+
+
+def trace_format(name: str) -> TraceFormat:
+    """Return a trace format by its name.
+
+    Raises
+    ------
+    UnknownWordError
+        With the names there are.
+    """
+    if name not in FORMATS:
+        raise UnknownWordError(name, field="trace format", known=tuple(FORMATS))
+    return FORMATS[name]
+
+
+def read_trace(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
+    """Read a trace of any format, recognised by its content.
+
+    Raises
+    ------
+    InvalidTraceError
+        The file cannot be opened, is of no known format, or is refused by its reader.
+    """
+    head = read_head(path, limits)
+    for one in FORMATS.values():
+        reader = one.reader()
+        if reader.recognise(head, path):
+            return reader.read(path, limits)
+    raise InvalidTraceError(
+        f"{path.name} is of no known trace format; it begins with {head[:60]!r}. "
+        "Known are:\n" + "\n".join(f"  {one.name}: {one.description}" for one in FORMATS.values())
+    )

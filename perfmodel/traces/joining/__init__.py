@@ -1,0 +1,1 @@
+"""Joins within a trace: calls to their callers, kernels to calls, backward to forward."""

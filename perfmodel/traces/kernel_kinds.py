@@ -1,0 +1,62 @@
+"""What kind of work a kernel does, by its name."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from perfmodel.traces.trace import KernelKind
+
+#: NCCL and RCCL (both prefix their kernels "nccl"), MSCCL(++), oneCCL, and the all-reduces that
+#: vLLM, SGLang and AITER bring themselves.
+_COLLECTIVE = re.compile(
+    r"\b(?:nccl|rccl|msccl|mscclpp|oneccl)\w*kernel|\bnccl(?:Dev|Sym)|ccl_?kernel"
+    r"|cross_device_reduce|(?:one|two)_?shot_?all_?reduce|allreduce_prototype|quick_?reduce",
+    re.IGNORECASE,
+)
+#: The HIP runtime copies and fills with kernels of its own.
+_COPY = re.compile(r"^(?:__amd_rocclr_copy|memcpy)", re.IGNORECASE)
+_MEMSET = re.compile(r"^(?:__amd_rocclr_fill|memset)", re.IGNORECASE)
+#: Fused kernels of TorchInductor: kind, then the operators that it fused, then a number.
+_TRITON = re.compile(r"^triton_(?:poi|red|per|tem|mm|for|cat|unk)_fused_(?P<ops>\w*?)_?\d+\w{0,8}$")
+
+
+@lru_cache(maxsize=65_536)
+def kernel_kind(name: str) -> KernelKind:
+    """Return the kind of a kernel.
+
+    Examples
+    --------
+    >>> kernel_kind("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)").name
+    'COLLECTIVE'
+    >>> kernel_kind("__amd_rocclr_fillBufferAligned.kd").name
+    'MEMSET'
+    >>> kernel_kind("ampere_sgemm_128x64_nn").name
+    'COMPUTE'
+    """
+    if _COLLECTIVE.search(name):
+        return KernelKind.COLLECTIVE
+    if _COPY.search(name):
+        return KernelKind.COPY
+    if _MEMSET.search(name):
+        return KernelKind.MEMSET
+    return KernelKind.COMPUTE
+
+
+def fused_operators(name: str) -> str | None:
+    """Return which operators a kernel of TorchInductor fuses, as its name lists them.
+
+    Returns
+    -------
+    str or None
+        None for any other kernel; ``""`` where the name lists none.
+
+    Examples
+    --------
+    >>> fused_operators("triton_red_fused_add_mean_mul_pow_rsqrt_0")
+    'add_mean_mul_pow_rsqrt'
+    >>> fused_operators("ampere_sgemm_128x64_nn") is None
+    True
+    """
+    found = _TRITON.match(name)
+    return None if found is None else found["ops"]

@@ -1,0 +1,99 @@
+"""From planned workloads to a service that answers for a card it did not know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from guarded_service import make_app
+from running import running
+
+from perfmodel.client import Client, NotFoundError
+from perfmodel.devices.cpu_bench import Rates
+from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.devices.drivers.identity import describe
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_fields
+from perfmodel.profilers.described import DescribedDevice
+from perfmodel.profilers.measure import measure_job
+from perfmodel.profilers.run import MeasureSettings
+from perfmodel.profilers.runtime import MemoryPeak, StepTime
+from perfmodel.profilers.runtime.replay import Recording, ReplayRuntime
+from perfmodel.profilers.timing import TimingPolicy
+from perfmodel.profilers.wire import workload_key
+from perfmodel.profilers.worker import Failure, Success
+from perfmodel.store.profiles import ProfileStore
+from perfmodel.training.probes.probe_run import measure_probes, planned_steps, tell_service
+from perfmodel.types import Mode
+
+FACTS = DeviceFacts(
+    name="NVIDIA X900", backend="cuda", memory_bytes=48 * 2**30, architecture="sm_120",
+    found_by=("nvml",),
+)  # fmt: skip
+CARD = DescribedDevice(
+    accelerator=describe(
+        FACTS,
+        Rates(
+            gemm_flops_per_s={"fp32": 5e13, "bf16": 2e14},
+            bandwidth_bytes_per_s=1e12,
+            engine="recorded",
+        ),
+    ),
+    in_catalog=False,
+)
+JOBS = [
+    Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=8),
+    Job(model="zoo/mlp", batch_size=4),
+]
+SETTINGS = MeasureSettings(
+    threads=1, policy=TimingPolicy(known_samples=5, max_samples=5, attempts=1), profiled_steps=1
+)
+STEP_S = 1e-4
+
+
+def replayed(job: Job, device: AcceleratorSpec, settings: MeasureSettings) -> Success | Failure:
+    """Measure a step whose times were recorded on the card."""
+    recording = Recording(
+        facts=FACTS,
+        steps=[StepTime(wall_s=STEP_S, device_s=8e-5)],
+        memory=[MemoryPeak(allocated_bytes=1e9, reserved_bytes=2e9, method="allocator")],
+    )
+    runtime = ReplayRuntime(recording)
+    measurement, _ = measure_job(job, device, settings, runtime=runtime)
+    return Success(measurement=measurement, graph_json="{}")
+
+
+def test_probes_are_measured_until_the_time_is_spent(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    now_s = iter([0.0, 0.0, 55.0, 60.0])
+    probed = measure_probes(
+        JOBS, store=store, device=CARD, settings=SETTINGS, budget_s=60.0, measure=replayed,
+        clock_s=lambda: next(now_s),
+    )  # fmt: skip
+    # The second would begin at 55 s of 60: less than ten seconds are left.
+    assert (probed.finished, probed.left_over, probed.elapsed_s) == (1, 1, 60.0)
+    key = workload_key(stated_fields(JOBS[0]), accelerator="X900", threads=1)
+    assert store.finished_keys("X900") == {key}
+
+
+def test_a_service_answers_for_a_card_that_it_did_not_know(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path / "profiles")
+    measure_probes(
+        JOBS, store=store, device=CARD, settings=SETTINGS, budget_s=600.0, measure=replayed
+    )
+    steps = planned_steps(store.steps("X900"), JOBS)
+    assert planned_steps(steps, [replace(JOBS[0], batch_size=99)]) == []
+    assert len(steps) == 2
+    with running(make_app(tmp_path)) as url, Client(url, timeout_s=60.0) as client:
+        with pytest.raises(NotFoundError):
+            client.accelerator("X900")
+        assert tell_service(client, CARD, steps).accepted == 2
+        assert client.accelerator("NVIDIA X900").memory_bytes == 48 * 2**30
+        # Told again, nothing counts twice.
+        assert tell_service(client, CARD, steps).known == 2
+        job = {"model": "zoo/mlp", "mode": "training", "batch_size": 8}
+        answer = client.predict(job, "1xX900")
+        assert answer.basis == "measured"
+        assert answer.step_time_s == pytest.approx(STEP_S, rel=0.05)
