@@ -50,6 +50,8 @@ class CampaignPolicy:
         Resident memory past which a measurement is ended.
     threads : int or None
         CPU threads of a step; None: all cores.
+    cares_about : tuple of Job
+        What will be asked about the devices, for the adaptive order; the workloads by default.
     """
 
     order: Order = Order.LISTED
@@ -61,11 +63,13 @@ class CampaignPolicy:
     timeout_s: float = 120.0
     memory_limit_bytes: float | None = None
     threads: int | None = None
+    cares_about: tuple[Job, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the policy as plain JSON types; :func:`parse_policy` reads it."""
         plain = {name: getattr(self, name) for name in _FIELDS}
         plain["order"] = self.order.value
+        plain["cares_about"] = [stated_fields(job) for job in self.cares_about]
         plain["reference"] = None if self.reference is None else stated_fields(self.reference)
         return plain
 
@@ -102,6 +106,9 @@ def _read(name: str, value: object, pointer: str) -> Any:
             return as_count(name, value, pointer)
         case "reference":
             return task_job(value, pointer)
+        case "cares_about":
+            listed = value if isinstance(value, list) else [value]
+            return tuple(task_job(job, f"{pointer}/{at}") for at, job in enumerate(listed))
         case _:
             return as_number(name, value, pointer)
 

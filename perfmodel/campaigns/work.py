@@ -15,11 +15,11 @@ from perfmodel.campaigns.device import CampaignDevice
 from perfmodel.campaigns.drift import DriftWatch
 from perfmodel.campaigns.events import WorkEvent, WorkEventKind, WorkReport
 from perfmodel.campaigns.lease_keeper import LeaseKeeper
-from perfmodel.campaigns.policy import CampaignPolicy, parse_policy
+from perfmodel.campaigns.policy import CampaignPolicy, Order, parse_policy
 from perfmodel.campaigns.record_folder import RecordFolder, outcome_of
 from perfmodel.errors import MeasurementError, StoreError
 from perfmodel.graph.job import Job
-from perfmodel.profilers.campaign import Measure
+from perfmodel.profilers.profiling import Measure
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import job_from_dict
 from perfmodel.profilers.worker import (
@@ -88,8 +88,9 @@ class CampaignWorker:
     ----------
     on_event : callable
         Is told what happens.
-    on_finished : callable
-        Called with the name of a campaign after each of its tasks, for orders that learn.
+    on_campaign : callable
+        Called with the name of a campaign before its first task and after one that has failed, and
+        may put the tasks that wait in another order.
 
     Raises
     ------
@@ -109,7 +110,7 @@ class CampaignWorker:
         *,
         measure: Measure = measure_in_fresh_process,
         on_event: Callable[[WorkEvent], None] = lambda event: None,
-        on_finished: Callable[[str], None] = lambda campaign: None,
+        on_campaign: Callable[[str], None] = lambda campaign: None,
     ) -> None:
         self._tasks = TaskStore(connections)
         self._campaigns = CampaignStore(connections)
@@ -118,7 +119,7 @@ class CampaignWorker:
         self._records = RecordFolder(profiles, device.spec)
         self._measure_job = measure
         self._on_event = on_event
-        self._on_finished = on_finished
+        self._on_campaign = on_campaign
         self._drift = DriftWatch(
             self._tasks,
             ReferenceStore(connections),
@@ -175,6 +176,8 @@ class CampaignWorker:
 
     def _do(self, claim: TaskClaim) -> None:
         try:
+            if claim.campaign not in self._tally.policies and self._was_put_in_order(claim):
+                return
             policy = self._policy(claim.campaign)
             if self._drift.is_due(claim.campaign, policy):
                 self._drift.check(claim.campaign, policy, self._measuring(policy))
@@ -185,7 +188,15 @@ class CampaignWorker:
                 if self._tasks.put_back(claim):
                     self._tell_of(claim, WorkEventKind.PUT_BACK)
             raise
-        self._on_finished(claim.campaign)
+
+    def _was_put_in_order(self, claim: TaskClaim) -> bool:
+        """Let another task of a new campaign come first, where its order says so."""
+        policy = self._policy(claim.campaign)
+        if policy.order is not Order.ADAPTIVE:
+            return False
+        self._patiently(lambda: self._tasks.put_back(claim))
+        self._on_campaign(claim.campaign)
+        return True
 
     def _measure(self, claim: TaskClaim, policy: CampaignPolicy) -> None:
         job, settings = job_from_dict(claim.job), self._settings(policy)
@@ -239,6 +250,9 @@ class CampaignWorker:
         )
         kind = WorkEventKind.FAILED if ended else WorkEventKind.SUPERSEDED
         self._tell_of(claim, kind, text=reason)
+        if self._policy(claim.campaign).order is Order.ADAPTIVE:
+            # What it would have told is still to be found out.
+            self._on_campaign(claim.campaign)
 
     def _leave(self) -> None:
         """Settle what was measured here, also by those before who could not."""

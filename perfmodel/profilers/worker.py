@@ -237,7 +237,7 @@ def _failed(kind: str, reason: str, **more: Any) -> dict[str, Any]:
 
 
 def _silence() -> None:
-    """Send what libraries print to nowhere; the campaign's own lines stay readable."""
+    """Send what libraries print to nowhere; our own lines stay readable."""
     warnings.simplefilter("ignore")
     with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -247,7 +247,7 @@ def _silence() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the campaign is killed, so that the machine is free again."""
+    """End this process when its parent is killed, so that the machine is free again."""
     parent = parent_process()
     if parent is None:
         return

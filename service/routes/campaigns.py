@@ -49,6 +49,7 @@ _POLICY: dict[str, Any] = {
         "timeout_s": _POSITIVE,
         "memory_limit_bytes": _POSITIVE,
         "threads": _COUNT,
+        "cares_about": {"type": ["array", "null"], "items": schema_ref("JobBody")},
     },
     "additionalProperties": False,
 }

@@ -23,7 +23,7 @@ from perfmodel.campaigns.device import CampaignDevice, local_device
 from perfmodel.campaigns.events import WorkEvent, WorkEventKind, WorkReport
 from perfmodel.campaigns.work import CampaignWorker, WorkOptions
 from perfmodel.errors import MeasurementError, MissingExtraError
-from perfmodel.profilers.campaign import Measure
+from perfmodel.profilers.profiling import Measure
 from perfmodel.profilers.worker import measure_in_fresh_process
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import TaskState

@@ -37,6 +37,11 @@ _POLICY = (
     help="Which is begun next; adaptive takes what is expected to tell most. [default: adaptive "
     "with --budget, else listed]",
 )  # fmt: skip
+@click.option(
+    "--for", "cared", metavar="FILE",
+    help="List of the jobs that will be asked about the devices, for the adaptive order. "
+    "[default: the workloads]",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
     "--reference", default=_REFERENCE, show_default=True, metavar="MODEL|none",
@@ -66,6 +71,7 @@ def create(
     subjects: tuple[str, ...],
     title: str,
     accelerators: tuple[str, ...],
+    cared: str | None,
     reference: str,
     database: str,
     as_json: bool,
@@ -81,6 +87,8 @@ def create(
     stated = {name: settings.pop(name) for name in _POLICY}
     if reference != "none":
         stated["reference"] = {"model": reference, "batch_size": 8}
+    if cared is not None:
+        stated["cares_about"] = [_form(job) for job in jobs_of(cared, settings)]
     policy = parse_policy(stated, pointer="")
     jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
     for job in jobs:

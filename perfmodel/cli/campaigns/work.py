@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from perfmodel.cli.campaigns.adaptive_turns import AdaptiveTurns
 from perfmodel.cli.campaigns.campaign_database import database_option, found, opened, url_of
 from perfmodel.cli.campaigns.progress_lines import ProgressLines
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
@@ -73,7 +74,7 @@ def work(
             if engine == "ray":
                 report = _on_ray(url_of(database), out, options, address, lines)
             else:
-                report = _here(connections, out, options, device, lines)
+                report = _here(connections, out, options, device, models, lines)
         if engine == "ray" and name is not None:
             _say_left_over(connections, name)
     if as_json:
@@ -95,17 +96,28 @@ def _options(name: str | None, most_tasks: int | None, lease_s: float) -> WorkOp
 
 
 def _here(
-    connections: Connections, out: Path, options: WorkOptions, device: str, lines: ProgressLines
+    connections: Connections,
+    out: Path,
+    options: WorkOptions,
+    device: str,
+    models: Path,
+    lines: ProgressLines,
 ) -> WorkReport:
     from perfmodel.campaigns.device import local_device
     from perfmodel.campaigns.work import CampaignWorker
+    from perfmodel.store.campaigns import CampaignStore
     from perfmodel.store.profiles import ProfileStore
 
     found_device = local_device(device)
     for note in found_device.notes:
         tell(note)
     worker = CampaignWorker(
-        connections, ProfileStore(out), found_device, options, on_event=lines.show
+        connections,
+        ProfileStore(out),
+        found_device,
+        options,
+        on_event=lines.show,
+        on_campaign=AdaptiveTurns(CampaignStore(connections), found_device, models).order,
     )
     return worker.run()
 

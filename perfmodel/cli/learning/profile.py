@@ -15,7 +15,7 @@ from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
-    from perfmodel.profilers.campaign import CampaignEvent, CampaignReport
+    from perfmodel.profilers.profiling import ProfileEvent, ProfileReport
 
 #: Words of ``--provider``; help is shown without importing what runs them.
 _PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
@@ -63,8 +63,8 @@ def command(
     skipped, so the same command continues after an interruption.
     """
     from perfmodel.devices.cpu_facts import read_cpu_facts
-    from perfmodel.profilers.campaign import run_campaign
     from perfmodel.profilers.described import described_device
+    from perfmodel.profilers.profiling import profile_jobs
     from perfmodel.profilers.run import MeasureSettings
     from perfmodel.profilers.runtime import open_runtime
     from perfmodel.profilers.steps.providers import known_provider
@@ -76,7 +76,7 @@ def command(
     for note in described.notes:
         tell(note)
     store = ProfileStore(out)
-    found = run_campaign(
+    found = profile_jobs(
         jobs,
         store=store,
         device=described.accelerator,
@@ -94,9 +94,9 @@ def command(
     _finish(found, out, as_json=as_json)
 
 
-def show_event(event: CampaignEvent) -> None:
+def show_event(event: ProfileEvent) -> None:
     """Print one line of progress on standard error, so that standard output stays clean."""
-    from perfmodel.profilers.campaign import EventKind
+    from perfmodel.profilers.profiling import EventKind
     from perfmodel.profilers.worker import Failure, Success
 
     job = event.job
@@ -119,7 +119,7 @@ def show_event(event: CampaignEvent) -> None:
     click.echo(f"{place} {what}: {said}{left}", err=True)
 
 
-def _finish(found: CampaignReport, out: Path, *, as_json: bool) -> None:
+def _finish(found: ProfileReport, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(found), "folder": str(out)})
     else:

@@ -8,11 +8,21 @@ measured before narrows it first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from perfmodel.campaigns.device import CampaignDevice
+from perfmodel.campaigns.policy import parse_policy
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.step import Step
+from perfmodel.graph.job import Job
+from perfmodel.predictors.folds import Progress
+from perfmodel.profilers.wire import job_from_dict
+from perfmodel.store.campaigns import CampaignStore
+from perfmodel.store.campaigns.campaign_records import Task, TaskState
+from perfmodel.training.captures.capture_key import capture_key
+from perfmodel.training.captures.kept_sketches import kept_sketches
 from perfmodel.training.probes.probe_plan import (
     ProbeChooser,
     narrowed,
@@ -59,3 +69,71 @@ def measuring_order(
     )
     population = np.asarray(chooser.device_features(cared), dtype=np.float64) if cared else features
     return probe_order(features[:count], prior, noise[:count], most or count, population=population)
+
+
+def order_campaign(
+    campaigns: CampaignStore,
+    name: str,
+    device: CampaignDevice,
+    chooser: ProbeChooser,
+    *,
+    progress: Progress | None = None,
+) -> int:
+    """Put the waiting tasks of a campaign in the order in which they tell most about a device.
+
+    Tasks that the device cannot do keep their turns, and so do those whose model cannot be
+    captured: they come last, in the order in which they were listed.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Is told of captures, which take seconds for each new model.
+
+    Returns
+    -------
+    int
+        Tasks that were put in order.
+    """
+    campaign = campaigns.find(name)
+    if campaign is None:
+        return 0
+    tasks = [task for task in campaigns.all_tasks(name) if task.accelerator in device.words]
+    waiting = [task for task in tasks if task.state is TaskState.WAITING]
+    done = [task for task in tasks if _was_measured_on(task, device.spec)]
+    cared = parse_policy(campaign.policy).cares_about
+    jobs = [*(job_from_dict(task.job) for task in (*waiting, *done)), *cared]
+    steps = _steps(jobs, device.spec, progress)
+    known = [position for position in range(len(waiting)) if steps[position] is not None]
+    order = measuring_order(
+        chooser,
+        _present(steps[position] for position in known),
+        measured=_present(steps[len(waiting) : len(waiting) + len(done)]),
+        cared=_present(steps[len(waiting) + len(done) :]),
+    )
+    # Below all turns of the list, which count from 0.
+    turns = {waiting[known[at]].name: float(turn - len(order)) for turn, at in enumerate(order)}
+    campaigns.set_turns(turns)
+    return len(turns)
+
+
+def _was_measured_on(task: Task, spec: AcceleratorSpec) -> bool:
+    outcome = task.outcome
+    return (
+        task.state is TaskState.DONE and outcome is not None and outcome["accelerator"] == spec.name
+    )
+
+
+def _steps(
+    jobs: Sequence[Job], spec: AcceleratorSpec, progress: Progress | None
+) -> list[Step | None]:
+    """Return the step of each job on a device; None for those that cannot be captured."""
+    keys = [capture_key(job) for job in jobs]
+    kept, _ = kept_sketches(dict(zip(keys, jobs, strict=True)), progress=progress)
+    return [
+        Step.of_job(job, kept[key].sketch, spec) if key in kept else None
+        for key, job in zip(keys, jobs, strict=True)
+    ]
+
+
+def _present(steps: Iterable[Step | None]) -> list[Step]:
+    return [step for step in steps if step is not None]
