@@ -100,16 +100,41 @@ def _replay(samples: Sequence[StepSample], device: str, seeds: int) -> dict[str,
         return found
 
     most = min(max(COUNTS), len(workloads))
-    adaptive = measuring_order(
-        learner, [one.step for one in workloads], cared=[one.step for one in asked], most=most
-    )
+    rules = {
+        f"{'own noise' if own else 'one noise'}, {'models in turn' if turns else 'any model'}": (
+            own,
+            turns,
+        )
+        for own in (True, False)
+        for turns in (True, False)
+    }
+    orders_by_rule = {
+        rule: measuring_order(
+            learner if own else OneNoise(learner),
+            [one.step for one in workloads],
+            cared=[one.step for one in asked],
+            models=[one.model for one in workloads] if turns else (),
+            most=most,
+        )
+        for rule, (own, turns) in rules.items()
+    }
     orders = [_shuffled(len(workloads), seed) for seed in range(seeds)]
     return {
         "workloads": [float(len(workloads))],
         "asked": [float(len(asked))],
-        "adaptive": errors(adaptive),
+        **{rule: errors(order) for rule, order in orders_by_rule.items()},
         "random": np.mean([errors(order) for order in orders], axis=0).tolist(),
     }
+
+
+class OneNoise:
+    """A learner that says of all records alike how far they may be off."""
+
+    def __init__(self, learner: JointPredictor) -> None:
+        self.device_features = learner.device_features
+        self.device_prior_ = learner.device_prior_
+        self.device_covariance = learner.device_covariance
+        self.noise_ = learner.noise_
 
 
 def _shuffled(count: int, seed: int) -> list[int]:
@@ -120,12 +145,19 @@ def _shuffled(count: int, seed: int) -> list[int]:
 
 def _print(device: str, figures: dict[str, list[float]]) -> None:
     print(f"\n{device}: {figures['workloads'][0]:.0f} workloads, {figures['asked'][0]:.0f} asked")
-    print("   k   random  adaptive  adaptive needs")
-    rows = zip(COUNTS, figures["random"], figures["adaptive"], strict=False)
-    for count, at_random, adaptive in rows:
-        needed = needed_for(at_random, figures["adaptive"])
-        said = "more than shown" if needed is None else str(needed)
-        print(f"{count:4d}  {at_random:6.1%}  {adaptive:7.1%}   {said}")
+    rules = [name for name in figures if "noise" in name]
+    for number, rule in enumerate(rules):
+        print(f"  ({number}) {rule}")
+    print(
+        "   k   random  " + "".join(f"{f'({number})  needs':>15}" for number in range(len(rules)))
+    )
+    for position, count in enumerate(COUNTS[: len(figures["random"])]):
+        at_random = figures["random"][position]
+        cells = [
+            f"{figures[rule][position]:8.1%} {needed_for(at_random, figures[rule]) or '-':>6}"
+            for rule in rules
+        ]
+        print(f"{count:4d}  {at_random:6.1%}  {''.join(cells)}", flush=True)
 
 
 def needed_for(error: float, errors: Sequence[float]) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.profilers.profiling import ProfileEvent, EventKind, profile_jobs
+from perfmodel.profilers.profiling import EventKind, ProfileEvent, profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
 from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process

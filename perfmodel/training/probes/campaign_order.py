@@ -15,6 +15,7 @@ import numpy as np
 from perfmodel.campaigns.device import CampaignDevice
 from perfmodel.campaigns.policy import parse_policy
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.job import Job
 from perfmodel.predictors.folds import Progress
@@ -38,18 +39,25 @@ def measuring_order(
     *,
     measured: Sequence[Step] = (),
     cared: Sequence[Step] = (),
+    models: Sequence[str] = (),
     most: int | None = None,
 ) -> list[int]:
     """Return the candidates in the order in which they are worth measuring.
 
     Parameters
     ----------
+    chooser : ProbeChooser
+        May say with a method ``record_noise(steps)`` by how much it would believe each record to be
+        off, as :class:`~perfmodel.predictors.joint.joint.JointPredictor` does: what was measured on
+        other devices tells more of this one.
     candidates : sequence of Step
         What could be measured, on one device.
     measured : sequence of Step
         What was, on that device, since the chooser learned.
     cared : sequence of Step
         What the operator will ask about it; the candidates and what was measured by default.
+    models : sequence of str, shape (candidates,), optional
+        Each is measured once before any is measured again.
     most : int, optional
         How many are put in order; all by default.
 
@@ -61,14 +69,27 @@ def measuring_order(
     if not candidates:
         return []
     steps = [*candidates, *measured]
-    features = np.asarray(chooser.device_features(steps), dtype=np.float64)
-    noise = noise_with_misfit(features, chooser.noise_)
+    features = _features(chooser, steps)
+    record_noise = getattr(chooser, "record_noise", None)
+    noise = noise_with_misfit(
+        features, chooser.noise_ if record_noise is None else record_noise(steps)
+    )
     count = len(candidates)
     prior = narrowed(
         prior_of(chooser, candidates[0].accelerator.name), features[count:], noise[count:]
     )
-    population = np.asarray(chooser.device_features(cared), dtype=np.float64) if cared else features
-    return probe_order(features[:count], prior, noise[:count], most or count, population=population)
+    return probe_order(
+        features[:count],
+        prior,
+        noise[:count],
+        most or count,
+        population=_features(chooser, cared) if cared else features,
+        kinds=models,
+    )
+
+
+def _features(chooser: ProbeChooser, steps: Sequence[Step]) -> FloatArray:
+    return np.asarray(chooser.device_features(steps), dtype=np.float64)
 
 
 def order_campaign(
@@ -109,6 +130,7 @@ def order_campaign(
         _present(steps[position] for position in known),
         measured=_present(steps[len(waiting) : len(waiting) + len(done)]),
         cared=_present(steps[len(waiting) + len(done) :]),
+        models=[jobs[position].label for position in known],
     )
     # Below all turns of the list, which count from 0.
     turns = {waiting[known[at]].name: float(turn - len(order)) for turn, at in enumerate(order)}

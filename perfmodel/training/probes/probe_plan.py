@@ -55,6 +55,7 @@ def probe_order(
     k: int,
     *,
     population: FloatArray | None = None,
+    kinds: Sequence[str] = (),
 ) -> list[int]:
     """Return the k candidates to measure, best first.
 
@@ -71,6 +72,9 @@ def probe_order(
         How many, >= 1; at most all candidates.
     population : ndarray, shape (steps, features), optional
         Features of what will be asked; the candidates by default.
+    kinds : sequence of str, shape (candidates,), optional
+        Of which each comes once before any comes again: what is particular about a model is no
+        property of the device, and measuring it twice does not average it out.
 
     Returns
     -------
@@ -94,15 +98,19 @@ def probe_order(
     moment = asked.T @ asked / max(len(asked), 1)
     covariance = _as_covariance(prior)
     free = np.ones(len(candidates), dtype=np.bool_)
+    _, kind = np.unique(np.asarray(kinds or [""] * len(candidates)), return_inverse=True)
+    taken = np.zeros(kind.max(initial=0) + 1)
     chosen: list[int] = []
     for _ in range(min(k, len(candidates))):
         moved = candidates @ covariance
         spread = np.square(noise) + np.einsum("ij,ij->i", moved, candidates)
         # trace(M S x x' S) / (noise^2 + x' S x): what the mean variance loses by measuring x.
         gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread
-        best = int(np.argmax(np.where(free, gain, -1.0)))
+        first = free & (taken[kind] == taken[kind[free]].min())
+        best = int(np.argmax(np.where(first, gain, -1.0)))
         chosen.append(best)
         free[best] = False
+        taken[kind[best]] += 1
         covariance = covariance - np.outer(moved[best], moved[best]) / spread[best]
     return chosen
 
@@ -199,7 +207,7 @@ def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> 
     return probe_order(features, prior, noise, k)
 
 
-def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
+def noise_with_misfit(features: FloatArray, noise: float | FloatArray) -> FloatArray:
     r"""Return the noise of each candidate, larger the further it lies from the others.
 
     A step that is unlike all others has the most leverage in a linear design, and is where the
@@ -210,7 +218,7 @@ def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
     Parameters
     ----------
     features : ndarray, shape (candidates, features)
-    noise : float
+    noise : float or ndarray, shape (candidates,)
         Standard deviation of a log time beside its device, > 0.
 
     Returns
@@ -225,7 +233,7 @@ def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
     telling = features[:, (features != features[:1]).any(axis=0)]
     size = telling.shape[1]
     if size == 0:
-        return np.full(len(features), float(noise))
+        return np.broadcast_to(np.asarray(noise, dtype=np.float64), len(features)).copy()
     centred = telling - telling.mean(axis=0)
     inverse = np.linalg.inv(np.atleast_2d(np.cov(telling.T)) + _RIDGE * np.eye(size))
     distance = np.einsum("ij,jk,ik->i", centred, inverse, centred)
