@@ -7,7 +7,7 @@ from dataclasses import replace
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.plans.plan_room import CapturedRoom
 from perfmodel.estimator.plans.plan_scale import PredictedScale
@@ -45,7 +45,7 @@ def search(
         usual = job_choice(job, Plan(data=1))
         scale = single_scale(training, placement.fabric, usual, single_s)
     else:
-        unobserved = on_one_of_each(core, prepared, placement)
+        unobserved = on_one_of_each(core, core.prepare(replace(job, script=None)), placement)
         slower = single_s / max(computing_s(one) for one in unobserved)
         scale = PredictedScale.of(core, prepared, placement, training, slower=slower)
     found = search_plans(
