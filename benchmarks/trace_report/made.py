@@ -23,16 +23,21 @@ _GROUP = (
     '{{"ph":"X","cat":"kernel","name":"sgemm_{kind}","pid":0,"tid":7,"ts":{ts}.75,"dur":7.25,'
     '"args":{{"External id":{i},"device":0,"stream":7,"correlation":{i}}}}}'
 )
-#: Reads a trace in a process of its own and prints what that took.
+#: Reads a trace in a process of its own and prints what that took. The most memory is that of
+#: this program; what ``getrusage`` tells counts the process that started it as well.
 _READ = """
-import json, resource, sys, time
+import json, sys, time
 from pathlib import Path
 from perfmodel.traces.formats.registry import read_trace
 before = time.perf_counter()
 trace = read_trace(Path(sys.argv[1]))
 print(json.dumps({
     "seconds": time.perf_counter() - before,
-    "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    "memory_bytes": next(
+        int(line.split()[1]) * 1024
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM:")
+    ),
     "kernels": len(trace.kernels),
     "joined": int((trace.kernels.operator >= 0).sum()),
 }))

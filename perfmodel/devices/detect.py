@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,9 @@ from perfmodel.devices.extras import Extra, installed_version, read_extras
 from perfmodel.devices.gpus import DetectedGpu, detect_gpus
 from perfmodel.devices.local import LocalCpu
 from perfmodel.devices.spec import AcceleratorSpec
+
+#: Compilers that inductor takes.
+_CPP_COMPILERS = ("g++", "clang++", "c++")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,6 +134,7 @@ def abilities(gpus: Sequence[DetectedGpu], *, torch: str | None) -> tuple[Abilit
             else "onnxruntime is missing: pip install 'perfmodel[onnx]'",
         ),
     ]
+    found += _compilers(torch)
     if not gpus:
         found.append(
             Ability(what="PyTorch models on a GPU", possible=False, reason="no GPU was found")
@@ -137,6 +142,26 @@ def abilities(gpus: Sequence[DetectedGpu], *, torch: str | None) -> tuple[Abilit
     for backend in sorted({gpu.backend for gpu in gpus}):
         found.append(_gpu_ability(backend, torch, need_train))
     return tuple(found)
+
+
+def _compilers(torch: str | None) -> list[Ability]:
+    """Tell what can be compiled for the CPU."""
+    compiler = next((found for name in _CPP_COMPILERS if (found := shutil.which(name))), None)
+    openvino = installed_version("openvino")
+    return [
+        Ability(
+            what="torch.compile on the CPU",
+            possible=torch is not None and compiler is not None,
+            reason=compiler or "no C++ compiler was found: install g++ or clang",
+        ),
+        Ability(
+            what="OpenVINO on the CPU",
+            possible=openvino is not None,
+            reason=f"openvino {openvino}"
+            if openvino
+            else "openvino is missing: pip install 'perfmodel[openvino]'",
+        ),
+    ]
 
 
 def _gpu_ability(backend: str, torch: str | None, need_train: str) -> Ability:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.devices.drivers.identity import identify
 from perfmodel.errors import UnknownAcceleratorError
 
 Backend = Literal["cuda", "rocm"]
@@ -116,12 +118,13 @@ def parse_nvidia_smi(text: str, catalog: Catalog) -> list[DetectedGpu]:
         if len(row) != 4:
             raise ValueError(f"expected 4 columns, got {len(row)}: {', '.join(row)[:200]}")
         name, memory_mib, driver, mig = (cell.strip() for cell in row)
+        memory_bytes = int(memory_mib) * 2**20 if memory_mib.isdigit() else None
         gpus.append(
             DetectedGpu(
                 name=name,
                 backend="cuda",
-                accelerator=_canonical(name, catalog),
-                memory_bytes=int(memory_mib) * 2**20 if memory_mib.isdigit() else None,
+                accelerator=_identified(name, "cuda", memory_bytes, catalog),
+                memory_bytes=memory_bytes,
                 driver=driver or None,
                 partitioned=mig == "Enabled",
                 found_by="nvidia-smi",
@@ -153,12 +156,13 @@ def parse_rocm_smi(text: str, catalog: Catalog) -> list[DetectedGpu]:
             continue
         name = _rocm_name(card, catalog)
         vram = str(card.get("VRAM Total Memory (B)", ""))
+        memory_bytes = int(vram) if vram.isdigit() else None
         gpus.append(
             DetectedGpu(
                 name=name,
                 backend="rocm",
-                accelerator=_canonical(name, catalog),
-                memory_bytes=int(vram) if vram.isdigit() else None,
+                accelerator=_identified(name, "rocm", memory_bytes, catalog),
+                memory_bytes=memory_bytes,
                 driver=None,
                 partitioned=False,
                 found_by="rocm-smi",
@@ -185,6 +189,16 @@ def _canonical(name: str, catalog: Catalog) -> str | None:
         return None
 
 
+def _identified(
+    name: str, backend: Backend, memory_bytes: int | None, catalog: Catalog
+) -> str | None:
+    """Return the card that a name and a memory mean, as the profilers identify it."""
+    memory = None if memory_bytes is None else float(memory_bytes)
+    facts = DeviceFacts(name=name, backend=backend, memory_bytes=memory)
+    found = identify(facts, catalog).accelerator
+    return None if found is None else found.name
+
+
 def _torch_gpus(catalog: Catalog) -> tuple[list[DetectedGpu], list[str]]:
     try:
         import torch
@@ -198,7 +212,7 @@ def _torch_gpus(catalog: Catalog) -> tuple[list[DetectedGpu], list[str]]:
         DetectedGpu(
             name=fact.name,
             backend=backend,
-            accelerator=_canonical(fact.name, catalog),
+            accelerator=_identified(fact.name, backend, int(fact.total_memory), catalog),
             memory_bytes=int(fact.total_memory),
             driver=None,
             partitioned="MIG" in fact.name,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.cpu_bench import Rates, measure_accelerator
 from perfmodel.devices.drivers.identity import describe, identify, own_name
 from perfmodel.devices.local import LocalCpu, kept_spec
@@ -58,6 +62,27 @@ def described_device(
         own_name(facts), facts.to_dict(), lambda: describe(facts, _measured_rates(runtime))
     )
     return DescribedDevice(accelerator=spec, in_catalog=False, notes=identity.notes)
+
+
+def save_entry(folder: Path, device: DescribedDevice) -> Path | None:
+    """Write the entry of a device that the catalogue does not have beside its records.
+
+    The file is the body of ``PUT /v1/accelerators/<name>``, and says what a table of
+    ``catalog.toml`` would say.
+
+    Returns
+    -------
+    Path or None
+        ``<folder>/<name>/accelerator.json``; None for a device that the catalogue has.
+    """
+    if device.in_catalog:
+        return None
+    facts = spec_to_dict(device.accelerator)
+    path = folder / str(facts.pop("name")) / "accelerator.json"
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(facts, option=options))
+    return path
 
 
 def _measured_rates(runtime: DeviceRuntime) -> Rates:

@@ -63,6 +63,7 @@ class TraceBuilder:
         #: What :meth:`build` subtracts from all times: the earliest of them.
         self.origin_ns = 0
         self._names: dict[str, int] = {}
+        self._name_bytes = 0
         self._argument_keys: dict[Hashable, int] = {}
         self._arguments: list[OperatorArguments] = []
         self._operators = _empty(Operators)
@@ -80,7 +81,16 @@ class TraceBuilder:
 
     def name(self, text: str) -> int:
         """Return the position of a name in the table of names."""
-        return self._names.setdefault(text, len(self._names))
+        position = self._names.get(text)
+        if position is None:
+            position = self._names[text] = len(self._names)
+            self._name_bytes += len(text)
+            if self._name_bytes > self.limits.names_bytes:
+                raise InvalidTraceError(
+                    f"The trace has different names of more than {self.limits.names_bytes} bytes "
+                    "together; trace fewer steps."
+                )
+        return position
 
     def known_arguments(self, key: Hashable) -> int | None:
         """Return the position of arguments that were entered under a key, or None."""

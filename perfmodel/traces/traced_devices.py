@@ -7,7 +7,7 @@ be, and where that is one the answer is marked as a guess.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -135,25 +135,26 @@ def _by_facts(
     cores: int | None,
     architecture: str | None,
 ) -> str | None:
-    """Return the only device of a vendor that these facts allow; cores must be told."""
+    """Return the only device of a vendor that these facts allow; cores must be told.
+
+    Where memory is not told, the first of a line of devices that differ in it alone.
+    """
     if cores is None or (memory_bytes is None and architecture is None):
         return None
     specs = [catalog.get(name) for name in catalog.names()]
     fits = [
-        spec.name
+        spec
         for spec in specs
         if spec.vendor == vendor
         and spec.core_count == cores
         and (architecture is None or architecture in spec.architecture)
         and (memory_bytes is None or _fits(memory_bytes, spec))
     ]
-    return _only(fits)
+    differ = len({spec.memory_bytes for spec in fits}) == len(fits)
+    if len(fits) > 1 and (memory_bytes is not None or not differ):
+        return None
+    return min(fits, key=lambda spec: spec.year or 0).name if fits else None
 
 
 def _fits(memory_bytes: int, spec: AcceleratorSpec) -> bool:
     return _LEAST_MEMORY <= memory_bytes / spec.memory_bytes <= _MOST_MEMORY
-
-
-def _only(names: Iterable[str]) -> str | None:
-    found = list(names)
-    return found[0] if len(found) == 1 else None

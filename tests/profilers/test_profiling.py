@@ -62,6 +62,10 @@ def test_what_cannot_be_measured_is_a_failure_with_its_reason(tmp_path: Path) ->
     assert isinstance(unknown, Failure)
     assert unknown.kind == "error"
     assert "nosuchnet" in unknown.reason
+    huge = measure_in_fresh_process(Job(model="zoo/mlp", batch_size=10**10), DEVICE, settings)
+    assert isinstance(huge, Failure)
+    assert huge.kind == "out_of_memory"
+    assert huge.capacity_bytes
     compiled = Job(model="zoo/mlp", compiler=Compiler.TENSORRT)
     refused = measure_in_fresh_process(compiled, DEVICE, settings)
     assert isinstance(refused, Failure)

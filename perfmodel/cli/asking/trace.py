@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--top", type=click.IntRange(1, 10_000), default=20, help="Operators at most.")
 @click.option("--step", type=int, help="Look at one step alone, counted from 0.")
 @click.option("--accelerator", metavar="NAME", help="What ran, where the trace does not say.")
-@click.option("--predict/--no-predict", default=True, help="Whether to ask the model as well.")
+@click.option("--no-predict", is_flag=True, help="Ask no model what it would have predicted.")
 @models_option
 @output_options
 def command(
@@ -30,7 +30,7 @@ def command(
     top: int,
     step: int | None,
     accelerator: str | None,
-    predict: bool,
+    no_predict: bool,
     models: Path,
     as_json: bool,
 ) -> None:
@@ -50,7 +50,7 @@ def command(
 
     spec = Catalog.default().get(accelerator) if accelerator else None
     found = explain_trace(read_trace(file), accelerator=spec, step=step)
-    compared = compared_operators(found, models if predict else None)
+    compared = compared_operators(found, None if no_predict else models)
     if as_json:
         from perfmodel.estimator.single.compared_operators import trace_form
 

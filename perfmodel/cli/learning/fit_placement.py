@@ -32,6 +32,11 @@ PARTS = (
     help="Folder of public measurements. [env: PERFMODEL_DATA]",
 )
 @click.option(
+    "--profiles",
+    type=FOLDER,
+    help="Own profiles, of which jobs that ran out of memory on a GPU bound the part memory.",
+)
+@click.option(
     "--part",
     "parts",
     type=click.Choice(PARTS),
@@ -42,7 +47,9 @@ PARTS = (
     "--out", type=FOLDER, help="Folder to write to. Default: the constants of this installation."
 )
 @output_options
-def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+def command(
+    data: Path, profiles: Path | None, parts: tuple[str, ...], out: Path | None, as_json: bool
+) -> None:
     """Fit links, plans, memory, sharing, calibration and scripts on published measurements.
 
     Takes some minutes for each part. Parts rest on each other: after new collectives,
@@ -56,7 +63,7 @@ def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool)
             continue
         tell(f"fitting {part}")
         fit = importlib.import_module(f"perfmodel.training.placement_fits.fit_{part}").fit
-        document = fit(data)
+        document = fit(data, profiles) if part == "memory" else fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}
     if as_json:
         print_json(found)

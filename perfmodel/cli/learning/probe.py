@@ -59,13 +59,14 @@ def command(
     Stopped at any moment, the same command goes on where it was. Let nothing else use the device
     meanwhile.
     """
+    from perfmodel.cli.learning.profile import say_device
     from perfmodel.profilers.described import described_device
     from perfmodel.profilers.runtime import open_runtime
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.probes.probe_run import planned_steps
 
     found = described_device(open_runtime(device))
-    _say_device(found)
+    say_device(found, out)
     plan = _plan(found.accelerator, count, jobs, models)
     said: dict[str, Any] = {
         "accelerator": found.accelerator.name,
@@ -81,14 +82,6 @@ def command(
     said["service"] = None if service is None else _tell(service, key, found, steps)
     if as_json:
         print_json({**said, "folder": str(out)})
-
-
-def _say_device(found: DescribedDevice) -> None:
-    spec = found.accelerator
-    where = "in the catalogue" if found.in_catalog else "not in the catalogue: described here"
-    tell(f"Device: {spec.name} ({spec.vendor} {spec.architecture}), {where}.")
-    for note in found.notes:
-        tell(note)
 
 
 def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: Path) -> tuple[Job, ...]:

@@ -15,6 +15,7 @@ from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
+    from perfmodel.profilers.described import DescribedDevice
     from perfmodel.profilers.profiling import ProfileEvent, ProfileReport
 
 #: Words of ``--provider``; help is shown without importing what runs them.
@@ -73,8 +74,7 @@ def command(
     jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
     provider = known_provider(provider)
     described = described_device(open_runtime(device))
-    for note in described.notes:
-        tell(note)
+    say_device(described, out)
     store = ProfileStore(out)
     found = profile_jobs(
         jobs,
@@ -92,6 +92,21 @@ def command(
     )
     store.compact()
     _finish(found, out, as_json=as_json)
+
+
+def say_device(found: DescribedDevice, out: Path) -> None:
+    """Say which device it is, and where the entry of one without an entry was written."""
+    from perfmodel.profilers.described import save_entry
+
+    spec = found.accelerator
+    tell(f"Device: {spec.name} ({spec.vendor} {spec.architecture})")
+    for note in found.notes:
+        tell(note)
+    if entry := save_entry(out, found):
+        tell(
+            f"The catalogue does not have it. {entry} describes it by what was measured: "
+            f"PUT /v1/accelerators/{spec.name} adds it to a service."
+        )
 
 
 def show_event(event: ProfileEvent) -> None:

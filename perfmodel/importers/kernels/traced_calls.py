@@ -16,8 +16,15 @@ from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.traces.analysis.work import PricedOperator
 from perfmodel.types import Precision
 
-#: Types of records that learners know.
-_WORDS = (Precision.FP32, Precision.TF32, Precision.FP16, Precision.BF16)
+#: What records are of, and how their operands are stored.
+_STORED: Mapping[Precision, str] = MappingProxyType(
+    {
+        Precision.FP32: "float32",
+        Precision.TF32: "float32",
+        Precision.FP16: "float16",
+        Precision.BF16: "bfloat16",
+    }
+)
 #: Point-wise operators with a record of their own; all others are "elementwise".
 _POINTWISE = frozenset({"add", "mul", "div", "pow", "relu", "gelu", "tanh"})
 _Extents = Mapping[str, float]
@@ -44,9 +51,12 @@ def traced_call(one: PricedOperator) -> tuple[str, str, _Extents]:
     ]
     if len(working) != 1:
         raise UnnamedCallError("it is made of several operators")
-    if one.precision not in _WORDS:
+    if one.precision not in _STORED:
         raise UnnamedCallError(f"no record is of {one.precision.value}")
     node = working[0]
+    types = {t.dtype for t in one.graph.inputs_of(node) if t.shape}
+    if types != {_STORED[one.precision]}:
+        raise UnnamedCallError(f"its operands are {' and '.join(sorted(types)) or 'scalars'}")
     op, extents = _named(node, one.graph)
     return op, one.precision.value, extents
 

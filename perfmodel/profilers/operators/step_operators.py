@@ -14,7 +14,6 @@ from perfmodel.profilers.operators.dispatched import (
     profile_operators,
 )
 from perfmodel.profilers.operators.joined import JoinedOperators
-from perfmodel.profilers.runtime import DeviceRuntime
 
 
 class StepOperators(ABC):
@@ -47,16 +46,6 @@ class HostOperators(StepOperators):
         return join_operators(graph, self.series)
 
 
-def step_operators(
-    step: Callable[[], object], runtime: DeviceRuntime, *, steps: int
-) -> StepOperators:
-    """Run steps under the profiler that the device needs.
-
-    Parameters
-    ----------
-    step : callable
-        Performs one step; warm.
-    steps : int
-        Profiled steps, >= 1.
-    """
+def profile_calls(step: Callable[[], object], *, steps: int) -> HostOperators:
+    """Run steps under the profiler of a device that works while it is called."""
     return HostOperators(profile_operators(step, steps=steps))

@@ -114,6 +114,11 @@ class AcceleratorRuntime(DeviceRuntime):
             return True
         return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
 
+    @property
+    def asynchronous(self) -> bool:
+        """True."""
+        return True
+
     def graph_of(self, step: Callable[[], object]) -> Callable[[], object]:
         """Capture a step on a stream of its own, after some steps that make its state.
 

@@ -103,6 +103,11 @@ class DeviceRuntime(ABC):
     def telemetry(self) -> Telemetry:
         """What measures energy, clocks and throttling; the same object at each call."""
 
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the device works on after a call has returned, in kernels of its own."""
+        return False
+
     def graph_of(self, step: Callable[[], object]) -> Callable[[], object]:
         """Record a step as one graph of the device, and return what launches it.
 

@@ -133,7 +133,8 @@ class AmdSmiCounters(DeviceCounters):
         smi = self._amdsmi
         kinds = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
         told = self._ask(lambda: smi.amdsmi_get_temp_metric(self._handle, *kinds), None)
-        return None if told is None else float(told)
+        # Degrees or, in other versions of the library, thousandths of them.
+        return None if told is None else float(told) / (1e3 if told > 1e3 else 1.0)
 
     def _ask(self, question: Callable[[], Any], otherwise: Any) -> Any:
         try:

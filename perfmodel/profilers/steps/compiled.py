@@ -78,7 +78,7 @@ def inductor_program(program: Program, *, device_graphs: bool = False) -> Iterat
             for _ in range(_COMPILING_STEPS):
                 compiled.step()
         except Exception as error:
-            if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+            if "out of memory" in str(error).lower() or isinstance(error, MemoryError):
                 raise
             reason = str(error).strip().split("\n", 1)[0][:300]
             raise MeasurementError(

@@ -8,18 +8,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfmodel.graph.job import Job
-from perfmodel.profilers.operators.step_operators import step_operators
+from perfmodel.profilers.operators.device_kernels import profile_device
+from perfmodel.profilers.operators.step_operators import StepOperators, profile_calls
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
 from perfmodel.profilers.steps.arithmetic import matrix_units, refuse_quantised
 from perfmodel.profilers.steps.compiled import inductor_program
-from perfmodel.profilers.timing import time_steps
+from perfmodel.profilers.timing import TimingPolicy, time_steps
 from perfmodel.types import Compiler
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program
 
 Step = Callable[[], object]
+
+#: Share of the host that others may use while an accelerator is measured: the thread that launches
+#: still has a core.
+_OTHER_LOAD_BESIDE_DEVICE = 0.5
 
 
 def run_pytorch(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
@@ -46,9 +51,9 @@ def run_pytorch(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> 
         _prepared(program_of(bundle, job), job, settings, runtime) as (step, notes),
     ):
         runtime.reset_peak_memory()
-        timing = time_steps(step, settings.policy, clock=runtime)
+        timing = time_steps(step, _policy(settings, runtime), clock=runtime)
         memory = _told_memory(runtime.peak_memory(), job, runtime)
-        profiled = step_operators(step, runtime, steps=settings.profiled_steps)
+        profiled = _profiled(step, runtime, settings.profiled_steps)
     graph = capture_job(job)
     return ProfiledRun(
         graph=graph,
@@ -77,11 +82,25 @@ def _prepared(
         yield program.step, ()
 
 
+def _policy(settings: MeasureSettings, runtime: DeviceRuntime) -> TimingPolicy:
+    """Let others use more of the host of a device that works by itself: it only launches."""
+    if not runtime.asynchronous:
+        return settings.policy
+    limit = max(settings.policy.other_load_limit, _OTHER_LOAD_BESIDE_DEVICE)
+    return replace(settings.policy, other_load_limit=limit)
+
+
 def _make_capturable(program: Program) -> None:
     """Let an optimizer keep its counters on the device, as a graph of the device needs it."""
     for group in program.optimizer.param_groups if program.optimizer else ():
         if "capturable" in group:
             group["capturable"] = True
+
+
+def _profiled(step: Step, runtime: DeviceRuntime, steps: int) -> StepOperators:
+    if runtime.asynchronous:
+        return profile_device(step, runtime, steps=steps)
+    return profile_calls(step, steps=steps)
 
 
 def _told_memory(peak: MemoryPeak, job: Job, runtime: DeviceRuntime) -> MemoryPeak:

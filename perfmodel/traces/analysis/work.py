@@ -21,6 +21,8 @@ _PRECISIONS: Mapping[str, Precision] = {
     "float8_e4m3fn": Precision.FP8, "float8_e5m2": Precision.FP8,
     "float8_e4m3fnuz": Precision.FP8, "float8_e5m2fnuz": Precision.FP8,
 }  # fmt: skip
+#: Arithmetic in them is not described by a precision; scalars of them are mere numbers.
+_UNRATED = frozenset({"float64", "complex64", "complex128"})
 #: Calls are made again one by one; a step has a few hundred different ones.
 _MOST_PRICED = 3000
 
@@ -111,6 +113,8 @@ def priced_operator(operator: TracedOperator, device: AcceleratorSpec | None) ->
     if table.unpriced or not len(graph.nodes):
         names = ", ".join(table.unpriced) or "nothing"
         return unpriced(operator, f"it runs {names}, which has no formula")
+    if any(t.dtype in _UNRATED and t.shape for node in graph.nodes for t in graph.inputs_of(node)):
+        return unpriced(operator, "no rates are known for the type that it computes in")
     precision = precision_of(operator)
     return PricedOperator(
         operator=operator,

@@ -79,7 +79,7 @@ class JsonEvents:
             if closed:
                 self._close(end)
                 return
-            if self._done:
+            if self._done and not end:
                 self.cut = self.cut or "the file ends in the middle of its events"
                 return
             del self._buffer[: _after_comma(self._buffer, end)]
@@ -99,8 +99,8 @@ class JsonEvents:
                 f"{bytes(self._buffer[:40])!r}."
             )
         quoted = b'"' + key + b'"'
-        while (found := _member(self._buffer, quoted)) is None:
-            if self._done or len(self._buffer) > self.limits.event_bytes:
+        while (found := _member(self._buffer, quoted, self.name)) is None:
+            if self._done or len(self._buffer) > self.limits.header_bytes:
                 raise InvalidTraceError(
                     f"{self.name} has no array {key.decode()!r} in its first "
                     f"{len(self._buffer)} bytes; a trace of this format has one."
@@ -175,13 +175,13 @@ class JsonEvents:
                 ) from strict
 
 
-def _member(text: bytearray, quoted: bytes) -> tuple[int, int] | None:
+def _member(text: bytearray, quoted: bytes, name: str) -> tuple[int, int] | None:
     """Return where a member of the outermost object begins, and where its array does."""
     depth = 0
     for token in _TOKEN.finditer(text):
         first = token[0][0]
         if first in _OPEN:
-            depth += 1
+            depth = _deeper(depth, name)
         elif first != ord('"'):
             depth -= 1
         elif depth == 1 and token[0] == quoted:
@@ -197,18 +197,21 @@ def _last_boundary(text: bytearray, name: str) -> tuple[int, bool]:
     for token in _TOKEN.finditer(text):
         first = token[0][0]
         if first in _OPEN:
-            depth += 1
-            if depth > _DEPTH:
-                raise InvalidTraceError(
-                    f"{name} nests more than {_DEPTH} deep, which no trace does."
-                )
+            depth = _deeper(depth, name)
         elif first != ord('"'):
             depth -= 1
             if depth < 0:
-                return last, True
+                # Some writers leave a comma behind the last event.
+                return len(text[: token.start()].rstrip(b" \t\r\n,")), True
             if depth == 0:
                 last = token.end()
     return last, False
+
+
+def _deeper(depth: int, name: str) -> int:
+    if depth >= _DEPTH:
+        raise InvalidTraceError(f"{name} nests more than {_DEPTH} deep, which no trace does.")
+    return depth + 1
 
 
 def _closing(tail: bytes) -> int | None:

@@ -40,6 +40,7 @@ from perfmodel.placement.memory.memory_demand import (
     is_older,
 )
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts, stacked
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.memory_rows import MemoryRow, memory_rows
 
@@ -184,9 +185,9 @@ class Unknowns:
         )
 
 
-def fit(data: Path) -> dict[str, Any]:
+def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
     """Fit on the published memory of a folder."""
-    rows = memory_rows(data)
+    rows = memory_rows(data, None if profiles is None else ProfileStore(profiles))
     source = "lambdal/deeplearning-benchmark, memory of the device as its monitor showed it"
     return document("memory", fit_rows(rows), source, len(rows))
 

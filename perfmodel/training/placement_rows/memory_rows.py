@@ -15,6 +15,8 @@ from perfmodel.importers.jobs.lambda_labs import TASKS
 from perfmodel.importers.published import Imported
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.memory.memory_profile import MemoryProfile
+from perfmodel.profilers.wire import job_from_dict
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.captures.kept_profiles import memory_profiles
 from perfmodel.training.placement_rows.data_parallel_rows import SHARE_NOTHING
@@ -55,8 +57,13 @@ class MemoryRow:
         return 1 if self.job.model in _ALONE else self.count
 
 
-def memory_rows(data: Path) -> list[MemoryRow]:
+def memory_rows(data: Path, store: ProfileStore | None = None) -> list[MemoryRow]:
     """Read what the public runs of known workloads took, and which ran out of memory.
+
+    Parameters
+    ----------
+    store : ProfileStore or None
+        Profiles of one's own, of which the jobs that ran out of memory on a GPU are added.
 
     Returns
     -------
@@ -65,7 +72,7 @@ def memory_rows(data: Path) -> list[MemoryRow]:
         accelerator has: those ran on another one.
     """
     imported = read_format("lambda", data)
-    found = list(_published(imported))
+    found = [*_published(imported), *(() if store is None else own_shortages(store))]
     profiles = memory_profiles(job for job, *_ in found)
     catalog = Catalog.default()
     rows = [
@@ -80,6 +87,21 @@ def memory_rows(data: Path) -> list[MemoryRow]:
         for job, name, count, memory, repeats in found
     ]
     return [row for row in rows if not row.memory_bytes > row.accelerator.memory_bytes]
+
+
+def own_shortages(store: ProfileStore) -> Iterator[_Published]:
+    """Yield the jobs that ran out of the memory of a GPU while they were profiled.
+
+    They bound the demand from below, as published shortages do. GPUs that are not in the catalogue
+    are left out: the fit compares them by their generation.
+    """
+    catalog = Catalog.default().with_local(None)
+    for name in sorted({path.parent.parent.name for path in store.folder.glob("*/failures/*")}):
+        if name not in catalog or catalog.get(name).kind != "gpu":
+            continue
+        for failure in store.failures(name).values():
+            if failure.get("kind") == "out_of_memory":
+                yield job_from_dict(failure["job"]), name, 1, float("nan"), 1
 
 
 _Published = tuple[Job, str, int, float, int]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -126,3 +127,14 @@ def test_the_factor_of_an_emulation_is_explained(estimator: Estimator) -> None:
     factors = {one.name: one.factor for one in found.contributions}
     assert factors["emulated arithmetic"] == pytest.approx(15.0)
     assert found.contributions[-1].step_time_s == pytest.approx(found.estimate.step_time_s)
+
+
+def test_openvino_is_answered_as_onnx_runtime_and_says_so(estimator: Estimator) -> None:
+    place = parse_placement("EPYC-9654")
+    openvino = Job(model="zoo/one", batch_size=8, compiler=Compiler.OPENVINO)
+    answered = estimator.estimate(openvino, place)
+    stand_in = estimator.estimate(replace(openvino, compiler=Compiler.ONNXRUNTIME), place)
+    assert answered.step_time_s == stand_in.step_time_s
+    assert any("Nothing was learned of OpenVINO" in said for said in answered.warnings)
+    assert not any("OpenVINO" in said for said in stand_in.warnings)
+    assert answered.basis in (Basis.ANALYTICAL, Basis.DEFAULT)

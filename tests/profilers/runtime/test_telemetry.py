@@ -138,6 +138,14 @@ def test_nvml_is_read_in_si_units() -> None:
     assert sample.other_processes == 2
 
 
+def test_the_real_library_has_what_is_asked_of_it() -> None:
+    pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    for name in vars(nvml()):
+        assert hasattr(pynvml, name), name
+    bits = pynvml.nvmlClocksEventReasonSwPowerCap, pynvml.nvmlClocksEventReasonHwThermalSlowdown
+    assert bits == (0x4, 0x40)
+
+
 def test_a_slice_has_no_power_of_its_own() -> None:
     counters = NvmlCounters(nvml(), "MIG-1", is_slice=True)
     assert counters.energy_j() is None
@@ -165,7 +173,7 @@ def test_amd_smi_is_read_in_si_units() -> None:
         amdsmi_get_gpu_metrics_info=lambda handle: {"throttle_status": True},
         amdsmi_get_gpu_process_list=lambda handle: [{"pid": 1}],
         amdsmi_get_clock_info=lambda handle, kind: {"clk": {"gfx": 2100, "mem": 1300}[kind]},
-        amdsmi_get_temp_metric=lambda handle, kind, metric: 74,
+        amdsmi_get_temp_metric=lambda handle, kind, metric: 74_000,
     )  # fmt: skip
     sample = AmdSmiCounters(amdsmi, 1).sample()
     assert (sample.power_w, sample.power_limit_w, sample.temperature_c) == (512.0, 750.0, 74.0)

@@ -15,6 +15,7 @@ from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.errors import MeasurementError, OutOfDeviceMemoryError
 from perfmodel.graph.job import Job
 from perfmodel.profilers.described import described_device
+from perfmodel.profilers.machine_load import SystemLoad
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.runtime import MemoryPeak, StepTime, TelemetryReading
@@ -76,6 +77,22 @@ def test_a_step_is_recorded_as_the_device_told_it() -> None:
     assert step.noisy
     assert step.provenance.software["driver"] == "580.65"
     assert "tf32=off" in step.provenance.notes
+
+
+def test_a_device_that_ran_nothing_idled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of an accelerator, on a machine whose trace holds no kernels at all."""
+    monkeypatch.setattr(ReplayRuntime, "asynchronous", True)
+    runtime = ReplayRuntime(
+        Recording(
+            facts=DeviceFacts(name="NVIDIA L4", backend="cuda"),
+            steps=[StepTime(wall_s=0.010, device_s=0.001)],
+            memory=[MemoryPeak(allocated_bytes=1e9, reserved_bytes=1e9, method="allocator")],
+        )
+    )
+    measurement, _ = measure_job(Job(model="zoo/mlp"), DEVICE, QUICK, runtime=runtime)
+    assert measurement.step.device_busy_s == 0.0
+    assert measurement.step.idle_share == 1.0
+    assert measurement.joined_share == 0.0
 
 
 def test_too_little_memory_is_an_outcome_of_its_own() -> None:
@@ -144,3 +161,21 @@ def test_a_missing_compiler_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     program = make_program(nn.Linear(2, 2), (torch.randn(1, 2),), mode=Mode.INFERENCE)
     with pytest.raises(MeasurementError, match=r"install g\+\+"), inductor_program(program):
         pass
+
+
+def test_beside_an_accelerator_others_may_use_half_of_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SystemLoad, "other_share", lambda self: 0.4)
+    job = Job(model="zoo/mlp")
+    recording = Recording(
+        facts=DeviceFacts(name="NVIDIA L4", backend="cuda"),
+        steps=[StepTime(wall_s=0.010, device_s=0.001)],
+        memory=[MemoryPeak(allocated_bytes=1e9, reserved_bytes=1e9, method="allocator")],
+    )
+    monkeypatch.setattr(ReplayRuntime, "asynchronous", True)
+    quiet, _ = measure_job(job, DEVICE, QUICK, runtime=ReplayRuntime(recording))
+    assert not quiet.step.noisy
+    monkeypatch.setattr(ReplayRuntime, "asynchronous", False)
+    noisy, _ = measure_job(job, DEVICE, QUICK, runtime=ReplayRuntime(recording))
+    assert noisy.step.noisy

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 from guarded_service import make_app
 from running import running
 
 from perfmodel.client import Client, NotFoundError
+from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.cpu_bench import Rates
 from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.devices.drivers.identity import describe
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
-from perfmodel.profilers.described import DescribedDevice
+from perfmodel.profilers.described import DescribedDevice, save_entry
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.runtime import MemoryPeak, StepTime
@@ -97,3 +99,11 @@ def test_a_service_answers_for_a_card_that_it_did_not_know(tmp_path: Path) -> No
         answer = client.predict(job, "1xX900")
         assert answer.basis == "measured"
         assert answer.step_time_s == pytest.approx(STEP_S, rel=0.05)
+
+
+def test_an_unknown_card_leaves_its_entry_beside_its_records(tmp_path: Path) -> None:
+    path = save_entry(tmp_path, CARD)
+    assert path == tmp_path / "X900" / "accelerator.json"
+    entry = {"name": "X900", **orjson.loads(path.read_bytes())}
+    assert spec_from_dict(entry) == CARD.accelerator
+    assert save_entry(tmp_path, replace(CARD, in_catalog=True)) is None

@@ -57,10 +57,11 @@ def _input(dims: Any, kind: Any, value: Any, strides: Any) -> TracedInput:
     text = value if isinstance(value, str) else ""
     shape = _extents(dims)
     if shape is None:
-        kinds = kind if isinstance(kind, list) else [kind] * len(dims) if dims else []
-        several = [_tensor(d, _at(kinds, i), _at(strides, i)) for i, d in enumerate(dims or ())]
+        listed = dims if isinstance(dims, list) else []
+        kinds = kind if isinstance(kind, list) else [kind] * len(listed)
+        several = [_tensor(d, _at(kinds, i), _at(strides, i)) for i, d in enumerate(listed)]
         return TracedInput(tensors=tuple(t for t in several if t is not None), value=text)
-    if not shape and (kind is None or kind in _NO_TENSOR):
+    if not shape and (not isinstance(kind, str) or kind in _NO_TENSOR):
         return TracedInput(value=text)
     one = _tensor(dims, kind, strides)
     return TracedInput(tensors=() if one is None else (one,), value=text)

@@ -12,6 +12,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -43,6 +44,7 @@ _COUNTERS = "cuda_profiler_range"
 #: Calls of the runtime that put work on a device, by a part of their names.
 _LAUNCHING = ("Launch", "Memcpy", "Memset", "memcpy", "memset", "MemPrefetch")
 _STEP = "ProfilerStep#"
+_CATEGORIES = 100
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -65,7 +67,6 @@ class KinetoRows:
         self._threads: dict[tuple[Any, Any], int] = {}
         self._argument_bytes = 0
         self._arguments_left_out = 0
-        self._launching: dict[str, bool] = {}
         self._launches = {name: array(code) for name, code in Launches.CODES.items()}
         self._operator_external = array("q")
         self._kernel_external = array("q")
@@ -93,7 +94,7 @@ class KinetoRows:
             category = event.get("cat")
             kind = _KINDS.get(category) if isinstance(category, str) else None
             if kind is None or event.get("ph") != "X":
-                self._counted[str(category)[:40]] += 1
+                self._pass_over(category)
                 continue
             args = event.get("args", _NONE)
             handlers[kind](event, args if isinstance(args, dict) else _NONE)
@@ -129,6 +130,12 @@ class KinetoRows:
             )
         return found
 
+    def _pass_over(self, category: Any) -> None:
+        """Count an event that is not read; of odd files not by every category."""
+        name = str(category)[:40]
+        known = name in self._counted or len(self._counted) < _CATEGORIES
+        self._counted[name if known else "others"] += 1
+
     def _operator(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         start_ns, duration_ns = self._times(event)
         self.builder.add_operator(
@@ -143,7 +150,7 @@ class KinetoRows:
 
     def _annotation(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         name = self._name(event)
-        if name.startswith(_STEP):
+        if name.startswith(_STEP) and len(self.builder.steps) < self.builder.limits.steps:
             start_ns, duration_ns = self._times(event)
             self.builder.steps.append(
                 TracedStep(name=name, start_ns=start_ns, duration_ns=duration_ns)
@@ -153,10 +160,7 @@ class KinetoRows:
 
     def _call(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         name = self._name(event)
-        launching = self._launching.get(name)
-        if launching is None:
-            launching = self._launching[name] = any(part in name for part in _LAUNCHING)
-        if not launching:
+        if not _launches(name):
             return
         start_ns, duration_ns = self._times(event)
         rows = self._launches
@@ -210,11 +214,16 @@ class KinetoRows:
         return start_ns, duration_ns
 
     def _thread(self, event: dict[str, Any]) -> int:
-        key = (event.get("pid"), event.get("tid"))
-        try:
-            return self._threads.setdefault((str(key[0]), str(key[1])), len(self._threads))
-        except RecursionError as error:
-            raise InvalidTraceError(f"{self.file} has a thread that is no number.") from error
+        key = (str(event.get("pid")), str(event.get("tid")))
+        found = self._threads.get(key)
+        if found is None:
+            found = self._threads[key] = len(self._threads)
+            if found >= self.builder.limits.threads:
+                raise InvalidTraceError(
+                    f"{self.file} has more than {self.builder.limits.threads} threads, which no "
+                    "process has."
+                )
+        return found
 
     def _arguments(self, args: Mapping[str, Any]) -> int:
         dims = args.get("Input Dims", args.get("Input dims"))
@@ -223,7 +232,10 @@ class KinetoRows:
         fields = (
             dims, args.get("Input type"), args.get("Concrete Inputs"), args.get("Input Strides")
         )  # fmt: skip
-        key = orjson.dumps(fields)
+        try:
+            key = orjson.dumps(fields)
+        except orjson.JSONEncodeError:
+            return UNKNOWN  # numbers of more than 64 bits: no shapes
         known = self.builder.known_arguments(key)
         if known is not None:
             return known
@@ -232,6 +244,12 @@ class KinetoRows:
             return UNKNOWN
         self._argument_bytes += len(key)
         return self.builder.arguments(key, lambda: kineto_arguments(fields))
+
+
+@lru_cache(maxsize=4096)
+def _launches(name: str) -> bool:
+    """Tell whether a call of the runtime puts work on a device."""
+    return any(part in name for part in _LAUNCHING)
 
 
 def _number(value: Any, bound: int = LATEST_NS) -> int:

@@ -1,0 +1,105 @@
+"""``perfmodel trace`` and ``perfmodel import trace``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import made_traces as made
+import pytest
+from click.testing import CliRunner, Result
+
+from perfmodel.cli import cli
+
+pytest.importorskip("torch")
+
+
+def _run(*args: str, code: int = 0) -> Result:
+    shown = CliRunner().invoke(cli, list(args))
+    assert shown.exit_code == code, (shown.stdout, shown.stderr, shown.exception)
+    return shown
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return made.write_trace(tmp_path / "trace.json.gz", made.training_events())
+
+
+def test_a_trace_is_explained(trace: Path, tmp_path: Path) -> None:
+    shown = _run("trace", str(trace), "--models", str(tmp_path), "--top", "2").stdout
+    assert "1 x NVIDIA H100 80GB HBM3 = H100-SXM5-80GB" in shown
+    assert "2 (marked)" in shown and "100 us (median)" in shown
+    assert "aten::mm" in shown and "(collectives)" in shown and "aten::matmul" not in shown
+
+
+def test_json_has_the_same_and_the_predictions(trace: Path, tmp_path: Path) -> None:
+    found = json.loads(_run("trace", str(trace), "--models", str(tmp_path), "--json").stdout)
+    assert found["steps"] == {
+        "count": 2, "found": "marked", "step_time_s": pytest.approx(100e-6),
+        "times_s": [pytest.approx(100e-6)] * 2,
+    }  # fmt: skip
+    matmul = next(one for one in found["operators"] if one["name"] == "aten::matmul")
+    assert matmul["flops"] == 8192
+    # No model is installed there: the analytical one answers.
+    assert matmul["predicted_s"] > 0
+    plain = json.loads(_run("trace", str(trace), "--no-predict", "--json").stdout)
+    assert all(one["predicted_s"] is None for one in plain["operators"])
+
+
+def test_what_is_no_trace_is_bad_input(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text("[1, 2")
+    assert "no known trace format" in _run("trace", str(path), code=2).stderr
+
+
+def test_operators_and_steps_become_records(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "records"
+    found = json.loads(
+        _run(
+            "import", "trace", str(trace), "--model", "timm/resnet50", "--batch-size", "8",
+            "--mode", "training", "--out", str(out), "--json",
+        ).stdout
+    )  # fmt: skip
+    # The two products, once each; of the all-reduce and the copy there is no record.
+    assert found["records"] == {"steps": 1, "kernels": 2, "collectives": 0, "placements": 0}
+    assert (out / "kernels.parquet").exists() and (out / "steps.parquet").exists()
+    assert found["devices"]["steps"] == {"H100-SXM5-80GB": 1}
+
+
+def test_ranks_need_their_placement(tmp_path: Path) -> None:
+    path = made.write_trace(
+        tmp_path / "t.json", made.training_events(), distributedInfo={"rank": 0, "world_size": 2}
+    )
+    job = ("import", "trace", str(path), "--model", "timm/resnet50", "--mode", "training", "--json")
+    alone = json.loads(_run(*job).stdout)
+    assert alone["records"]["steps"] == 0
+    assert any("one of 2 ranks" in reason for reason in alone["rejected"])
+    placed = json.loads(_run(*job, "--on", "2xH100-SXM5-80GB").stdout)
+    assert placed["records"]["placements"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--batch-size", "8"], "Say which job ran"),
+        (["--accelerator", "H1000"], "Unknown accelerator"),
+    ],
+)
+def test_what_is_told_must_make_sense(trace: Path, options: list[str], reason: str) -> None:
+    assert reason in _run("import", "trace", str(trace), *options, code=2).stderr
+
+
+def test_a_job_is_told_of_traces_alone(tmp_path: Path) -> None:
+    shown = _run("import", "timm", str(tmp_path), "--batch-size", "8", code=2)
+    assert "says itself what ran" in shown.stderr
+
+
+def test_a_cut_trace_is_explained_and_not_imported(trace: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.json"
+    whole = json.dumps(made.document(made.training_events()))
+    cut.write_text(whole[:-400])
+    shown = _run("trace", str(cut), "--no-predict").stdout
+    assert "Note: The trace is cut" in shown
+    imported = json.loads(_run("import", "trace", str(cut), "--json").stdout)
+    assert imported["records"]["kernels"] == 0
+    assert any("ends too early" in reason for reason in imported["rejected"])

@@ -1,0 +1,57 @@
+"""Single operators asked of the installed model, and of none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.single.analytical import AnalyticalModel
+from perfmodel.estimator.single.loading import load_model
+from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
+from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.traces.analysis.work import roofline_s
+from perfmodel.types import Mode, Phase, Precision, Role
+
+SHIPPED = Path(__file__).parents[3] / "models"
+DEVICE = Catalog.default().get("H100-SXM5-80GB")
+
+
+def _product(m: int, n: int, k: int, phase: Phase = Phase.FORWARD) -> OperatorCall:
+    shapes = [(m, k), (k, n), (m, n)]
+    tensors = tuple(
+        Tensor(shape=shape, dtype="bfloat16", role=Role.INPUT, storage=i)
+        for i, shape in enumerate(shapes)
+    )
+    node = Node(op="mm", phase=phase, inputs=(0, 1), outputs=(2,), attrs={})
+    return OperatorCall(
+        graph=Graph(nodes=(node,), tensors=tensors), precision=Precision.BF16, phase=phase
+    )
+
+
+def test_backward_calls_are_parts_of_training() -> None:
+    assert _product(8, 8, 8).mode is Mode.INFERENCE
+    assert _product(8, 8, 8, Phase.BACKWARD).mode is Mode.TRAINING
+
+
+def test_without_a_joint_predictor_a_call_is_a_step() -> None:
+    calls = [_product(1024, 1024, 1024), _product(8192, 8192, 8192)]
+    small, large = predict_operators(AnalyticalModel(), calls, DEVICE)
+    assert 0 < small.time_s < large.time_s
+
+
+@pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
+def test_the_shipped_model_stays_above_the_roofline_and_grows_with_the_work() -> None:
+    model = load_model(SHIPPED).model
+    calls = [_product(size, 4096, 4096) for size in (64, 1024, 8192)]
+    found = predict_operators(model, calls, DEVICE)
+    for call, one in zip(calls, found, strict=True):
+        assert one.low_s <= one.time_s <= one.high_s
+        assert one.time_s >= roofline_s(call.graph, DEVICE, Precision.BF16)
+    assert found[0].time_s < found[1].time_s < found[2].time_s
+    # Large products reach half of the peak or more: 2 x 8192 x 4096^2 FLOP at 989 TFLOP/s.
+    assert found[2].time_s < 2 * (2 * 8192 * 4096**2 / 989e12)
+    assert predict_operators(model, calls[1:2], DEVICE)[0].time_s == pytest.approx(
+        found[1].time_s, rel=1e-5
+    )

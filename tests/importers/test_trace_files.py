@@ -1,0 +1,107 @@
+"""Records of traced operators are ones that learners take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import made_traces as made
+import pytest
+
+from perfmodel.errors import StoreError
+from perfmodel.features.kernels.kernel_work import kernel_work
+from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
+from perfmodel.importers.trace_files import read_trace_files
+from perfmodel.traces.analysis.operators import traced_operators
+from perfmodel.traces.analysis.work import priced_operators
+from perfmodel.traces.formats.registry import read_trace
+from perfmodel.training.samples.measured_kernels import measured_calls, operator_steps
+
+pytest.importorskip("torch")
+
+F, S, L = "float", "Scalar", "ScalarList"
+_Inputs = list[tuple[list[int], str, str]]
+#: What a trace tells of a call -> operator and extents of its record.
+CALLS: list[tuple[str, _Inputs, str, dict[str, float]]] = [
+    ("aten::mm", [([4, 8], F, ""), ([8, 16], F, "")], "gemm", {"m": 4, "n": 16, "k": 8}),
+    ("aten::linear", [([4, 8], F, ""), ([16, 8], F, ""), ([16], F, "")], "gemm",
+     {"m": 4, "n": 16, "k": 8}),
+    ("aten::bmm", [([3, 4, 8], F, ""), ([3, 8, 16], F, "")], "bmm",
+     {"batch": 3, "m": 4, "n": 16, "k": 8}),
+    ("aten::convolution",
+     [([2, 3, 9, 9], F, ""), ([8, 3, 3, 3], F, ""), ([], "", ""), ([], L, "[2, 2]"),
+      ([], L, "[1, 1]"), ([], L, "[1, 1]"), ([], S, "False"), ([], L, "[0, 0]"), ([], S, "1")],
+     "conv2d", {"batch": 2, "c_in": 3, "c_out": 8, "kernel": 3, "stride": 2, "pad": 1,
+                "height_out": 5, "width_out": 5}),
+    ("aten::softmax", [([4, 5, 7], F, ""), ([], S, "-1"), ([], "", "")], "softmax",
+     {"rows": 20, "width": 7}),
+    ("aten::add", [([4, 7], F, ""), ([4, 7], F, ""), ([], S, "1")], "add",
+     {"rows": 4, "width": 7, "inputs": 2}),
+    ("aten::exp", [([4, 7], F, "")], "elementwise", {"rows": 4, "width": 7, "inputs": 1}),
+    ("aten::scaled_dot_product_attention",
+     [([2, 4, 6, 8], F, "")] * 3 + [([], "", ""), ([], S, "0."), ([], S, "True"), ([], "", ""),
+                                    ([], S, "False")],
+     "attention_prefill", {"batch": 2, "heads": 4, "kv_heads": 4, "tokens": 6, "head_dim": 8,
+                           "context": 0, "kv_element_bytes": 4}),
+]  # fmt: skip
+
+
+def _write(folder: Path, name: str, inputs: _Inputs) -> Path:
+    dims, types, values = map(list, zip(*inputs, strict=True))
+    arguments = {"Input_Dims": dims, "Input_type": types, "Concrete_Inputs": values}
+    events = [
+        made.call(name, 0.0, 9.0, **arguments),
+        made.launch(1, 3.0),
+        made.kernel("some_kernel", 1, 20.0, 4.0),
+    ]
+    return made.write_trace(folder / "trace.json", events)
+
+
+@pytest.mark.parametrize(("name", "inputs", "op", "shape"), CALLS, ids=[c[0] for c in CALLS])
+def test_calls_become_records_with_named_extents(
+    tmp_path: Path, name: str, inputs: _Inputs, op: str, shape: dict[str, float]
+) -> None:
+    imported = read_trace_files(_write(tmp_path, name, inputs))
+    (record,) = imported.kernels
+    assert (record.op, record.dtype, dict(record.shape)) == (op, "fp32", shape)
+    assert (record.time_s, record.accelerator) == (pytest.approx(4e-6), "H100-SXM5-80GB")
+    # What trees of kernels, and the joint predictor, learn from.
+    assert kernel_work(measured_calls(imported.kernels).calls).traffic_bytes[0] > 0
+    assert len(operator_steps(imported.kernels)) == (0 if op == "elementwise" else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "reason"),
+    [
+        ("aten::mul", [([4, 7], F, ""), ([7], F, "")], "different sizes"),
+        ("aten::mul", [([4, 7], "double", ""), ([4, 7], "double", "")], "no rates are known"),
+        (
+            "aten::add",
+            [([4, 7], "long int", ""), ([4, 7], "long int", ""), ([], S, "1")],
+            "its operands are int64",
+        ),
+        ("aten::mul", [([4, 7], F, ""), ([4, 7], "c10::BFloat16", "")], "bfloat16 and float32"),
+        ("aten::cumsum", [([4, 7], F, ""), ([], S, "1"), ([], "", "")], "'cumsum'"),
+        ("aten::mm", [([4, 8], "Odd", ""), ([8, 16], "Odd", "")], "does not tell all types"),
+    ],
+)
+def test_what_no_record_can_say_is_left_out_with_its_reason(
+    tmp_path: Path, name: str, inputs: _Inputs, reason: str
+) -> None:
+    path = _write(tmp_path, name, inputs)
+    (one,) = priced_operators(traced_operators(read_trace(path)), None)
+    with pytest.raises(UnnamedCallError, match=reason):
+        traced_call(one)
+    imported = read_trace_files(path)
+    assert imported.kernels == ()
+    assert reason in imported.rejected[0].reason
+
+
+def test_a_folder_is_read_whole_and_what_is_no_trace_rejected(tmp_path: Path) -> None:
+    made.write_trace(tmp_path / "a.json", made.training_events())
+    made.write_trace(tmp_path / "b.json.gz", made.training_events(1))
+    (tmp_path / "notes.txt").write_text("no trace")
+    imported = read_trace_files(tmp_path)
+    assert {record.origin.file for record in imported.kernels} == {"a.json", "b.json.gz"}
+    assert any("no known trace format" in row.reason for row in imported.rejected)
+    with pytest.raises(StoreError, match="No trace lies in"):
+        read_trace_files(tmp_path / "absent")

@@ -1,0 +1,154 @@
+"""What a made trace of two steps says, each figure derived from its times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import made_traces as made
+import numpy as np
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import InvalidInputError
+from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace
+from perfmodel.traces.analysis.steps import find_steps, repetition
+from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import Trace
+from perfmodel.types import Phase, Precision
+
+
+def _trace(folder: Path, events: list[made.Event], **members: object) -> Trace:
+    return read_trace(made.write_trace(folder / "trace.json", events, **members))
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> TraceExplanation:
+    return explain_trace(_trace(tmp_path, made.training_events()))
+
+
+def test_steps_and_where_their_time_went(found: TraceExplanation) -> None:
+    assert (found.steps.found, found.step_count) == ("marked", 2)
+    assert found.steps.step_time_s == pytest.approx(100e-6)
+    (device,) = found.times
+    assert device.window_s == pytest.approx(200e-6)
+    # Per step: products 20..30 and 40..60, all-reduce 55..80, copy 85..90.
+    assert device.computing_s == pytest.approx(2 * 30e-6)
+    assert device.communicating_s == pytest.approx(2 * 25e-6)
+    # Of the all-reduce 60..80 nothing was computed.
+    assert device.exposed_s == pytest.approx(2 * 20e-6)
+    assert device.moving_s == pytest.approx(2 * 5e-6)
+    # Idle 0..20, 30..40, 80..85, 90..100.
+    assert device.idle_s == pytest.approx(2 * 45e-6)
+    # Launches end at 9, 35 and 84: of the first 20 us 9 were before, of 30..40 five, of 80..85
+    # four; in the second step the ten before its start as well, since the device was idle from 90.
+    assert device.launch_bound_s == pytest.approx((9 + 5 + 4 + 10 + 9 + 5 + 4) * 1e-6)
+
+
+def test_operators_are_joined_priced_and_compared_with_the_roofline(
+    found: TraceExplanation,
+) -> None:
+    pytest.importorskip("torch")
+    assert found.joined_share == 1.0
+    by = {(one.operator.name, one.operator.phase): one for one in found.operators}
+    forward = by["aten::matmul", Phase.FORWARD]
+    backward = by["aten::mm", Phase.BACKWARD]
+    assert (forward.operator.calls, forward.operator.time_s) == (2, pytest.approx(20e-6))
+    assert backward.operator.time_per_call_s == pytest.approx(20e-6)
+    # 8 x 16 x 32 multiply-adds; 8 x 16 + 16 x 32 + 8 x 32 elements of four bytes.
+    assert forward.flops == 2 * 8 * 16 * 32
+    assert forward.size_bytes == 4 * (8 * 16 + 16 * 32 + 8 * 32)
+    assert forward.flops_per_s == pytest.approx(8192 / 10e-6)
+    spec = Catalog.default().get("H100-SXM5-80GB")
+    least_s = max(8192 / spec.peak_flops["fp32"], 3584 / spec.bandwidth_bytes_per_s)
+    assert forward.roofline_share == pytest.approx(least_s / 10e-6)
+    assert forward.precision is Precision.FP32
+    named = [one.operator.name for one in found.operators]
+    assert set(named) >= {"(collectives)", "(copies)"}
+
+
+def test_one_step_alone(tmp_path: Path) -> None:
+    events = made.training_events()
+    # The product of the second step takes 30 us longer... on the device.
+    slow = next(e for e in events if e["name"] == "sgemm_nn" and e["ts"] > 1100)
+    slow["dur"] = 15.0
+    trace = _trace(tmp_path, events)
+    first, second = (explain_trace(trace, step=step) for step in (0, 1))
+    assert (first.step_count, second.step_count) == (1, 1)
+    assert second.device_time_s - first.device_time_s == pytest.approx(5e-6)
+    with pytest.raises(InvalidInputError, match="There is no step 2; the trace has 2 steps"):
+        explain_trace(trace, step=2)
+
+
+def test_steps_are_found_by_repetition_and_said_so(tmp_path: Path) -> None:
+    kernels = [f"k{i}" for i in range(10)]
+    events = [
+        event
+        for i in range(40)
+        for event in (
+            made.launch(i + 1, 10.0 * i),
+            made.kernel(kernels[i % 10], i + 1, 10.0 * i + 5, 3.0),
+        )
+    ]
+    found = explain_trace(_trace(tmp_path, events))
+    assert (found.steps.found, len(found.steps.windows)) == ("repetition", 4)
+    assert found.steps.step_time_s == pytest.approx(100e-6)
+    assert any("repeat 4 times" in note for note in found.notes)
+    # None of it was launched by an operator, since there is none.
+    assert found.joined_share == 0.0
+    assert any("holds no operators" in note for note in found.notes)
+
+
+def test_repetition_needs_two_whole_periods() -> None:
+    names = np.array([*range(20)], dtype=np.int32)
+    assert repetition(names) is None
+    assert repetition(np.concatenate((names, names[:12]))) is None
+    assert repetition(np.concatenate((names, names, names))) == 20
+
+
+def test_a_trace_without_marks_or_repetition_is_one_step(tmp_path: Path) -> None:
+    events = [event for event in made.training_events(1) if "Profiler" not in event["name"]]
+    steps = find_steps(_trace(tmp_path, events))
+    assert (steps.found, len(steps.windows)) == ("whole", 1)
+    # From the first call at 4 to the end of the copy at 90.
+    assert steps.step_time_s == pytest.approx(86e-6)
+
+
+def test_work_from_before_the_trace_is_named_and_not_counted(tmp_path: Path) -> None:
+    events = [*made.training_events(1), made.kernel("late", 999, 1001.0, 9.0)]
+    found = explain_trace(_trace(tmp_path, [e for e in events if "Profiler" not in e["name"]]))
+    assert "(launched before the trace)" in {one.operator.name for one in found.operators}
+    assert found.joined_share == 1.0
+
+
+def test_fused_kernels_and_graphs_are_named(tmp_path: Path) -> None:
+    events = [
+        made.call("CompiledRegion", 0.0, 50.0),
+        made.launch(1, 5.0, name="cuLaunchKernel"),
+        made.kernel("triton_poi_fused_add_relu_0", 1, 20.0, 5.0),
+        made.launch(2, 10.0, name="cudaGraphLaunch"),
+        made.kernel("gemm", 2, 30.0, 5.0),
+    ]
+    found = explain_trace(_trace(tmp_path, events))
+    classes = {one.operator.name: one.operator.op_class for one in found.operators}
+    assert classes == {"CompiledRegion": "fused", "(launched as a graph)": "other"}
+    assert found.joined_share == 1.0
+
+
+def test_a_trace_of_a_cpu_counts_calls(tmp_path: Path) -> None:
+    events = [event for event in made.training_events(1) if event["cat"] == "cpu_op"]
+    found = explain_trace(_trace(tmp_path, events))
+    times = {one.operator.name: one.operator.time_s for one in found.operators}
+    # The outermost priced call counts, not what it calls.
+    assert times == {"aten::matmul": pytest.approx(10e-6), "aten::mm": pytest.approx(8e-6)}
+    assert any("Nothing ran on a device" in note for note in found.notes)
+
+
+def test_an_unknown_device_is_said_and_can_be_told(tmp_path: Path) -> None:
+    trace = _trace(tmp_path, made.training_events(1), deviceProperties=[])
+    found = explain_trace(trace)
+    assert found.accelerator is None
+    assert all(one.roofline_share is None for one in found.operators)
+    assert any("--accelerator NAME says which it was" in note for note in found.notes)
+    told = explain_trace(trace, accelerator=Catalog.default().get("MI300X"))
+    assert told.accelerator is not None and told.accelerator.name == "MI300X"
+    assert not any("--accelerator" in note for note in told.notes)

@@ -1,0 +1,230 @@
+"""Traces of torch.profiler: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import made_traces as made
+import numpy as np
+import pytest
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats.kineto.arguments import kineto_arguments
+from perfmodel.traces.formats.kineto.reader import version_text
+from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.limits import TraceLimits
+from perfmodel.traces.trace import PHASES, KernelKind, Trace
+from perfmodel.types import Phase
+
+
+def _read(folder: Path, events: list[made.Event], **members: Any) -> Trace:
+    return read_trace(made.write_trace(folder / "trace.json", events, **members))
+
+
+def test_a_training_trace_is_read(tmp_path: Path) -> None:
+    distributed = {"backend": "nccl", "rank": 3, "world_size": 8}
+    path = made.write_trace(
+        tmp_path / "named.anything.gz", made.training_events(), distributedInfo=distributed
+    )
+    trace = read_trace(path)
+    assert (trace.format, trace.rank, trace.world_size, trace.complete) == ("kineto", 3, 8, True)
+    assert dict(trace.software) == {"cuda": "12.4", "collectives": "nccl"}
+    assert trace.devices[0].accelerator == "H100-SXM5-80GB"
+    assert [step.name for step in trace.steps] == ["ProfilerStep#1", "ProfilerStep#2"]
+    # Times count from the first event, the mark of the first step at 1000 us.
+    assert [step.start_ns for step in trace.steps] == [0, 100_000]
+    kernels = trace.kernels
+    assert kernels.start_ns[:4].tolist() == [20_000, 40_000, 55_000, 85_000]
+    assert kernels.duration_ns[:4].tolist() == [10_000, 20_000, 25_000, 5_000]
+    kinds = [KernelKind(kind).name for kind in kernels.kind[:4].tolist()]
+    assert kinds == ["COMPUTE", "COMPUTE", "COLLECTIVE", "COPY"]
+    assert kernels.size_bytes[3] == 64
+
+
+def test_kernels_belong_to_the_innermost_call_and_calls_to_phases(tmp_path: Path) -> None:
+    trace = _read(tmp_path, made.training_events(1))
+    by = [trace.name_of(row) if row >= 0 else "" for row in trace.kernels.operator.tolist()]
+    # The all-reduce and the copy were launched outside of every operator.
+    assert by == ["aten::mm", "aten::mm", "", ""]
+    forward, backward = trace.kernels.operator[:2].tolist()
+    assert trace.name_of(int(trace.operators.parent[forward])) == "aten::matmul"
+    assert PHASES[trace.operators.phase[forward]] is Phase.FORWARD
+    assert PHASES[trace.operators.phase[backward]] is Phase.BACKWARD
+    arguments = trace.arguments_of(forward)
+    assert arguments is not None
+    assert [tensor.shape for tensor in arguments.tensors] == [(8, 16), (16, 32)]
+    assert trace.kernels.launch_start_ns.tolist() == [7_000, 33_000, 45_000, 82_000]
+
+
+def test_external_ids_stand_in_for_missing_calls_of_the_runtime(tmp_path: Path) -> None:
+    event = made.call("aten::mm", 1.0, 9.0)
+    event["args"]["External id"] = 77
+    kernel = made.kernel("gemm", 5, 20.0, 3.0)
+    kernel["args"]["External id"] = 77
+    other = made.kernel("gemm", 6, 30.0, 3.0)
+    other["args"]["External id"] = 0
+    trace = _read(tmp_path, [event, kernel, other])
+    assert trace.kernels.operator.tolist() == [0, -1]
+    assert trace.kernels.launch_start_ns.tolist() == [-1, -1]
+
+
+def test_graph_launches_are_marked(tmp_path: Path) -> None:
+    events = [made.launch(1, 5.0, name="cudaGraphLaunch"), made.kernel("gemm", 1, 9.0, 3.0),
+              made.kernel("relu", 1, 12.0, 3.0)]  # fmt: skip
+    assert _read(tmp_path, events).kernels.graph.tolist() == [True, True]
+
+
+def test_words_of_the_first_versions_are_understood(tmp_path: Path) -> None:
+    events = json.loads(
+        json.dumps(made.training_events(1))
+        .replace('"cpu_op"', '"Operator"')
+        .replace('"cuda_runtime"', '"Runtime"')
+        .replace('"kernel"', '"Kernel"')
+        .replace('"gpu_memcpy"', '"Memcpy"')
+        .replace('"Input Dims"', '"Input dims"')
+    )
+    old, new = _read(tmp_path, events), _read(tmp_path, made.training_events(1))
+    assert old.kernels.operator.tolist() == new.kernels.operator.tolist()
+    assert old.kernels.kind.tolist() == new.kernels.kind.tolist()
+    assert old.arguments == new.arguments
+
+
+def test_arguments_of_several_kinds() -> None:
+    found = kineto_arguments(
+        (
+            [[2, 3], [[4], [5, 6]], [], [], [1]],
+            ["c10::BFloat16", "TensorList", "float", "Scalar", "unheard::Type"],
+            ["", "", "", "0.5", ""],
+            [[3, 1], [[1], [6, 1]], [], [], [1]],
+        )
+    )
+    tensor, several, scalar, number, unheard = found.inputs
+    assert (tensor.tensors[0].dtype, tensor.tensors[0].strides) == ("bfloat16", (3, 1))
+    assert [one.shape for one in several.tensors] == [(4,), (5, 6)]
+    # An empty shape is that of a scalar tensor where there is the type of a tensor.
+    assert (len(scalar.tensors), len(number.tensors), number.value) == (1, 0, "0.5")
+    assert unheard.tensors[0].dtype == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "text"),
+    [("cuda", 12090, "12.9"), ("hip", 60443483, "6.4.43483"), ("hip", "7.0", "7.0")],
+)
+def test_versions_are_unpacked(word: str, value: object, text: str) -> None:
+    assert version_text(word, value) == text
+
+
+def test_a_cut_trace_is_read_and_says_so(tmp_path: Path) -> None:
+    whole = made.write_trace(tmp_path / "whole.json", made.training_events())
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(whole.read_bytes()[:-900])
+    trace = read_trace(cut)
+    assert not trace.complete
+    assert 0 < len(trace.kernels) < 8
+    assert trace.notes[0].startswith("The trace is cut: the file ends in the middle")
+
+
+def _with(change: dict[str, Any]) -> list[made.Event]:
+    return [*made.training_events(1), {**made.kernel("bad", 99, 50.0, 1.0), **change}]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"dur": -3.0}, "the duration -3.0; expected microseconds"),
+        ({"ts": -1.0}, "the start -1.0"),
+        ({"ts": 1e300}, "1e\\+300"),
+        ({"ts": "soon"}, "the start soon"),
+        ({"dur": {"a": 1}}, "expected microseconds"),
+        ({"ts": None}, "the start None"),
+        ({"name": 5}, "an event without a name"),
+    ],
+)
+def test_times_and_names_that_cannot_be_are_refused(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InvalidTraceError, match=reason):
+        _read(tmp_path, _with(change))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no trace", "no known trace format"),
+        (b'{"schemaVersion": 1, "traceEvents": [7]}', "no object"),
+        (b'{"schemaVersion": 1, "traceEvents": []}', "holds 0 events"),
+        (
+            b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "v8", "name": "a"}]}',
+            "none of them an operator or a kernel: 1 v8",
+        ),
+        (b'{"schemaVersion": 1, "deviceProperties": [', "no array 'traceEvents'"),
+    ],
+)
+def test_what_is_no_such_trace_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidTraceError, match=reason):
+        read_trace(path)
+
+
+def test_too_many_events_are_refused(tmp_path: Path) -> None:
+    path = made.write_trace(tmp_path / "trace.json", made.training_events())
+    with pytest.raises(InvalidTraceError, match="more than 10 events"):
+        read_trace(path, TraceLimits(events=10))
+
+
+def test_too_many_different_arguments_are_left_out_and_said(tmp_path: Path) -> None:
+    path = made.write_trace(tmp_path / "trace.json", made.training_events())
+    trace = read_trace(path, TraceLimits(arguments_bytes=10))
+    assert trace.arguments == ()
+    assert trace.notes == (
+        "Arguments of 6 operator calls were left out: the trace has too many different ones.",
+    )
+
+
+#: What replaces a member of an event, or of its arguments.
+_ODD: tuple[Any, ...] = (
+    None, -1, 2**63, 1e308, "x", [], [[[]]], {}, True, [1, "a", None], {"a": {"b": []}}, -0.5,
+)  # fmt: skip
+
+
+def test_damaged_events_are_read_or_refused_and_never_crash(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    path = tmp_path / "trace.json"
+    refused = 0
+    begin = time.perf_counter()
+    for _ in range(300):
+        events = copy.deepcopy(made.training_events(1))
+        for event in rng.sample(events, 2):
+            where = event["args"] if rng.random() < 0.5 and event["args"] else event
+            where[rng.choice(sorted(where))] = rng.choice(_ODD)
+        made.write_trace(path, events)
+        try:
+            trace = read_trace(path)
+        except InvalidTraceError:
+            refused += 1
+        else:
+            assert np.all(trace.kernels.duration_ns >= 0)
+    assert 0 < refused < 300
+    assert time.perf_counter() - begin < 30
+
+
+def test_damaged_bytes_are_read_or_refused_and_never_crash(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    whole = made.write_trace(tmp_path / "whole.json.gz", made.training_events()).read_bytes()
+    plain = json.dumps(made.document(made.training_events())).encode()
+    path = tmp_path / "trace"
+    for number in range(300):
+        content = bytearray(plain if number % 2 else whole)
+        for _ in range(rng.randint(1, 4)):
+            content[rng.randrange(len(content))] = rng.randrange(256)
+        path.write_bytes(content[: rng.randint(1, len(content))])
+        try:
+            read_trace(path)
+        except InvalidTraceError as error:
+            assert error.message
