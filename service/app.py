@@ -28,6 +28,7 @@ from service.operations.runner import Runner
 from service.routes import (
     accelerators,
     answers,
+    campaigns,
     graphs,
     health,
     jobs,
@@ -43,7 +44,7 @@ from service.versions.own_catalog import OwnCatalog
 #: In the order in which the documentation lists them.
 _ROUTES = (
     answers, graphs, accelerators, models, prices, health, kserve, slurm, dstack, jobs,
-    observations, operations, page, extender, volcano, webhook,
+    observations, campaigns, operations, page, extender, volcano, webhook,
 )  # fmt: skip
 
 

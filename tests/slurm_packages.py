@@ -1,4 +1,4 @@
-"""A real Slurm controller from Debian's packages, unpacked beside the system and without root."""
+"""A real Slurm from Debian's packages, unpacked beside the system: a controller, and a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 FOLDER = "PERFMODEL_SLURM_ROOT"
 
 PACKAGES = (
-    "slurmctld", "slurm-client", "slurm-wlm-basic-plugins", "libmunge2", "liblua5.1-0", "lua5.1",
+    "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libmunge2", "liblua5.1-0",
+    "lua5.1",
     "libhwloc15", "libjson-c5", "libyaml-0-2", "libdbus-1-3", "libnuma1", "liblz4-1",
     "libreadline8", "munge",
 )  # fmt: skip
@@ -112,6 +113,47 @@ class Slurm:
             folder=self.folder, port=port, plugin=plugin,
         )  # fmt: skip
         (self.folder / "slurm.conf").write_text(conf)
+
+    def configure_node(self) -> None:
+        """Write a configuration in which this machine is the one node that runs jobs."""
+        self.configure("")
+        conf = self.folder / "slurm.conf"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        kept = [
+            line
+            for line in conf.read_text().splitlines()
+            if not line.startswith(("NodeName", "PartitionName", "GresTypes"))
+        ]
+        here = socket.gethostname()
+        conf.write_text(
+            "\n".join(kept) + f"\nSlurmdPort={port}\nSlurmdPidFile={self.folder}/slurmd.pid\n"
+            f"SlurmdLogFile={self.folder}/slurmd.log\nSelectTypeParameters=CR_CPU\n"
+            f"JobAcctGatherType=jobacct_gather/none\n"
+            f"NodeName={here} CPUs={os.cpu_count()} NodeAddr=127.0.0.1 State=UNKNOWN\n"
+            f"PartitionName=all Nodes={here} Default=YES MaxTime=INFINITE State=UP\n"
+        )
+        # Of a folder of its own: the groups of the system are not to be touched.
+        (self.folder / "cgroup.conf").write_text(
+            f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={self.folder}/cgroup\n"
+        )
+
+    def start_node(self) -> subprocess.Popen[bytes]:
+        """Start the daemon of the node and wait until jobs can run on it."""
+        sbin = self.root / "usr/sbin"
+        process = subprocess.Popen(
+            [sbin / "slurmd-wlm", "-D", "-f", self.folder / "slurm.conf",
+             "-d", sbin / "slurmstepd-wlm"],
+            env=self.environment, cwd=self.folder,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        until = time.monotonic() + 120
+        while "idle" not in self.run("sinfo", "--noheader", "--format=%T").stdout:
+            if process.poll() is not None or time.monotonic() > until:
+                process.kill()
+                pytest.skip(f"slurmd does not run: {(self.folder / 'slurmd.log').read_text()}")
+            time.sleep(0.1)
+        return process
 
     def start(self, **environment: str) -> subprocess.Popen[bytes]:
         """Start the controller and wait until it answers."""

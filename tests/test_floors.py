@@ -29,6 +29,7 @@ FLOORS = {
     "perfmodel.traces": 3,
     "perfmodel.profilers": 4,
     "perfmodel.store": 5,
+    "perfmodel.campaigns": 6,
     "perfmodel.features": 6,
     "perfmodel.predictors": 7,
     "perfmodel.placement": 8,

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "doctor": "Say what this machine has and what is missing.",
         "profile": "Measure workloads on this machine; resumes where it was stopped.",
         "measure": "Measure collectives, replicas, neighbours and loaders on this machine.",
+        "campaign": "Measure workloads with any number of workers, each of them once.",
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
         "fit-placement": "Fit links, plans, memory and sharing again.",
@@ -43,6 +44,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 #: The rooms of those whose files do not lie here.
 _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "campaigns": ("campaign",),
         "asking": ("predict", "explain", "compare", "curve", "plans", "trace", "capture"),
         "learning": (
             "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",

@@ -56,6 +56,27 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
     return Subject(reference=reference)
 
 
+def jobs_of(subject: str, settings: Mapping[str, Any]) -> list[Job]:
+    """Return the jobs of a FILE|MODEL argument that can be run, with the options of a command.
+
+    Raises
+    ------
+    InvalidInputError
+        A list of jobs that cannot be read, or a graph, which is no model to be run.
+    """
+    from perfmodel.profilers.job_list import read_jobs
+
+    if Path(subject).suffix in (".jsonl", ".toml"):
+        return read_jobs(Path(subject))
+    read = read_subject(subject, settings["model_kwargs"])
+    if not read.reference:
+        raise InvalidInputError(
+            f"{subject} cannot be run: give a model by name or a transformers config. "
+            "With --compiler onnxruntime a model is exported and measured in ONNX Runtime."
+        )
+    return [job_of(read.reference, settings)]
+
+
 def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     """Return the job that a model reference and the options of a command make.
 

@@ -11,7 +11,7 @@ from functools import cache
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import catalogue, keeping, questions
+from perfmodel.client import catalogue, keeping, measuring, questions
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session
@@ -148,6 +148,12 @@ class Verbs(ABC, Generic[Sockets]):
     operation = _Asks(keeping.operation)
     remove_operation = _Asks(keeping.remove_operation)
     operations = _Lists(keeping.operations)
+    create_campaign = _Asks(measuring.create_campaign)
+    campaign = _Asks(measuring.campaign)
+    campaigns = _Lists(measuring.campaigns)
+    campaign_results = _Lists(measuring.campaign_results)
+    cancel_campaign = _Asks(measuring.cancel_campaign)
+    wait_for_campaign = _Asks(measuring.wait_for_campaign)
     health = _Asks(catalogue.health)
 
 

@@ -230,6 +230,88 @@ class Operation:
         return self.state not in ("waiting", "running")
 
 
+_STAGES = ("waiting", "running", "ended", "spent", "cancelled")
+_TASK_STATES = ("waiting", "running", "done", "failed", "set_aside", "cancelled")
+_TASKS = "Tasks in this state."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """Workloads that workers measure, and how far they are.
+
+    ``spent`` means that its time is used up while tasks are left, which nobody begins.
+    """
+
+    id: str
+    title: str
+    policy: Annotated[Mapping[str, Any], "How it is measured."]
+    stage: Annotated[str, _STAGES]
+    total: Annotated[int, "Tasks in all."]
+    waiting: Annotated[int, _TASKS]
+    running: Annotated[int, _TASKS]
+    done: Annotated[int, _TASKS]
+    failed: Annotated[int, _TASKS]
+    set_aside: Annotated[int, "Tasks that took their workers with them twice."]
+    cancelled: Annotated[int, _TASKS]
+    doubtful: Annotated[int, "Done ones whose records are noisy because the machine drifted."]
+    workers: Annotated[int, "Workers that have a task now."]
+    spent_s: Annotated[float, "Time that measuring has taken, over all devices."]
+    budget_s: Annotated[float | None, "Time past which no task is begun."] = None
+    remaining_s: Annotated[float | None, "Until it ends; null before the first task."] = None
+    ends_at: Annotated[str | None, _UTC] = None
+    created_at: Annotated[str, _UTC]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.stage not in ("waiting", "running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnteredCampaign(Campaign):
+    """A campaign, and whether it was made now."""
+
+    created: Annotated[bool, "False where the same one was made before."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignReference:
+    """What the reference workload of a campaign took on a machine."""
+
+    machine: str
+    step_time_s: float
+    drift: Annotated[float | None, "Against the first time on that machine, as a share."] = None
+    good: Annotated[bool, "Whether that is within the limit."]
+    measured_at: Annotated[str, _UTC]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignShown(Campaign):
+    """A campaign with its references, oldest first."""
+
+    references: tuple[CampaignReference, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignTask:
+    """One workload of a campaign for one accelerator or kind of them."""
+
+    id: str
+    accelerator: Annotated[str, "What may measure it."]
+    job: Annotated[Mapping[str, Any], "Without what has its default."]
+    state: Annotated[str, _TASK_STATES]
+    attempts: Annotated[int, "How often it was begun."]
+    machine: Annotated[str | None, "What measured it."] = None
+    elapsed_s: Annotated[float | None, "What measuring it took; 0 if it was held."] = None
+    outcome: Annotated[
+        Mapping[str, Any] | None, "Of a done one: what was measured and where its record lies."
+    ] = None
+    reason: Annotated[str | None, "Of one that failed or was set aside."] = None
+    doubt: Annotated[str | None, "Why its record is noisy though its samples do not say so."] = None
+    created_at: Annotated[str, _UTC]
+    updated_at: Annotated[str, _UTC]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Health:
     """State of the service: ``ready``, or ``degraded`` and why; it answers in both."""

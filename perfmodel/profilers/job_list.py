@@ -18,7 +18,7 @@ _TABLES = ("defaults", "workloads", "hf_configs")
 
 
 def read_jobs(path: Path) -> list[Job]:
-    """Read the jobs of a campaign from a file.
+    """Read a list of jobs from a file.
 
     ``*.jsonl`` holds one job a line. ``*.toml`` holds ``[[workloads]]`` tables: fields of a job,
     where a list stands for each of its values in turn (``mode``, ``batch_size``, ``precision``,

@@ -1,7 +1,7 @@
 """Imported once by the server process that measurement processes are forked from.
 
 The libraries are loaded but nothing has run yet: no thread pool exists, no memory is cached.
-What a measurement needs later on is loaded too, so that all measurements of a campaign run the
+What a measurement needs later on is loaded too, so that all measurements of one run take the
 same code even where its files are changed meanwhile.
 """
 

@@ -23,8 +23,10 @@ class MeasureSettings:
         Steps under the operator profiler, >= 1.
     timeout_s : float
         Longest time of one measurement, start of its process included.
+    memory_limit_bytes : float or None
+        Resident memory past which a measurement is ended; None: the machine's own limit.
     lock_path : Path or None
-        Lock file of the machine; None for the one that all campaigns share.
+        Lock file of the device; None for the one that everybody shares.
     device : str
         As :func:`~perfmodel.profilers.runtime.open_runtime` takes it.
     provider : str
@@ -38,6 +40,7 @@ class MeasureSettings:
     policy: TimingPolicy = field(default_factory=TimingPolicy)
     profiled_steps: int = 3
     timeout_s: float = 120.0
+    memory_limit_bytes: float | None = None
     lock_path: Path | None = None
     licence: str = "Apache-2.0"
     device: str = "cpu"

@@ -71,8 +71,8 @@ def workload_key(
 ) -> str:
     """Return the key under which a job on an accelerator is measured once.
 
-    Unlike the workload's hash it needs no graph, so a campaign can tell what is finished before
-    it captures anything.
+    Unlike the workload's hash it needs no graph, so that what is finished is known before anything
+    is captured.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
@@ -43,6 +43,10 @@ from perfmodel.profilers.wire import (
 from perfmodel.records import Measurement
 
 _TAIL_CHARACTERS = 800
+#: Variables that say which accelerators a process may see.
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+#: How often it is looked how much memory a measurement holds, seconds.
+_LOOK_S = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +64,8 @@ class Failure:
     Parameters
     ----------
     kind : str
-        ``"error"``, ``"crash"``, ``"timeout"`` or ``"out_of_memory"``.
+        ``"error"``, ``"crash"``, ``"timeout"``, ``"out_of_memory"`` (of the device) or
+        ``"memory"`` (more of the host's than allowed).
     capacity_bytes : float or None
         Memory of the device that did not suffice.
     """
@@ -92,14 +97,16 @@ def measure_in_fresh_process(
         process.start()
         sender.close()
         try:
-            return _outcome(receiver, process, settings.timeout_s)
+            return _outcome(receiver, process, settings)
         finally:
             process.kill()
             process.join()
 
 
 @contextmanager
-def machine_lock(path: Path | None = None) -> Iterator[None]:
+def machine_lock(
+    path: Path | None = None, *, on_wait: Callable[[], None] | None = None
+) -> Iterator[None]:
     """Hold the machine alone; waits for whoever holds it.
 
     The kernel lets the lock go when the process ends, however it ends.
@@ -107,19 +114,50 @@ def machine_lock(path: Path | None = None) -> Iterator[None]:
     Parameters
     ----------
     path : Path, optional
-        Lock file; by default the one that all campaigns of the machine share.
+        Lock file; by default that of the processor.
+    on_wait : callable, optional
+        Called where somebody else holds it, before waiting.
     """
-    with (path or Path(tempfile.gettempdir()) / "perfmodel-cpu.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with (path or device_lock_path("cpu")).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is not None:
+                on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _outcome(receiver: Connection, process: Any, timeout_s: float) -> Success | Failure:
+def device_lock_path(device: str) -> Path:
+    """Return the file that is locked by whoever measures a device of this machine.
+
+    Parameters
+    ----------
+    device : str
+        As :func:`~perfmodel.profilers.runtime.open_runtime` takes it. An accelerator is told apart
+        as the variables say that hide others from this process; recordings lock the processor.
+
+    Examples
+    --------
+    >>> device_lock_path("cpu").name
+    'perfmodel-cpu.lock'
+    """
+    word, _, rest = device.partition(":")
+    name = "cpu"
+    if word not in ("cpu", "replay"):
+        index = int(rest) if rest.isdigit() else 0
+        visible = next((v for v in map(os.environ.get, _VISIBLE) if v), "")
+        cards = [card.strip() for card in visible.split(",")]
+        name = f"gpu-{cards[index] if visible and index < len(cards) else index}"
+    return Path(tempfile.gettempdir()) / f"perfmodel-{name}.lock"
+
+
+def _outcome(receiver: Connection, process: Any, settings: MeasureSettings) -> Success | Failure:
     try:
         receiver.recv_bytes()  # the machine is ours from here on
-        deadline_s = time.monotonic() + timeout_s
-        if not receiver.poll(max(0.0, deadline_s - time.monotonic())):
-            return Failure(kind="timeout", reason=f"No result within {timeout_s:g} s.")
+        broken = _broken_limit(receiver, process, settings)
+        if broken is not None:
+            return broken
         message = orjson.loads(receiver.recv_bytes())
     except EOFError:
         process.join(5)
@@ -129,6 +167,28 @@ def _outcome(receiver: Connection, process: Any, timeout_s: float) -> Success | 
     return Success(
         measurement=measurement_from_json(message["measurement"]), graph_json=message["graph"]
     )
+
+
+def _broken_limit(receiver: Connection, process: Any, settings: MeasureSettings) -> Failure | None:
+    """Wait for a result; return the limit that the measurement broke meanwhile, if any."""
+    limit_bytes = settings.memory_limit_bytes
+    deadline_s = time.monotonic() + settings.timeout_s
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        if receiver.poll(left_s if limit_bytes is None else min(_LOOK_S, left_s)):
+            return None
+        if limit_bytes is not None and (used := _resident_bytes(process.pid)) > limit_bytes:
+            reason = f"It held {used / 1e9:.3g} GB of memory; {limit_bytes / 1e9:.3g} are allowed."
+            return Failure(kind="memory", reason=reason)
+    return Failure(kind="timeout", reason=f"No result within {settings.timeout_s:g} s.")
+
+
+def _resident_bytes(process_id: int) -> int:
+    import psutil
+
+    try:
+        return int(psutil.Process(process_id).memory_info().rss)
+    except psutil.Error:  # it has just ended, which the pipe will say
+        return 0
 
 
 def _exit_reason(exit_code: int | None) -> str:
@@ -147,7 +207,7 @@ def _child(
 ) -> None:
     _end_with_parent()
     _silence()
-    with machine_lock(settings.lock_path):
+    with machine_lock(settings.lock_path or device_lock_path(settings.device)):
         sender.send_bytes(b"{}")
         sender.send_bytes(orjson.dumps(_result(job, accelerator, settings)))
     sender.close()
@@ -177,7 +237,7 @@ def _failed(kind: str, reason: str, **more: Any) -> dict[str, Any]:
 
 
 def _silence() -> None:
-    """Send what libraries print to nowhere; the campaign's own lines stay readable."""
+    """Send what libraries print to nowhere; our own lines stay readable."""
     warnings.simplefilter("ignore")
     with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -187,7 +247,7 @@ def _silence() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the campaign is killed, so that the machine is free again."""
+    """End this process when its parent is killed, so that the machine is free again."""
     parent = parent_process()
     if parent is None:
         return

@@ -14,8 +14,8 @@ from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
-from perfmodel.profilers.campaign import CampaignReport, run_campaign
 from perfmodel.profilers.measure import measure_job
+from perfmodel.profilers.profiling import ProfileReport, profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.runtime import MemoryPeak, StepTime, TelemetryReading
 from perfmodel.profilers.runtime.replay import Recording
@@ -50,10 +50,10 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         measurement, graph = measure_job(job, device, settings)
         return Success(measurement=measurement, graph_json=to_json(graph).decode())
 
-    def run(jobs: list[Job], **settings: Any) -> CampaignReport:
-        return run_campaign(jobs, **{**settings, "measure": measure})
+    def run(jobs: list[Job], **settings: Any) -> ProfileReport:
+        return profile_jobs(jobs, **{**settings, "measure": measure})
 
-    monkeypatch.setattr(probe_run, "run_campaign", run)
+    monkeypatch.setattr(probe_run, "profile_jobs", run)
 
 
 @pytest.mark.usefixtures("_in_this_process")

@@ -17,6 +17,7 @@ ROOMS = (
     "access",
     "operations",
     "state",
+    "campaigns",
     "graphs",
     "answering",
     "versions",

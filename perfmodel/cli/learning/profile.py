@@ -12,13 +12,11 @@ import click
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
 from perfmodel.cli.options import FOLDER, device_option, job_options, output_options
 from perfmodel.cli.output import duration, percent, print_json, tell
-from perfmodel.cli.subjects import job_of, read_subject
-from perfmodel.errors import InvalidInputError
+from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
-    from perfmodel.graph.job import Job
-    from perfmodel.profilers.campaign import CampaignEvent, CampaignReport
     from perfmodel.profilers.described import DescribedDevice
+    from perfmodel.profilers.profiling import ProfileEvent, ProfileReport
 
 #: Words of ``--provider``; help is shown without importing what runs them.
 _PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
@@ -66,19 +64,19 @@ def command(
     skipped, so the same command continues after an interruption.
     """
     from perfmodel.devices.cpu_facts import read_cpu_facts
-    from perfmodel.profilers.campaign import run_campaign
     from perfmodel.profilers.described import described_device
+    from perfmodel.profilers.profiling import profile_jobs
     from perfmodel.profilers.run import MeasureSettings
     from perfmodel.profilers.runtime import open_runtime
     from perfmodel.profilers.steps.providers import known_provider
     from perfmodel.store.profiles import ProfileStore
 
-    jobs = [job for subject in subjects for job in jobs_of_subject(subject, settings)]
+    jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
     provider = known_provider(provider)
     described = described_device(open_runtime(device))
     say_device(described, out)
     store = ProfileStore(out)
-    found = run_campaign(
+    found = profile_jobs(
         jobs,
         store=store,
         device=described.accelerator,
@@ -111,24 +109,9 @@ def say_device(found: DescribedDevice, out: Path) -> None:
         )
 
 
-def jobs_of_subject(subject: str, settings: dict[str, Any]) -> list[Job]:
-    """Return the jobs of a list in a file, or of a model with settings."""
-    from perfmodel.profilers.job_list import read_jobs
-
-    if Path(subject).suffix in (".jsonl", ".toml"):
-        return read_jobs(Path(subject))
-    read = read_subject(subject, settings["model_kwargs"])
-    if not read.reference:
-        raise InvalidInputError(
-            f"{subject} cannot be run: give a model by name or a transformers config. "
-            "With --compiler onnxruntime a model is exported and measured in ONNX Runtime."
-        )
-    return [job_of(read.reference, settings)]
-
-
-def show_event(event: CampaignEvent) -> None:
+def show_event(event: ProfileEvent) -> None:
     """Print one line of progress on standard error, so that standard output stays clean."""
-    from perfmodel.profilers.campaign import EventKind
+    from perfmodel.profilers.profiling import EventKind
     from perfmodel.profilers.worker import Failure, Success
 
     job = event.job
@@ -151,7 +134,7 @@ def show_event(event: CampaignEvent) -> None:
     click.echo(f"{place} {what}: {said}{left}", err=True)
 
 
-def _finish(found: CampaignReport, out: Path, *, as_json: bool) -> None:
+def _finish(found: ProfileReport, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(found), "folder": str(out)})
     else:

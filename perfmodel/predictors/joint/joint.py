@@ -381,6 +381,23 @@ class JointPredictor:
         plain.beliefs_ = self.beliefs_.without(devices)
         return plain
 
+    def record_noise(self, steps: Sequence[Step]) -> FloatArray:
+        """Return how far records would be believed to be off beside their device, shape (steps,).
+
+        Standard deviation of the log time; smaller for jobs that were measured on other devices.
+        """
+        table = step_table(steps)
+        raw = self._raw(table, *whole_rows(table))
+        return np.sqrt([self._expected(step, raw, i)[1] for i, step in enumerate(steps)])
+
+    def _expected(self, step: Step, raw: MemberAnswers, i: int) -> tuple[float, float]:
+        """Return the log time of a step without its device's records, and a record's variance."""
+        log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
+        noise = recalled.variance * float(raw.scale[i]) ** 2
+        if step.accelerator.name not in self.devices_:
+            noise += _JOB_ON_NEW_DEVICE_VARIANCE
+        return log_time, noise
+
     def _residuals(
         self, records: Sequence[StepSample]
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -389,14 +406,9 @@ class JointPredictor:
         raw = self._raw(table, *whole_rows(table))
         logs, noise = np.zeros(len(records)), np.zeros(len(records))
         for i, record in enumerate(records):
-            log_time, recalled = self._with_memory(
-                record.step, raw.mixed[:, i], float(raw.scale[i])
-            )
+            log_time, variance = self._expected(record.step, raw, i)
             logs[i] = np.log(record.step_time_s) - log_time
-            noise[i] = recalled.variance * raw.scale[i] ** 2
-            if record.step.accelerator.name not in self.devices_:
-                noise[i] += _JOB_ON_NEW_DEVICE_VARIANCE
-            noise[i] /= record.weight
+            noise[i] = variance / record.weight
         return features(groups(table), raw.shares), logs, noise
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:

@@ -56,7 +56,7 @@ def read_entry(path: Path) -> JournalEntry:
         )
     except (OSError, EOFError, zlib.error, ValueError, KeyError, InvalidInputError) as error:
         raise StoreError(
-            f"The journal file {path} is damaged ({error}). Delete it and run the campaign "
+            f"The journal file {path} is damaged ({error}). Delete it and measure "
             "again: only this workload is measured anew."
         ) from error
 

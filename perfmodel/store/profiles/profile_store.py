@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,40 @@ class ProfileStore:
                     seen.add(found)
                     yield found, from_json(text)
 
-    def compact(self) -> list[Path]:
+    def has_journal(self, accelerator: str) -> bool:
+        """Tell whether measurements on an accelerator wait to be compacted."""
+        return any(entry_paths(self._device(accelerator) / "journal"))
+
+    def doubt(self, accelerator: str, keys: Collection[str], reason: str) -> None:
+        """Mark measurements as noisy that are in the journal still.
+
+        Parameters
+        ----------
+        keys : collection of str
+            Job keys; those that the journal does not hold are passed over.
+        reason : str
+            Joins their notes.
+        """
+        journal = self._device(accelerator) / "journal"
+        for path in entry_paths(journal):
+            if _key_of_file(path) not in keys:
+                continue
+            entry = read_entry(path)
+            step = entry.measurement.step
+            if reason in step.provenance.notes:
+                continue
+            notes = " ".join(filter(None, (step.provenance.notes, reason)))
+            provenance = replace(step.provenance, notes=notes)
+            noisy = replace(step, noisy=True, provenance=provenance)
+            write_entry(journal, replace(entry.measurement, step=noisy), entry.graph_json)
+
+    def compact(self, keys: Collection[str] | None = None) -> list[Path]:
         """Turn every journal into immutable Parquet files.
+
+        Parameters
+        ----------
+        keys : collection of str, optional
+            Job keys of the measurements that are ready for it; all by default.
 
         Returns
         -------
@@ -210,12 +243,15 @@ class ProfileStore:
         written: list[Path] = []
         for name in self.devices():
             device = self.folder / name
-            entries = [read_entry(path) for path in entry_paths(device / "journal")]
+            paths = entry_paths(device / "journal")
+            ready = (path for path in paths if keys is None or _key_of_file(path) in keys)
+            entries = [read_entry(path) for path in ready]
             if entries:
                 written += self._write_tables(device, entries)
                 for entry in entries:
                     entry.path.unlink()
-                (device / "journal").rmdir()
+                with suppress(OSError):  # others are still in it
+                    (device / "journal").rmdir()
         return written
 
     def _write_tables(self, device: Path, entries: list[JournalEntry]) -> list[Path]:
@@ -303,6 +339,10 @@ def _number(entries: Iterable[JournalEntry]) -> str:
 def _similar_together(entry: JournalEntry) -> tuple[str, str, str, int]:
     step = entry.measurement.step
     return step.family, step.model, str(step.mode), step.batch_size
+
+
+def _key_of_file(path: Path) -> str:
+    return path.name.partition(".")[0]
 
 
 def _measured_at(measurement: Measurement) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     Index,
@@ -134,6 +135,67 @@ OPERATIONS = Table(
     Column("created_at", String(32), nullable=False),
     Column("updated_at", String(32), nullable=False),
     Index("ix_operations_state_id", "state", "id"),
+)
+
+#: Lists of workloads to measure. ``policy`` is how, as JSON; ``spent_s`` what measuring has taken
+#: so far, references included; ``state`` is open or cancelled, the rest follows from the tasks.
+CAMPAIGNS = Table(
+    "campaigns",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("title", String(200), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("budget_s", Double),
+    Column("spent_s", Double, nullable=False),
+    Column("caller", String(64), nullable=False),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+)
+
+#: One workload of a campaign for one accelerator or kind of them. ``turn`` is its place in the
+#: order in which they are begun. Of a finished one: what was measured where, as JSON in
+#: ``outcome``; whether the reference was measured on the machine afterwards; and why it is noisy
+#: although its samples do not say so.
+CAMPAIGN_TASKS = Table(
+    "campaign_tasks",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("campaign", String(64), nullable=False),
+    Column("accelerator", String(200), nullable=False),
+    Column("job", Text, nullable=False),
+    Column("turn", Double, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("machine", String(300)),
+    Column("elapsed_s", Double),
+    Column("outcome", Text),
+    Column("reason", Text),
+    Column("checked", Boolean, nullable=False),
+    Column("doubt", Text),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+    Index("ix_campaign_tasks_campaign_state_turn", "campaign", "state", "turn"),
+    Index("ix_campaign_tasks_state_turn", "state", "turn"),
+)
+
+#: The reference workload of a campaign, measured again and again on each machine. ``drift`` is how
+#: much longer its step took than the first time there, as a share; none for the first.
+CAMPAIGN_REFERENCES = Table(
+    "campaign_references",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("campaign", String(64), nullable=False),
+    Column("machine", String(300), nullable=False),
+    Column("step_time_s", Double, nullable=False),
+    Column("drift", Double),
+    Column("good", Boolean, nullable=False),
+    Column("measured_at", String(32), nullable=False),
+    Index("ix_campaign_references_campaign_machine_id", "campaign", "machine", "id"),
 )
 
 #: Accelerators that the operator of the service describes, as JSON.

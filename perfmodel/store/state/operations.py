@@ -1,8 +1,6 @@
 """Requests that are answered later: who works on them, and what came of them.
 
-Whoever works on an operation holds a lease on it and renews that as long as it lives. An operation
-whose lease has run out lost its worker, and anybody may take it over. Leases are measured by the
-clock of the database, the only one that all hosts share.
+Whoever works on an operation holds a lease on it (:mod:`perfmodel.store.sql.leases`).
 """
 
 from __future__ import annotations
@@ -17,33 +15,27 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Double,
     Row,
     Select,
     and_,
-    cast,
     delete,
     func,
     insert,
-    literal,
     select,
     update,
 )
 
-from perfmodel.store.sql.connections import now
+from perfmodel.store.sql import leases
+from perfmodel.store.sql.connections import Connections, now
 from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
 from perfmodel.store.sql.tables import OPERATIONS
-
-#: Julian day at which POSIX time begins.
-_EPOCH_DAY = 2_440_587.5
-_DAY_S = 86_400.0
 
 
 class OperationState(StrEnum):
     """Where an operation stands."""
 
-    WAITING = "waiting"
-    RUNNING = "running"
+    WAITING = leases.WAITING
+    RUNNING = leases.RUNNING
     DONE = "done"
     FAILED = "failed"
 
@@ -104,6 +96,10 @@ class Claim:
 class OperationStore(SharedStore):
     """Keeps operations."""
 
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self._leases = leases.LeaseTable(connections, OPERATIONS)
+
     def start(
         self, kind: str, request: bytes, *, owner: str, caller: str = "", most_open: int = 1_000
     ) -> Operation | None:
@@ -145,28 +141,15 @@ class OperationStore(SharedStore):
             What was begun so often is left alone.
         """
         table = OPERATIONS.c
-        with self._connections.reading() as connection:
-            # Nobody is kept from writing by a look that finds nothing, as most do.
-            if connection.execute(_oldest_due(connection, most_attempts)).first() is None:
-                return None
-        with self._connections.writing() as connection:
-            # Another host that claims at the same time looks past the row that this one holds.
-            oldest = _oldest_due(connection, most_attempts).with_for_update(skip_locked=True)
-            number = connection.execute(oldest).scalar()
-            if number is None:
-                return None
-            row = connection.execute(
-                update(OPERATIONS)
-                .where(table.id == number)
-                .values(
-                    state=OperationState.RUNNING.value,
-                    owner=owner,
-                    attempts=table.attempts + 1,
-                    lease_until=_clock(connection) + lease_s,
-                    updated_at=now(),
-                )
-                .returning(table.name, table.kind, table.caller, table.request, table.attempts)
-            ).one()
+
+        def oldest(connection: Connection) -> Select[tuple[int]]:
+            due = self._leases.may_be_taken(connection, most_attempts=most_attempts)
+            return select(table.id).where(due).order_by(table.id)
+
+        columns = (table.name, table.kind, table.caller, table.request, table.attempts)
+        row = self._leases.take(owner, oldest, lease_s=lease_s, columns=columns)
+        if row is None:
+            return None
         return Claim(
             name=row.name,
             kind=row.kind,
@@ -177,16 +160,7 @@ class OperationStore(SharedStore):
 
     def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> None:
         """Say that a worker still lives."""
-        with self._connections.writing() as connection:
-            connection.execute(
-                update(OPERATIONS)
-                .where(
-                    OPERATIONS.c.name.in_(names),
-                    OPERATIONS.c.owner == owner,
-                    OPERATIONS.c.state == OperationState.RUNNING.value,
-                )
-                .values(lease_until=_clock(connection) + lease_s)
-            )
+        self._leases.renew(owner, names, lease_s=lease_s)
 
     def put_back(self, claim: Claim, *, wait_s: float = 0.0, counts: bool = True) -> bool:
         """Let an operation wait again, because it cannot be done now.
@@ -203,18 +177,7 @@ class OperationStore(SharedStore):
         bool
             False where somebody else has it by now.
         """
-        with self._connections.writing() as connection:
-            changed = connection.execute(
-                update(OPERATIONS)
-                .where(_held(claim))
-                .values(
-                    state=OperationState.WAITING.value,
-                    attempts=claim.attempt - (0 if counts else 1),
-                    lease_until=_clock(connection) + wait_s,
-                    updated_at=now(),
-                )
-            )
-        return changed.rowcount > 0
+        return self._leases.put_back(claim, wait_s=wait_s, counts=counts)
 
     def finish(self, claim: Claim, result: bytes, *, status: int = 200) -> bool:
         """Keep what came of an operation; False where somebody else has it by now."""
@@ -228,15 +191,10 @@ class OperationStore(SharedStore):
 
     def give_up(self, problem: str, *, status: int, most_attempts: int = 5) -> int:
         """Fail what lost its worker as often as it was begun, or may be begun no more."""
-        table = OPERATIONS.c
         with self._connections.writing() as connection:
             lost = connection.execute(
                 update(OPERATIONS)
-                .where(
-                    table.state.in_(_OPEN),
-                    table.lease_until < _clock(connection),
-                    table.attempts >= most_attempts,
-                )
+                .where(self._leases.was_lost(connection, most_attempts=most_attempts))
                 .values(
                     state=OperationState.FAILED.value,
                     status=status,
@@ -295,40 +253,10 @@ class OperationStore(SharedStore):
 
     def _end(self, claim: Claim, *, state: OperationState, **values: object) -> bool:
         with self._connections.writing() as connection:
-            changed = connection.execute(
-                update(OPERATIONS)
-                .where(_held(claim))
-                .values(state=state.value, request=None, updated_at=now(), **values)
-            )
-        return changed.rowcount > 0
+            return self._leases.end(connection, claim, state=state.value, request=None, **values)
 
 
 _FACTS = tuple(OPERATIONS.c[name] for name in ("id", *(f.name for f in fields(Operation))))
-
-
-def _held(claim: Claim) -> ColumnElement[bool]:
-    return and_(
-        OPERATIONS.c.name == claim.name,
-        OPERATIONS.c.state == OperationState.RUNNING.value,
-        OPERATIONS.c.attempts == claim.attempt,
-    )
-
-
-def _oldest_due(connection: Connection, most_attempts: int) -> Select[tuple[int]]:
-    table = OPERATIONS.c
-    due = and_(
-        table.state.in_(_OPEN),
-        table.lease_until < _clock(connection),
-        table.attempts < most_attempts,
-    )
-    return select(table.id).where(due).order_by(table.id).limit(1)
-
-
-def _clock(connection: Connection) -> ColumnElement[float]:
-    """Return the time of the database in POSIX seconds."""
-    if connection.dialect.name == "sqlite":
-        return (func.julianday("now", type_=Double) - literal(_EPOCH_DAY)) * literal(_DAY_S)
-    return cast(func.extract("epoch", func.clock_timestamp()), Double)
 
 
 def _count(connection: Connection, where: ColumnElement[bool]) -> int:

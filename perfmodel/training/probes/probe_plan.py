@@ -53,13 +53,16 @@ def probe_order(
     prior: FloatArray,
     noise: float | FloatArray,
     k: int,
+    *,
+    population: FloatArray | None = None,
+    kinds: Sequence[str] = (),
 ) -> list[int]:
     """Return the k candidates to measure, best first.
 
     Parameters
     ----------
     candidates : ndarray, shape (candidates, features)
-        Features of what could be measured, and will be asked.
+        Features of what could be measured.
     prior : ndarray, shape (features,) or (features, features)
         Prior variance of each coefficient, >= 0, or their covariance.
     noise : float or ndarray, shape (candidates,)
@@ -67,6 +70,11 @@ def probe_order(
         hard to predict tells little about its device.
     k : int
         How many, >= 1; at most all candidates.
+    population : ndarray, shape (steps, features), optional
+        Features of what will be asked; the candidates by default.
+    kinds : sequence of str, shape (candidates,), optional
+        Of which each comes once before any comes again: what is particular about a model is no
+        property of the device, and measuring it twice does not average it out.
 
     Returns
     -------
@@ -86,18 +94,23 @@ def probe_order(
     [1, 0]
     """
     _check(k, noise)
-    moment = candidates.T @ candidates / max(len(candidates), 1)
+    asked = candidates if population is None else population
+    moment = asked.T @ asked / max(len(asked), 1)
     covariance = _as_covariance(prior)
     free = np.ones(len(candidates), dtype=np.bool_)
+    _, kind = np.unique(np.asarray(kinds or [""] * len(candidates)), return_inverse=True)
+    taken = np.zeros(kind.max(initial=0) + 1)
     chosen: list[int] = []
     for _ in range(min(k, len(candidates))):
         moved = candidates @ covariance
         spread = np.square(noise) + np.einsum("ij,ij->i", moved, candidates)
         # trace(M S x x' S) / (noise^2 + x' S x): what the mean variance loses by measuring x.
         gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread
-        best = int(np.argmax(np.where(free, gain, -1.0)))
+        first = free & (taken[kind] == taken[kind[free]].min())
+        best = int(np.argmax(np.where(first, gain, -1.0)))
         chosen.append(best)
         free[best] = False
+        taken[kind[best]] += 1
         covariance = covariance - np.outer(moved[best], moved[best]) / spread[best]
     return chosen
 
@@ -153,11 +166,26 @@ def expected_variance(
     >>> expected_variance(one, np.ones(1), 1.0, one)
     0.5
     """
-    before = _as_covariance(prior)
-    shared = measured @ before
-    spread = np.diag(np.square(np.broadcast_to(np.asarray(noise), len(measured))))
-    covariance = before - shared.T @ np.linalg.solve(shared @ measured.T + spread, shared)
+    covariance = narrowed(_as_covariance(prior), measured, noise)
     return float(np.einsum("ij,jk,ik->i", population, covariance, population).mean())
+
+
+def narrowed(covariance: FloatArray, measured: FloatArray, noise: float | FloatArray) -> FloatArray:
+    """Return the covariance of the coefficients of a device after some measurements.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (features, features)
+        Before them.
+    measured : ndarray, shape (measurements, features)
+    noise : float or ndarray, shape (measurements,)
+    """
+    shared = measured @ covariance
+    spread = np.diag(np.square(np.broadcast_to(np.asarray(noise), len(measured))))
+    after: FloatArray = covariance - shared.T @ np.linalg.solve(
+        shared @ measured.T + spread, shared
+    )
+    return after
 
 
 def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> list[int]:
@@ -179,7 +207,7 @@ def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> 
     return probe_order(features, prior, noise, k)
 
 
-def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
+def noise_with_misfit(features: FloatArray, noise: float | FloatArray) -> FloatArray:
     r"""Return the noise of each candidate, larger the further it lies from the others.
 
     A step that is unlike all others has the most leverage in a linear design, and is where the
@@ -190,7 +218,7 @@ def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
     Parameters
     ----------
     features : ndarray, shape (candidates, features)
-    noise : float
+    noise : float or ndarray, shape (candidates,)
         Standard deviation of a log time beside its device, > 0.
 
     Returns
@@ -205,7 +233,7 @@ def noise_with_misfit(features: FloatArray, noise: float) -> FloatArray:
     telling = features[:, (features != features[:1]).any(axis=0)]
     size = telling.shape[1]
     if size == 0:
-        return np.full(len(features), float(noise))
+        return np.broadcast_to(np.asarray(noise, dtype=np.float64), len(features)).copy()
     centred = telling - telling.mean(axis=0)
     inverse = np.linalg.inv(np.atleast_2d(np.cov(telling.T)) + _RIDGE * np.eye(size))
     distance = np.einsum("ij,jk,ik->i", centred, inverse, centred)

@@ -11,14 +11,14 @@ from perfmodel.client import NotFoundError
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
-from perfmodel.profilers.campaign import (
-    CampaignEvent,
-    CampaignReport,
-    Measure,
-    ResultStore,
-    run_campaign,
-)
 from perfmodel.profilers.described import DescribedDevice
+from perfmodel.profilers.profiling import (
+    Measure,
+    ProfileEvent,
+    ProfileReport,
+    ResultStore,
+    profile_jobs,
+)
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import measure_in_fresh_process
 from perfmodel.records import StepRecord
@@ -55,7 +55,7 @@ def measure_probes(
     device: DescribedDevice,
     settings: MeasureSettings,
     budget_s: float,
-    on_event: Callable[[CampaignEvent], None] | None = None,
+    on_event: Callable[[ProfileEvent], None] | None = None,
     measure: Measure = measure_in_fresh_process,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Probed:
@@ -67,13 +67,13 @@ def measure_probes(
         Seconds from now on; also bounds the time of each job.
     """
     begin_s = clock_s()
-    done: list[CampaignReport] = []
+    done: list[ProfileReport] = []
     for job in jobs:
         left_s = budget_s - (clock_s() - begin_s)
         if left_s < _LEAST_S:
             break
         done.append(
-            run_campaign(
+            profile_jobs(
                 [job],
                 store=store,
                 device=device.accelerator,

@@ -29,6 +29,7 @@ from service.schemas.answer_bodies import (
     Problem,
     RankAnswer,
 )
+from service.schemas.campaign_bodies import CampaignEntered
 from service.schemas.catalogue_bodies import AcceleratorsAnswer
 from service.schemas.question_bodies import PredictRequest
 from service.schemas.state_bodies import GraphAnswer, JobRegistered, ModelsAnswer, ObservationsTaken
@@ -42,6 +43,7 @@ ANSWERS: dict[str, type[Any]] = {
     "/v1/graphs": GraphAnswer,
     "/v1/jobs": JobRegistered,
     "/v1/observations": ObservationsTaken,
+    "/v1/campaigns": CampaignEntered,
     "/v2/models/{model}/infer": InferAnswer,
     "/kubernetes/scheduler/prioritize": HostPriorityList,
     "/kubernetes/scheduler/filter": ExtenderFilterResult,

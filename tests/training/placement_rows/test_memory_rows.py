@@ -7,7 +7,7 @@ from pathlib import Path
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_fields
-from perfmodel.profilers.campaign import run_campaign
+from perfmodel.profilers.profiling import profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import Failure
 from perfmodel.store.profiles import ProfileStore
@@ -20,7 +20,7 @@ HUGE = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=10**7)
 def profiled(folder: Path, name: str, kind: str) -> ProfileStore:
     """Run a campaign of one job that fails in a way."""
     store = ProfileStore(folder)
-    run_campaign(
+    profile_jobs(
         [HUGE],
         store=store,
         device=Catalog.default().get(name),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.training.probes.probe_plan import expected_variance, probe_order
+from perfmodel.training.probes.probe_plan import expected_variance, narrowed, probe_order
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.standard_normal((60, 3)) * np.array([1.0, 0.5, 0.2])
@@ -71,3 +71,18 @@ def test_a_covariance_stands_for_variances_that_hang_together() -> None:
     one, both = np.ones((2, 2)), np.eye(2)
     assert expected_variance(both[:1], one, 1.0, both) == pytest.approx(0.5)
     assert expected_variance(both[:1], np.ones(2), 1.0, both) == pytest.approx((0.5 + 1.0) / 2)
+
+
+def test_what_will_be_asked_decides_and_not_what_could_be_measured() -> None:
+    # One coefficient each; only the second is ever asked about.
+    asked = np.array([[0.0, 1.0]])
+    candidates = np.array([[2.0, 0.0], [0.0, 0.5]])
+    prior = np.ones(2)
+    assert probe_order(candidates, prior, 0.1, 1) == [0]
+    assert probe_order(candidates, prior, 0.1, 1, population=asked) == [1]
+
+
+def test_what_was_measured_narrows_the_prior() -> None:
+    # Variance 1, measured once with noise 1: 1 - 1 / (1 + 1); the other coefficient stays.
+    after = narrowed(np.eye(2), np.array([[1.0, 0.0]]), 1.0)
+    assert after.tolist() == [[0.5, 0.0], [0.0, 1.0]]

@@ -1,4 +1,8 @@
-"""Measure a list of jobs, one after the other, and never one of them twice."""
+"""Measure a list of jobs here, one after the other, and never one of them twice.
+
+One process on one machine, with no database: the folder of records says what is done. Lists that
+several workers share are campaigns (:mod:`perfmodel.campaigns`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from perfmodel.records import Measurement
 
 
 class ResultStore(Protocol):
-    """What a campaign needs of the place its results go to; the profile store is one."""
+    """What profiling needs of the place its results go to; the profile store is one."""
 
     def append(self, measurement: Measurement, graph: str) -> None:
         """Store a measurement durably, with the canonical JSON of its graph."""
@@ -44,7 +48,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CampaignEvent:
+class ProfileEvent:
     """One line of progress.
 
     Parameters
@@ -65,8 +69,8 @@ class CampaignEvent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CampaignReport:
-    """How a campaign ended.
+class ProfileReport:
+    """How profiling ended.
 
     Parameters
     ----------
@@ -83,20 +87,20 @@ class CampaignReport:
 Measure = Callable[[Job, AcceleratorSpec, MeasureSettings], Success | Failure]
 
 
-def run_campaign(
+def profile_jobs(
     jobs: Sequence[Job],
     *,
     store: ResultStore,
     device: AcceleratorSpec,
     settings: MeasureSettings,
-    on_event: Callable[[CampaignEvent], None] | None = None,
+    on_event: Callable[[ProfileEvent], None] | None = None,
     retry_failed: bool = False,
     measure: Measure = measure_in_fresh_process,
-) -> CampaignReport:
+) -> ProfileReport:
     """Measure every job that the store does not hold yet.
 
-    Each job runs in a fresh process that holds the machine's lock, so two campaigns on one
-    machine take turns. Each result is durable before the next job starts: a campaign that was
+    Each job runs in a fresh process that holds the machine's lock, so two loops on one
+    machine take turns. Each result is durable before the next job starts: one that was
     interrupted, at whatever moment and however hard, goes on where it stopped when it is called
     again with the same jobs.
 
@@ -117,7 +121,7 @@ def run_campaign(
     def event(kind: EventKind, job: Job, position: int, **more: Any) -> None:
         elapsed_s = time.monotonic() - begin_s
         tell(
-            CampaignEvent(
+            ProfileEvent(
                 kind=kind, job=job, position=position, total=len(jobs), elapsed_s=elapsed_s, **more
             )
         )
@@ -135,7 +139,7 @@ def run_campaign(
         _keep(store, device, key, job, outcome)
         kind = EventKind.FAILED if isinstance(outcome, Failure) else EventKind.FINISHED
         event(kind, job, position, outcome=outcome)
-    return CampaignReport(
+    return ProfileReport(
         finished=len(open_jobs) - failed,
         skipped=len(skipped),
         failed=failed,

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.profilers.campaign import CampaignEvent, EventKind, run_campaign
+from perfmodel.profilers.profiling import EventKind, ProfileEvent, profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
 from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process
@@ -80,20 +81,30 @@ def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert time.monotonic() - begin_s < 30
 
 
+def test_a_job_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
+    # 200,000 x 784 inputs of 4 bytes are 0.6 GB, and the process alone holds some 0.3 GB.
+    big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
+    settings = replace(settings_in(tmp_path), memory_limit_bytes=0.6e9)
+    outcome = measure_in_fresh_process(big, DEVICE, settings)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "memory"
+    assert outcome.reason.endswith("GB of memory; 0.6 are allowed.")
+
+
 def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) -> None:
     jobs = [Job(model="zoo/nosuch"), Job(model="zoo/mlp", batch_size=4)]
     store = ProfileStore(tmp_path / "profiles")
-    events: list[CampaignEvent] = []
+    events: list[ProfileEvent] = []
     arguments = {"store": store, "device": DEVICE, "settings": settings_in(tmp_path)}
-    report = run_campaign(jobs, on_event=events.append, **arguments)  # type: ignore[arg-type]
+    report = profile_jobs(jobs, on_event=events.append, **arguments)  # type: ignore[arg-type]
     assert (report.finished, report.failed, report.skipped) == (1, 1, 0)
     assert [event.kind for event in events] == [
         EventKind.STARTED, EventKind.FAILED, EventKind.STARTED, EventKind.FINISHED,
     ]  # fmt: skip
     assert "nosuch" in next(iter(store.failures(DEVICE.name).values()))["reason"]
-    again = run_campaign(jobs, **arguments)  # type: ignore[arg-type]
+    again = profile_jobs(jobs, **arguments)  # type: ignore[arg-type]
     assert (again.finished, again.failed, again.skipped) == (0, 0, 2)
-    retried = run_campaign(jobs, retry_failed=True, **arguments)  # type: ignore[arg-type]
+    retried = profile_jobs(jobs, retry_failed=True, **arguments)  # type: ignore[arg-type]
     assert (retried.finished, retried.failed, retried.skipped) == (0, 1, 1)
 
 
@@ -102,11 +113,12 @@ JOBS = [Job(model="zoo/mlp", batch_size=size) for size in range(1, 5)]
 SCRIPT = """
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from perfmodel.profilers.campaign import EventKind, run_campaign
+from perfmodel.profilers.profiling import EventKind, profile_jobs
 from perfmodel.store.profiles import ProfileStore
-from test_campaign import DEVICE, JOBS, settings_in
+from test_profiling import DEVICE, JOBS, settings_in
 
 finished = 0
 
@@ -119,7 +131,7 @@ def say(event):
 
 if __name__ == "__main__":
     folder = Path({folder!r})
-    run_campaign(
+    profile_jobs(
         JOBS, store=ProfileStore(folder / "profiles"), device=DEVICE,
         settings=settings_in(folder), on_event=say,
     )
@@ -147,7 +159,7 @@ def test_a_killed_campaign_loses_and_repeats_nothing(tmp_path: Path) -> None:
     kept = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json.gz")}
     assert len(kept) in (1, 2)
 
-    rest = run_campaign(JOBS, store=store, device=DEVICE, settings=settings_in(tmp_path))
+    rest = profile_jobs(JOBS, store=store, device=DEVICE, settings=settings_in(tmp_path))
     assert (rest.skipped, rest.finished, rest.failed) == (len(kept), 4 - len(kept), 0)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert sorted(step.batch_size for step in store.steps()) == [1, 2, 3, 4]

@@ -1,0 +1,1 @@
+"""Workers of a campaign on clusters: Slurm, Kubernetes, Ray."""

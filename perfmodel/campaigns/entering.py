@@ -1,0 +1,135 @@
+"""Enter a campaign: its workloads, each for every accelerator that is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from perfmodel.campaigns.policy import (
+    MOST_TASKS,
+    CampaignPolicy,
+    Order,
+    parse_policy,
+    task_job,
+)
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.json_values import as_object, as_text, refuse_unknown
+from perfmodel.store.campaigns import CampaignStore
+from perfmodel.store.campaigns.campaign_records import NewTask
+
+#: A word that every device answers to.
+ANY = "any"
+
+_MOST_TITLE = 200
+_FIELDS = ("jobs", "accelerators", "policy", "title")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entered:
+    """A campaign that was entered.
+
+    Parameters
+    ----------
+    name : str
+        Follows from its workloads, policy and title.
+    created : bool
+        False where the same one was entered before.
+    """
+
+    name: str
+    created: bool
+
+
+def enter_campaign(
+    store: CampaignStore,
+    jobs: Sequence[Job],
+    *,
+    policy: CampaignPolicy,
+    accelerators: Sequence[str] = (ANY,),
+    title: str = "",
+    caller: str = "",
+) -> Entered:
+    """Keep a campaign; the same one entered again is the one that is there.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Equal ones are measured once.
+    accelerators : sequence of str
+        Names of the catalogue, kinds (``"gpu"``), or ``"any"``: each job is measured once on each.
+
+    Raises
+    ------
+    InvalidInputError
+        Nothing to measure, or more than :data:`~perfmodel.campaigns.policy.MOST_TASKS`.
+    """
+    forms = [stated_fields(job) for job in jobs]
+    once = {orjson.dumps(form, option=orjson.OPT_SORT_KEYS): form for form in forms}
+    tasks = [
+        NewTask(accelerator=accelerator, job=form)
+        for form in once.values()
+        for accelerator in dict.fromkeys(accelerators)
+    ]
+    if not 0 < len(tasks) <= MOST_TASKS:
+        raise InvalidInputError(
+            f"A campaign has 1 to {MOST_TASKS} workloads; got {len(tasks)}.", pointer="/jobs"
+        )
+    if policy.order is Order.RANDOM:
+        random.Random(policy.seed).shuffle(tasks)
+    stated = policy.to_dict()
+    name = _name(tasks, stated, title)
+    created = store.create(
+        name, tasks, policy=stated, title=title, budget_s=policy.budget_s, caller=caller
+    )
+    return Entered(name=name, created=created)
+
+
+def enter_request(store: CampaignStore, value: object, *, caller: str = "") -> Entered:
+    """Keep the campaign that a request describes, as decoded from JSON.
+
+    Raises
+    ------
+    InvalidInputError
+        Anything in it that cannot be read; ``pointer`` says where.
+    """
+    fields = as_object(value, "", what="A campaign")
+    refuse_unknown(fields, _FIELDS, "")
+    jobs = _listed(fields.get("jobs"), "jobs")
+    words = _listed(fields.get("accelerators", [ANY]), "accelerators")
+    title = fields.get("title") or ""
+    if not isinstance(title, str) or len(title) > _MOST_TITLE:
+        raise InvalidInputError(
+            f"title is a text of at most {_MOST_TITLE} characters.", pointer="/title"
+        )
+    return enter_campaign(
+        store,
+        [task_job(job, f"/jobs/{number}") for number, job in enumerate(jobs)],
+        policy=parse_policy(fields.get("policy") or {}),
+        accelerators=[
+            as_text("accelerators", word, f"/accelerators/{number}")[:_MOST_TITLE]
+            for number, word in enumerate(words)
+        ],
+        title=title,
+        caller=caller,
+    )
+
+
+def _name(tasks: Sequence[NewTask], policy: Mapping[str, Any], title: str) -> str:
+    listed = [(task.accelerator, task.job) for task in tasks]
+    content = orjson.dumps([listed, policy, title], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _listed(value: object, name: str) -> list[Any]:
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_TASKS:
+        raise InvalidInputError(
+            f"{name} is a list of 1 to {MOST_TASKS} entries.", pointer=f"/{name}"
+        )
+    return value

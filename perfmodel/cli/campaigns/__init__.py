@@ -1,0 +1,1 @@
+"""``perfmodel campaign``: measure workloads with any number of workers."""

@@ -1,0 +1,120 @@
+"""``perfmodel campaign create``: enter workloads to be measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfmodel.cli.campaigns.campaign_database import database_option, opened
+from perfmodel.cli.options import job_options, output_options
+from perfmodel.cli.output import print_json
+from perfmodel.cli.subjects import jobs_of
+
+#: Runs everywhere without a library of models, and long enough to be measured well.
+_REFERENCE = "zoo/resnet50-v1.5"
+_POLICY = (
+    "order", "seed", "budget_s", "reference_every", "drift_limit", "timeout_s",
+    "memory_limit_bytes", "threads",
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("subjects", nargs=-1, required=True, metavar="FILE|MODEL...")
+@click.option("--title", default="", help="For people.")
+@click.option(
+    "--accelerator", "accelerators", multiple=True, default=("any",), show_default=True,
+    metavar="NAME|KIND",
+    help="What shall measure each workload: an accelerator, a kind (cpu, gpu) or any. Repeatable: "
+    "each is measured once on each.",
+)  # fmt: skip
+@click.option(
+    "--budget", "budget_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="Time of measuring, over all devices, after which no workload is begun.",
+)  # fmt: skip
+@click.option(
+    "--order", type=click.Choice(["listed", "random", "adaptive"]),
+    help="Which is begun next; adaptive takes what is expected to tell most. [default: adaptive "
+    "with --budget, else listed]",
+)  # fmt: skip
+@click.option(
+    "--for", "cared", metavar="FILE",
+    help="List of the jobs that will be asked about the devices, for the adaptive order. "
+    "[default: the workloads]",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--reference", default=_REFERENCE, show_default=True, metavar="MODEL|none",
+    help="Measured again and again, in batches of 8, to see whether a machine drifts.",
+)  # fmt: skip
+@click.option(
+    "--reference-every", type=click.IntRange(min=1), default=20, show_default=True,
+    help="Workloads between two references on a machine.",
+)  # fmt: skip
+@click.option(
+    "--drift-limit", type=click.FloatRange(min=0, min_open=True), default=0.1, show_default=True,
+    help="Share by which the reference may change; past it what was measured since is noisy.",
+)  # fmt: skip
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, show_default=True,
+    help="Seconds that one workload may take.",
+)  # fmt: skip
+@click.option(
+    "--memory-limit", "memory_limit_bytes", type=click.FloatRange(min=1), metavar="BYTES",
+    help="Resident memory past which a workload is ended. [default: that of the machine]",
+)  # fmt: skip
+@click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: all cores]")
+@job_options
+@database_option
+@output_options
+def create(
+    subjects: tuple[str, ...],
+    title: str,
+    accelerators: tuple[str, ...],
+    cared: str | None,
+    reference: str,
+    database: str,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Enter workloads to be measured, and print the name of the campaign.
+
+    FILE is a list of jobs: .jsonl with one job a line, or .toml with grids. MODEL is as for
+    `perfmodel capture`, measured with the options below. `perfmodel campaign work` measures them.
+    """
+    from perfmodel.campaigns.policy import parse_policy, task_job
+
+    stated = {name: settings.pop(name) for name in _POLICY}
+    if reference != "none":
+        stated["reference"] = {"model": reference, "batch_size": 8}
+    if cared is not None:
+        stated["cares_about"] = [_form(job) for job in jobs_of(cared, settings)]
+    policy = parse_policy(stated, pointer="")
+    jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
+    for job in jobs:
+        task_job(_form(job), "")
+    with opened(database) as connections:
+        from perfmodel.campaigns.entering import enter_campaign
+        from perfmodel.store.campaigns import CampaignStore
+
+        campaigns = CampaignStore(connections)
+        entered = enter_campaign(
+            campaigns, jobs, policy=policy, accelerators=accelerators, title=title
+        )
+        total = campaigns.counts(entered.name).total
+    if as_json:
+        print_json({"id": entered.name, "tasks": total, "created": entered.created})
+        return
+    click.echo(entered.name)
+    if entered.created:
+        said = f"{total} workloads wait. `perfmodel campaign work {entered.name}` measures them; "
+        said += "run it wherever the database can be reached."
+    else:
+        said = "It was made before and goes on; another --title makes another one."
+    click.echo(said, err=True)
+
+
+def _form(job: Any) -> dict[str, Any]:
+    from perfmodel.graph.job_form import stated_fields
+
+    return stated_fields(job)

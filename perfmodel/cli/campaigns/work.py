@@ -1,0 +1,143 @@
+"""``perfmodel campaign work``: measure what waits, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from perfmodel.cli.campaigns.adaptive_turns import AdaptiveTurns
+from perfmodel.cli.campaigns.campaign_database import database_option, found, opened, url_of
+from perfmodel.cli.campaigns.progress_lines import ProgressLines
+from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
+from perfmodel.cli.options import FOLDER, device_option, models_option, output_options
+from perfmodel.cli.output import duration, print_json, tell
+
+if TYPE_CHECKING:
+    from perfmodel.campaigns.events import WorkReport
+    from perfmodel.campaigns.work import WorkOptions
+    from perfmodel.store.sql.connections import Connections
+
+
+@click.command()
+@click.argument("name", metavar="[CAMPAIGN]", required=False)
+@click.option(
+    "--out", type=FOLDER, default=Path("profiles"), show_default=True,
+    help="Folder of the records.",
+)  # fmt: skip
+@click.option("--tasks", "most_tasks", type=click.IntRange(1), help="End after so many.")
+@click.option(
+    "--lease", "lease_s", type=click.FloatRange(min=1), default=30.0, show_default=True,
+    help="Seconds after which a worker that is not heard of has lost its workload.",
+)  # fmt: skip
+@device_option
+@click.option(
+    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+    help="Where workers run: here, or one on each accelerator of a Ray cluster.",
+)  # fmt: skip
+@click.option(
+    "--address", metavar="HOST:PORT",
+    help="Of the Ray cluster. [default: that of the environment, else one of this machine]",
+)  # fmt: skip
+@models_option
+@database_option
+@output_options
+def work(
+    name: str | None,
+    out: Path,
+    most_tasks: int | None,
+    lease_s: float,
+    device: str,
+    engine: str,
+    address: str | None,
+    models: Path,
+    database: str,
+    as_json: bool,
+) -> None:
+    """Measure what waits, of CAMPAIGN or of all, until nothing is left for the device here.
+
+    Each workload runs in a fresh process, alone on the device. Stop it as you like: with Ctrl-C the
+    workload goes back; after a kill another worker begins it again once its lease has run out.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    with opened(database) as connections:
+        from perfmodel.store.campaigns import CampaignStore
+
+        campaigns = CampaignStore(connections)
+        if name is not None:
+            found(campaigns, name)
+        options = _options(name, most_tasks, lease_s)
+        with ProgressLines(campaigns) as lines:
+            if engine == "ray":
+                report = _on_ray(url_of(database), out, options, address, lines)
+            else:
+                report = _here(connections, out, options, device, models, lines)
+        if engine == "ray" and name is not None:
+            _say_left_over(connections, name)
+    if as_json:
+        print_json({**asdict(report), "folder": str(out)})
+    else:
+        click.echo(
+            f"{report.finished} measured, {report.held} held before, {report.failed} failed in "
+            f"{duration(report.elapsed_s)}. Records are in {out}."
+        )
+    if report.failed:
+        some = report.finished or report.held
+        click.get_current_context().exit(EXIT_SOME_FAILED if some else EXIT_FAILED)
+
+
+def _options(name: str | None, most_tasks: int | None, lease_s: float) -> WorkOptions:
+    from perfmodel.campaigns.work import WorkOptions
+
+    return WorkOptions(campaign=name, most_tasks=most_tasks, lease_s=lease_s)
+
+
+def _here(
+    connections: Connections,
+    out: Path,
+    options: WorkOptions,
+    device: str,
+    models: Path,
+    lines: ProgressLines,
+) -> WorkReport:
+    from perfmodel.campaigns.device import local_device
+    from perfmodel.campaigns.work import CampaignWorker
+    from perfmodel.store.campaigns import CampaignStore
+    from perfmodel.store.profiles import ProfileStore
+
+    found_device = local_device(device)
+    for note in found_device.notes:
+        tell(note)
+    worker = CampaignWorker(
+        connections,
+        ProfileStore(out),
+        found_device,
+        options,
+        on_event=lines.show,
+        on_campaign=AdaptiveTurns(CampaignStore(connections), found_device, models).order,
+    )
+    return worker.run()
+
+
+def _on_ray(
+    database: str, out: Path, options: WorkOptions, address: str | None, lines: ProgressLines
+) -> WorkReport:
+    from perfmodel.campaigns.clusters.ray_engine import RayEngine
+
+    engine = RayEngine(database=database, folder=out.absolute(), options=options, address=address)
+    return engine.run(lines.show)
+
+
+def _say_left_over(connections: Connections, name: str) -> None:
+    from perfmodel.campaigns.clusters.ray_engine import left_over
+
+    for accelerator, number in left_over(connections, name).items():
+        tell(f"{number} workloads wait for {accelerator}, which no node of the cluster has.")
+
+
+def _interrupt(signal_number: int, frame: Any) -> NoReturn:
+    """End as with Ctrl-C: schedulers send SIGTERM before they kill."""
+    raise KeyboardInterrupt

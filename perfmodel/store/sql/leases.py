@@ -1,0 +1,193 @@
+"""Leases on rows of a table: who works on what, and when somebody else may.
+
+A worker that takes a row on holds a lease on it and renews that as long as it lives. A row whose
+lease has run out lost its worker, and anybody may take it over. Each taking is an attempt with a
+number of its own; what an earlier attempt brings after it was taken to be lost finds the number
+changed and is dropped, so that a row ends exactly once. Leases are measured by the clock of the
+database, the only one that all hosts share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Row,
+    Select,
+    Table,
+    and_,
+    cast,
+    func,
+    literal,
+    or_,
+    update,
+)
+
+from perfmodel.store.sql.connections import Connections, now
+
+#: States that every table of leases has; others are its own.
+WAITING, RUNNING = "waiting", "running"
+
+#: No lease is given for longer. One that seems to be was given before the clock of the database
+#: went back, and counts no more.
+LONGEST_LEASE_S = 4 * 3600.0
+
+#: Julian day at which POSIX time begins.
+_EPOCH_DAY = 2_440_587.5
+_DAY_S = 86_400.0
+
+
+class Held(Protocol):
+    """What somebody has taken on."""
+
+    @property
+    def name(self) -> str:
+        """Of the row."""
+
+    @property
+    def attempt(self) -> int:
+        """Which one it is; the first is 1."""
+
+
+class LeaseTable:
+    """The rows of a table as something to be taken on; may be shared by threads and processes.
+
+    Parameters
+    ----------
+    table : Table
+        With the columns ``id``, ``name``, ``state``, ``owner``, ``attempts``, ``lease_until`` and
+        ``updated_at``.
+
+    Raises
+    ------
+    StoreError
+        In every method: the database cannot be read or written.
+    """
+
+    def __init__(self, connections: Connections, table: Table) -> None:
+        self._connections = connections
+        self._table = table
+
+    def may_be_taken(self, connection: Connection, *, most_attempts: int) -> ColumnElement[bool]:
+        """Return what holds for rows that wait, or have lost their worker, and may be begun."""
+        return and_(self._is_due(connection), self._table.c.attempts < most_attempts)
+
+    def was_lost(self, connection: Connection, *, most_attempts: int) -> ColumnElement[bool]:
+        """Return what holds for rows without a worker that were begun as often as they may be."""
+        return and_(self._is_due(connection), self._table.c.attempts >= most_attempts)
+
+    def take(
+        self,
+        owner: str,
+        which: Callable[[Connection], Select[tuple[int]]],
+        *,
+        lease_s: float,
+        columns: Collection[Column[Any]],
+    ) -> Row[Any] | None:
+        """Take on the first row that a query finds; None without any.
+
+        Parameters
+        ----------
+        which : callable
+            Builds the query for the ``id`` of rows that :meth:`may_be_taken`, first choice first.
+        lease_s : float
+            Time within which it has to be renewed, seconds.
+        columns : collection of Column
+            What is returned of the row, as it is then.
+        """
+        with self._connections.reading() as connection:
+            # Nobody is kept from writing by a look that finds nothing, as most do.
+            if connection.execute(which(connection).limit(1)).first() is None:
+                return None
+        table = self._table
+        with self._connections.writing() as connection:
+            # Another host that claims at the same time looks past the row that this one holds.
+            first = which(connection).limit(1).with_for_update(skip_locked=True, of=table)
+            number = connection.execute(first).scalar()
+            if number is None:
+                return None
+            return connection.execute(
+                update(table)
+                .where(table.c.id == number)
+                .values(
+                    state=RUNNING,
+                    owner=owner,
+                    attempts=table.c.attempts + 1,
+                    lease_until=_until(connection, lease_s),
+                    updated_at=now(),
+                )
+                .returning(*columns)
+            ).one()
+
+    def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> int:
+        """Say that a worker still lives; return how many of the rows are still its own."""
+        table = self._table.c
+        with self._connections.writing() as connection:
+            renewed = connection.execute(
+                update(self._table)
+                .where(table.name.in_(names), table.owner == owner, table.state == RUNNING)
+                .values(lease_until=_until(connection, lease_s))
+            )
+        return int(renewed.rowcount)
+
+    def put_back(self, held: Held, *, wait_s: float = 0.0, counts: bool = True) -> bool:
+        """Let a row wait again, because nothing can be done about it now.
+
+        Parameters
+        ----------
+        wait_s : float
+            Time for which nobody tries again, seconds.
+        counts : bool
+            Whether this was an attempt.
+
+        Returns
+        -------
+        bool
+            False where somebody else has it by now.
+        """
+        with self._connections.writing() as connection:
+            changed = connection.execute(
+                update(self._table)
+                .where(self._is_held(held))
+                .values(
+                    state=WAITING,
+                    attempts=held.attempt - (0 if counts else 1),
+                    lease_until=_until(connection, wait_s),
+                    updated_at=now(),
+                )
+            )
+        return changed.rowcount > 0
+
+    def end(self, connection: Connection, held: Held, *, state: str, **values: object) -> bool:
+        """Write what came of a row in an open transaction; False where somebody else has it."""
+        changed = connection.execute(
+            update(self._table)
+            .where(self._is_held(held))
+            .values(state=state, updated_at=now(), **values)
+        )
+        return changed.rowcount > 0
+
+    def _is_held(self, held: Held) -> ColumnElement[bool]:
+        table = self._table.c
+        return and_(table.name == held.name, table.state == RUNNING, table.attempts == held.attempt)
+
+    def _is_due(self, connection: Connection) -> ColumnElement[bool]:
+        table, time = self._table.c, clock(connection)
+        ran_out = or_(table.lease_until < time, table.lease_until > time + LONGEST_LEASE_S)
+        return and_(table.state.in_((WAITING, RUNNING)), ran_out)
+
+
+def clock(connection: Connection) -> ColumnElement[float]:
+    """Return the time of the database in POSIX seconds."""
+    if connection.dialect.name == "sqlite":
+        return (func.julianday("now", type_=Double) - literal(_EPOCH_DAY)) * literal(_DAY_S)
+    return cast(func.extract("epoch", func.clock_timestamp()), Double)
+
+
+def _until(connection: Connection, lease_s: float) -> ColumnElement[float]:
+    return clock(connection) + min(lease_s, LONGEST_LEASE_S)

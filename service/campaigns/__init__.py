@@ -1,0 +1,1 @@
+"""Campaigns as they are watched over HTTP."""

@@ -1,0 +1,230 @@
+"""``/v1/campaigns``: enter workloads to be measured, watch them, cancel them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from perfmodel.campaigns.campaign_form import campaign_to_dict, reference_to_dict, task_to_dict
+from perfmodel.campaigns.entering import enter_request
+from perfmodel.campaigns.policy import MOST_TASKS, Order
+from perfmodel.campaigns.progress import progress_of
+from perfmodel.store.campaigns.campaign_records import Campaign, TaskState
+from service.access.callers import caller_of
+from service.campaigns.campaign_events import CampaignEvents
+from service.dispatch.dispatcher import dispatcher_of
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems, schema_ref
+from service.http.errors import not_found
+from service.routes.paging import Cursor, Limit, page_response
+from service.schemas.campaign_bodies import (
+    CampaignEntered,
+    CampaignEntry,
+    CampaignsAnswer,
+    CampaignShown,
+    CampaignTasksAnswer,
+)
+from service.state.state import State
+
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+
+#: Longest time of one stream of events, seconds: a service that shall end waits for those it has.
+MOST_STREAM_S = 60.0
+
+_LISTS = {"minItems": 1, "maxItems": MOST_TASKS}
+_POSITIVE = {"type": ["number", "null"], "exclusiveMinimum": 0}
+_COUNT = {"type": ["integer", "null"], "minimum": 1}
+_POLICY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "order": {"enum": [*(order.value for order in Order), None]},
+        "seed": _COUNT,
+        "budget_s": _POSITIVE,
+        "reference": {"anyOf": [schema_ref("JobBody"), {"type": "null"}]},
+        "reference_every": _COUNT,
+        "drift_limit": _POSITIVE,
+        "timeout_s": _POSITIVE,
+        "memory_limit_bytes": _POSITIVE,
+        "threads": _COUNT,
+        "cares_about": {"type": ["array", "null"], "items": schema_ref("JobBody")},
+    },
+    "additionalProperties": False,
+}
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "jobs": {"type": "array", "items": schema_ref("JobBody"), **_LISTS},
+        "accelerators": {"type": "array", "items": {"type": "string"}, **_LISTS},
+        "policy": _POLICY,
+        "title": {"type": "string", "maxLength": 200},
+    },
+    "required": ["jobs"],
+    "additionalProperties": False,
+}
+_EXAMPLES: dict[str, Any] = {
+    "two batches on every GPU there is": {
+        "jobs": [
+            {"model": "timm/resnet50", "mode": "training", "batch_size": size} for size in (32, 64)
+        ],
+        "accelerators": ["gpu"],
+        "policy": {
+            "budget_s": 3600,
+            "reference": {"model": "zoo/resnet50-v1.5", "mode": "inference", "batch_size": 8},
+        },
+        "title": "residual networks",
+    }
+}
+_EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+
+@router.post(
+    "",
+    summary="Enter workloads to be measured",
+    status_code=201,
+    responses={
+        200: {"model": CampaignEntered, "description": "Made before"},
+        201: {"model": CampaignEntered},
+        **problems(400, 413, 415, 422, 503),
+    },
+    openapi_extra=json_body(_SCHEMA, _EXAMPLES),
+)
+async def create(request: Request) -> Response:
+    """Keep a campaign, whose workloads any worker with such a device then measures.
+
+    The same campaign always has the same `id`; another `title` makes another one.
+    """
+    body = await json_of(request)
+    state, caller = _state(request), caller_of(request)
+
+    def entered() -> tuple[dict[str, Any], bool]:
+        found = enter_request(state.campaigns, body, caller=caller)
+        campaign = state.campaigns.find(found.name)
+        assert campaign is not None, "campaigns are never removed"
+        return {**_entry(state, campaign), "created": found.created}, found.created
+
+    answer, created = await dispatcher_of(request).threads.run(entered)
+    return json_response(answer, 201 if created else 200)
+
+
+@router.get(
+    "",
+    summary="Campaigns, newest first",
+    responses={200: {"model": CampaignsAnswer}, **problems(422, 503)},
+)
+async def campaigns(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
+    """List campaigns with how far they are, in pages."""
+    state = _state(request)
+
+    def answered() -> Response:
+        page = state.campaigns.page(cursor=cursor, limit=limit)
+        return page_response("campaigns", page, lambda campaign: _entry(state, campaign))
+
+    return await dispatcher_of(request).threads.run(answered)
+
+
+@router.get(
+    "/{name}",
+    summary="One campaign",
+    responses={200: {"model": CampaignShown}, **problems(404, 503)},
+)
+async def campaign(request: Request, name: str) -> Response:
+    """Say how far a campaign is, when it ends, and how its machines drifted."""
+    state = _state(request)
+
+    def shown() -> dict[str, Any]:
+        references = state.campaign_references.of_campaign(name)
+        listed = [reference_to_dict(reference) for reference in references]
+        return {**_entry(state, _found(state, name)), "references": listed}
+
+    return json_response(await dispatcher_of(request).threads.run(shown))
+
+
+@router.get(
+    "/{name}/results",
+    summary="What was measured",
+    responses={200: {"model": CampaignTasksAnswer}, **problems(404, 422, 503)},
+)
+async def results(
+    request: Request,
+    name: str,
+    state: Annotated[TaskState | None, Query(description="In this state only.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> Response:
+    """List the tasks of a campaign with what came of them, in pages, those entered last first."""
+    kept = _state(request)
+
+    def answered() -> Response:
+        _found(kept, name)
+        page = kept.campaigns.tasks(name, state=state, cursor=cursor, limit=limit)
+        return page_response("tasks", page, task_to_dict)
+
+    return await dispatcher_of(request).threads.run(answered)
+
+
+@router.get(
+    "/{name}/events",
+    summary="What happens to a campaign, as it happens",
+    response_class=StreamingResponse,
+    responses={200: {"description": "Server-sent events", **_EVENTS}, **problems(404, 422, 503)},
+)
+async def events(
+    request: Request,
+    name: str,
+    seconds: Annotated[
+        float, Query(gt=0, le=MOST_STREAM_S, description="Longest time of the stream.")
+    ] = 30.0,
+) -> Response:
+    """Tell of a campaign until it ends: `progress` when that changes, `task` when one ends.
+
+    A stream that ends before its campaign does is opened again by whoever still wants to know;
+    browsers do so by themselves. The first events say how things stand.
+    """
+    state, threads = _state(request), dispatcher_of(request).threads
+    # Before the stream begins: afterwards nothing can be refused any more.
+    await threads.run(_found, state, name)
+    feed = CampaignEvents(state.campaigns, name)
+
+    async def told() -> AsyncIterator[bytes]:
+        async for event in feed.told(threads.run, seconds):
+            yield event
+
+    return StreamingResponse(
+        told(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+    )
+
+
+@router.delete(
+    "/{name}",
+    summary="End a campaign",
+    responses={200: {"model": CampaignEntry}, **problems(404, 503)},
+)
+async def cancel(request: Request, name: str) -> Response:
+    """End a campaign: what waits is not begun, what runs is dropped, what is done stays."""
+    state = _state(request)
+
+    def cancelled() -> dict[str, Any]:
+        _found(state, name)
+        state.campaigns.cancel(name)
+        return _entry(state, _found(state, name))
+
+    return json_response(await dispatcher_of(request).threads.run(cancelled))
+
+
+def _state(request: Request) -> State:
+    return dispatcher_of(request).state
+
+
+def _found(state: State, name: str) -> Campaign:
+    # Not every text can be asked of a database.
+    found = state.campaigns.find(name) if name.isalnum() else None
+    if found is None:
+        raise not_found()
+    return found
+
+
+def _entry(state: State, campaign: Campaign) -> dict[str, Any]:
+    return campaign_to_dict(campaign, progress_of(campaign, state.campaigns.counts(campaign.name)))

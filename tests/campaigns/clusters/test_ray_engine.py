@@ -1,0 +1,80 @@
+"""Workers on a real Ray cluster of two nodes, of which one is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from campaign_world import CampaignWorld, jobs
+from foreign_venv import python_with
+from migrated import migrated_sqlite
+
+from perfmodel.campaigns.clusters.ray_engine import RayEngine, left_over
+from perfmodel.campaigns.work import WorkOptions
+from perfmodel.errors import MissingExtraError
+
+ROOT = Path(__file__).resolve().parents[3]
+CHILD = Path(__file__).with_name("ray_child.py")
+
+#: An interpreter that has Ray.
+INTERPRETER = "PERFMODEL_RAY_PYTHON"
+TASKS = 8
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("perfmodel.campaigns.clusters.ray_engine.import_module", absent)
+    engine = RayEngine(database="sqlite://", folder=tmp_path, options=WorkOptions())
+    with pytest.raises(MissingExtraError, match="ray"):
+        engine.run()
+
+
+def test_what_no_node_could_measure_is_counted(tmp_path: Path) -> None:
+    world = CampaignWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
+    name = world.enter(jobs(2), accelerators=["gpu", "tpu"])
+    assert left_over(world.connections, name) == {"gpu": 2, "tpu": 2}
+    world.close()
+
+
+def test_a_node_that_is_killed_loses_one_workload(tmp_path: Path) -> None:
+    constraints = str(ROOT / "constraints.txt")
+    python = python_with("ray", INTERPRETER, ["-c", constraints, "ray>=2.9"])
+    world = CampaignWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
+    name = world.enter(jobs(TASKS))
+    world.close()
+    # Ray's own packages come first, what the project needs besides from here.
+    paths = [ROOT, ROOT / "tests", sysconfig.get_paths()["purelib"]]
+    ran = subprocess.run(
+        [python, CHILD, world.url, tmp_path / "profiles", name],
+        env={
+            **os.environ, "PYTHONPATH": ":".join(map(str, paths)), "TOLD": str(tmp_path),
+            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0",
+            # A dead node is known to be one within a second instead of ten.
+            "RAY_health_check_period_ms": "300", "RAY_health_check_timeout_ms": "300",
+            "RAY_health_check_failure_threshold": "2",
+        },
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout.splitlines()[-1])
+    tasks = world.tasks(name)
+    assert world.states(name) == ["done"] * TASKS
+    machines = Counter(str(task.machine).split("/")[0] for task in tasks)
+    assert len(machines) == 2 and told["killed"] in machines
+    # The one that ran on the killed node was begun again, by the other; all else once.
+    again = [task for task in tasks if task.attempts == 2]
+    assert [str(task.machine).startswith(told["killed"]) for task in again] == [False]
+    begun = "".join(path.read_text() for path in tmp_path.glob("begun-*"))
+    sizes = Counter(map(int, begun.split()))
+    assert sizes == Counter({size: 1 for size in range(1, TASKS + 1)}) + Counter(
+        task.job["batch_size"] for task in again
+    )
+    assert any("was lost" in text for text in told["said"])
+    world.close()

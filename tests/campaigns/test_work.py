@@ -1,0 +1,146 @@
+"""What a worker does with the tasks of campaigns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from campaign_world import SPEC, Bench, CampaignWorld, jobs
+
+from perfmodel.campaigns.device import CampaignDevice
+from perfmodel.campaigns.events import WorkEventKind
+from perfmodel.campaigns.policy import Order
+from perfmodel.errors import InvalidInputError
+from perfmodel.profilers.worker import Failure, machine_lock
+from perfmodel.store.campaigns.campaign_records import TaskState
+from perfmodel.store.campaigns.task_store import Wanted
+
+
+def test_every_workload_is_measured_once_and_kept(world: CampaignWorld) -> None:
+    campaign = world.enter([*jobs(3), *jobs(2)])
+    report = world.worker(Bench()).run()
+    assert (report.finished, report.held, report.failed) == (3, 0, 0)
+    tasks = world.tasks(campaign)
+    assert [task.state for task in tasks] == [TaskState.DONE] * 3
+    assert [task.outcome and task.outcome["step_time_s"] for task in tasks] == [0.001, 0.002, 0.003]
+    assert sorted(step.batch_size for step in world.profiles.steps()) == [1, 2, 3]
+    assert list(world.profiles.folder.rglob("steps-*.parquet"))
+    assert not list(world.profiles.folder.rglob("*.json.gz"))
+
+
+def test_what_the_folder_holds_is_not_measured_again(world: CampaignWorld) -> None:
+    world.enter(jobs(2))
+    world.worker(Bench()).run()
+    campaign = world.enter(jobs(3))
+    bench = Bench()
+    report = world.worker(bench).run()
+    assert (report.finished, report.held) == (1, 2)
+    assert [job.batch_size for job in bench.begun] == [3]
+    assert world.states(campaign) == ["done"] * 3
+    found = world.campaigns.find(campaign)
+    assert found is not None and found.spent_s < 1.0
+
+
+def test_a_failure_is_kept_with_its_reason_and_the_others_go_on(world: CampaignWorld) -> None:
+    campaign = world.enter(jobs(3))
+    bench = Bench(failures={2: Failure(kind="timeout", reason="No result within 120 s.")})
+    report = world.worker(bench).run()
+    assert (report.finished, report.failed) == (2, 1)
+    assert world.states(campaign) == ["done", "failed", "done"]
+    assert world.tasks(campaign)[1].reason == "timeout: No result within 120 s."
+    assert len(world.profiles.failures(SPEC.name)) == 1
+
+
+def test_a_worker_takes_what_its_device_can_do(world: CampaignWorld) -> None:
+    world.enter(jobs(1), accelerators=["gpu-test", "cpu", "any"])
+    world.enter(jobs(2), accelerators=["gpu"])
+    cpu = CampaignDevice(spec=replace(SPEC, name="cpu-test", kind="cpu"), host="there")
+    on_cpu = Bench()
+    # Its kind, and what anybody may measure, which is the same job: held from the first.
+    assert world.worker(on_cpu, device=cpu).run().ended == 2
+    assert [job.batch_size for job in on_cpu.begun] == [1]
+    on_gpu = Bench()
+    assert world.worker(on_gpu).run().ended == 3
+    assert [job.batch_size for job in on_gpu.begun] == [1, 2]
+
+
+def test_no_task_is_begun_once_the_time_is_spent(world: CampaignWorld) -> None:
+    campaign = world.enter(jobs(5), budget_s=0.05)
+    bench = Bench(before=lambda job: time.sleep(0.03))
+    report = world.worker(bench).run()
+    # 0.03 s are less than 0.05 s, 0.06 s are not.
+    assert report.finished == 2
+    found = world.campaigns.find(campaign)
+    assert found is not None and found.is_spent
+    assert world.states(campaign) == ["done", "done", "waiting", "waiting", "waiting"]
+
+
+def test_a_worker_ends_after_as_many_tasks_as_asked_for(world: CampaignWorld) -> None:
+    campaign = world.enter(jobs(3))
+    assert world.worker(Bench(), most_tasks=2).run().ended == 2
+    assert world.states(campaign) == ["done", "done", "waiting"]
+
+
+def test_what_is_measured_of_a_cancelled_campaign_is_dropped(world: CampaignWorld) -> None:
+    campaign = world.enter(jobs(3))
+    bench = Bench(before=lambda job: world.campaigns.cancel(campaign) and None)
+    report = world.worker(bench).run()
+    assert (report.finished, report.superseded) == (0, 1)
+    assert world.states(campaign) == ["cancelled"] * 3
+    assert not world.profiles.steps()
+
+
+def test_several_workers_share_a_campaign(world: CampaignWorld) -> None:
+    campaign = world.enter(jobs(12))
+    benches = [Bench(before=lambda job: time.sleep(0.01)) for _ in range(3)]
+    workers = [
+        world.worker(
+            bench, device=CampaignDevice(spec=SPEC, host="here", device=f"gpu:{91 + number}")
+        )
+        for number, bench in enumerate(benches)
+    ]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    begun = [job.batch_size for bench in benches for job in bench.begun]
+    assert sorted(begun) == list(range(1, 13))
+    assert world.states(campaign) == ["done"] * 12
+    assert sorted(step.batch_size for step in world.profiles.steps()) == sorted(begun)
+
+
+def test_two_workers_on_one_device_take_turns_and_say_so(world: CampaignWorld) -> None:
+    world.enter(jobs(1))
+    worker = world.worker(Bench())
+    thread = threading.Thread(target=worker.run)
+    with machine_lock(world.device.turn_lock):
+        thread.start()
+        deadline_s = time.monotonic() + 60
+        while not world.events:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        assert [event.kind for event in world.events] == [WorkEventKind.DEVICE_BUSY]
+        assert "takes turns" in world.events[0].text
+        # It has taken nothing on while it waits: others could do it elsewhere.
+        assert world.task_store.has_open(Wanted(accelerators=["any"]))
+        time.sleep(0.05)
+        assert len(world.events) == 1
+    thread.join(60)
+    assert world.events[-1].kind is WorkEventKind.FINISHED
+
+
+def test_a_campaign_needs_something_to_measure(world: CampaignWorld) -> None:
+    with pytest.raises(InvalidInputError, match="1 to 100000 workloads; got 0"):
+        world.enter([])
+
+
+def test_a_random_order_is_that_of_its_seed(world: CampaignWorld) -> None:
+    def order(seed: int) -> list[int]:
+        name = world.enter(jobs(20), order=Order.RANDOM, seed=seed)
+        return [task.job["batch_size"] for task in world.tasks(name)]
+
+    assert order(1) == order(1) != order(2)
+    assert sorted(order(1)) == list(range(1, 21))
