@@ -30,7 +30,7 @@ from service.metrics.registry import Metrics
 from service.settings import Settings
 from service.state.state import State
 from service.versions.folder_watch import ModelFolder, ModelWatch
-from service.versions.registry import ModelRegistry
+from service.versions.loaded_versions import LoadedVersions
 
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=Curve | Ranking | PlanRanking | Explanation)
@@ -67,7 +67,7 @@ class Dispatcher:
         self._fallbacks = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
         self.loads = ThreadPool("models", self.metrics, workers=1, most=_MOST_LOADS)
         self.deadlines = Deadlines(self.threads, self._background)
-        self.models = ModelRegistry(
+        self.models = LoadedVersions(
             estimator,
             self.state,
             settings.models,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
-from service.versions.registry import ModelRegistry, Swap
+from service.versions.loaded_versions import LoadedVersions, Swap
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +55,9 @@ class ModelWatch:
     """
 
     def __init__(
-        self, registry: ModelRegistry, folder: ModelFolder, threads: ThreadPool, *, poll_s: float
+        self, versions: LoadedVersions, folder: ModelFolder, threads: ThreadPool, *, poll_s: float
     ) -> None:
-        self._registry = registry
+        self._versions = versions
         self._folder = folder
         self._threads = threads
         self._poll_s = poll_s
@@ -65,7 +65,7 @@ class ModelWatch:
 
     async def reload(self) -> Swap:
         """Look into the folder now."""
-        return await self._threads.run(self._registry.reload)
+        return await self._threads.run(self._versions.reload)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -20,7 +20,7 @@ from trained_version import trained_version
 from perfmodel.estimator.single.loading import LoadedModel
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
-from service.versions import registry
+from service.versions import loaded_versions
 from service.versions.folder_watch import ModelFolder
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -148,7 +148,7 @@ def test_a_version_that_answers_nonsense_is_passed_over(
     before = service.ask("predict", **PREDICT)
     facts = ({"model": "default/9", "serving": True},)
     loaded = LoadedModel(model=_Nonsense(version="default/9"), models=facts)
-    monkeypatch.setattr(registry, "load_model", lambda *_: loaded)
+    monkeypatch.setattr(loaded_versions, "load_model", lambda *_: loaded)
     swap = _reload(service.client)
     assert swap["serving"] == "held/1"
     assert "default/9 fails on jobs" in swap["problems"][0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import DamagedArtifactError, PerfModelError
+from perfmodel.errors import DamagedArtifactError, PerfModelError, UnknownModelVersionError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.single.analytical import ASKED_FOR_WARNING, AnalyticalModel
 from perfmodel.estimator.single.loading import LoadedModel, load_model, load_version, version_names
@@ -17,7 +17,7 @@ from perfmodel.lru import LruCache
 from service.answering.answerer import Answerer
 from service.answering.fallback import Fallback
 from service.answering.question_cache import JobCache
-from service.http.errors import PinnedModelError, UnknownModelVersionError
+from service.http.errors import PinnedModelError
 from service.state.in_memory import AnyState
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class _Kept:
     catalog: Catalog
 
 
-class ModelRegistry:
+class LoadedVersions:
     """Holds the version that serves, those that are pinned, and the analytical model.
 
     :attr:`serving` is exchanged in one assignment: whoever took the old one answers with it to the
