@@ -27,6 +27,7 @@ FLOORS = {
     "perfmodel.zoo": 3,
     "perfmodel.profilers": 4,
     "perfmodel.store": 5,
+    "perfmodel.registry": 6,
     "perfmodel.features": 6,
     "perfmodel.predictors": 7,
     "perfmodel.placement": 8,

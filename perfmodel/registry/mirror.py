@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,13 @@ from perfmodel.registry.file_store import FileStore, LocalFiles, is_url, open_st
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.state_log import STATES
 from perfmodel.registry.states import History, State
-from perfmodel.store.artifacts import MANIFEST, manifest_bytes
+from perfmodel.store.artifacts import (
+    MANIFEST,
+    Artifact,
+    manifest_bytes,
+    parse_manifest,
+    version_key,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +151,22 @@ class ModelMirror:
                 self._local.remove_folder(f"{name}/{version}", MANIFEST)
 
 
-def local_models(location: str | Path, options: Mapping[str, Any] | None = None) -> Path:
+def manifests_elsewhere(folder: Path, name: str) -> list[Artifact]:
+    """Return the versions of a copy of which only the manifest is here, newest first."""
+    found = []
+    for path in (folder / name / MANIFESTS).glob("*.json"):
+        version = folder / name / path.stem
+        # One that another process removes meanwhile, or cannot be read, is not listed.
+        with suppress(OSError, DamagedArtifactError):
+            if not version.is_dir():
+                manifest = parse_manifest(path.read_bytes(), path)
+                found.append(Artifact(folder=version, manifest=manifest, damaged={}))
+    return sorted(found, key=lambda one: version_key(one.folder.name), reverse=True)
+
+
+def local_models(
+    location: str | Path, options: Mapping[str, Any] | None = None, cache: Path | None = None
+) -> Path:
     """Return a local folder of the models at a location; of a URL, its copy as of now.
 
     Parameters
@@ -153,6 +175,8 @@ def local_models(location: str | Path, options: Mapping[str, Any] | None = None)
         A local folder is returned as it is.
     options : mapping or None
         What the file system of a URL takes besides.
+    cache : Path or None
+        Where the copy lies; None: :func:`cache_folder`.
 
     Raises
     ------
@@ -161,11 +185,11 @@ def local_models(location: str | Path, options: Mapping[str, Any] | None = None)
     """
     if not is_url(location):
         return Path(location)
-    folder = cache_folder(str(location))
+    folder = cache or cache_folder(str(location))
     try:
         ModelMirror(open_store(location, options), folder).sync()
     except StoreError:
         if not folder.is_dir():
-            raise
+            raise  # nothing was ever copied
         logger.warning("%s cannot be reached; its copy in %s answers", location, folder)
     return folder

@@ -69,6 +69,8 @@ class LoadedVersions:
     ----------
     most : int
         Versions that are kept in memory besides the one that serves.
+    fetch : callable
+        Has the files of a version in the folder that is elsewhere.
     on_swap : callable
         Called with the estimator that serves after each look into the folder.
     """
@@ -80,10 +82,12 @@ class LoadedVersions:
         folder: Path,
         *,
         most: int = 2,
+        fetch: Callable[[str], None] = lambda _: None,
         on_swap: Callable[[Estimator], None] = lambda _: None,
     ) -> None:
         self._state = state
         self._folder = folder
+        self._fetch = fetch
         self._on_swap = on_swap
         #: The jobs that were asked about, which all versions share.
         self.jobs = JobCache(4_096)
@@ -138,7 +142,7 @@ class LoadedVersions:
                 version, known=self.pinnable(), pointer=_POINTER, hint="GET /v1/models lists them."
             )
         try:
-            kept = self._keep(load_version(self._folder, version))
+            kept = self._keep(self._read(version))
         except DamagedArtifactError as error:
             raise PinnedModelError(
                 f"The pinned version cannot answer. {error}",
@@ -148,6 +152,24 @@ class LoadedVersions:
         self._kept.put(version, kept)
         logger.info("the model %s was loaded for questions that pin it", version)
         return kept.answerer
+
+    def check(self, version: str) -> None:
+        """Load a version and let it predict what was predicted last; nothing is kept of it.
+
+        Raises
+        ------
+        DamagedArtifactError
+            It cannot be loaded, or fails on what was asked.
+        """
+        estimator = self.serving.estimator
+        try:
+            _warm(estimator.with_model(self._read(version)), estimator)
+        except DamagedArtifactError:
+            raise
+        except (PerfModelError, ArithmeticError) as error:
+            raise DamagedArtifactError(
+                f"The model {version} fails on jobs that were asked about: {error}"
+            ) from error
 
     def pinnable(self, *, without: str | None = None) -> list[str]:
         """Return what a pin may say; some of it may turn out to be damaged."""
@@ -197,6 +219,11 @@ class LoadedVersions:
             if accelerators is not old.accelerators:
                 fresh = old.with_accelerators(accelerators)
                 self.serving = Answerer(fresh, self._state, self.jobs)
+
+    def _read(self, version: str) -> LoadedModel:
+        if not (self._folder / version).is_dir():
+            self._fetch(version)
+        return load_version(self._folder, version)
 
     def _beside(self, fresh: Answerer, current: Catalog) -> Answerer:
         """Return a answerer with an operator's devices of another catalogue."""
