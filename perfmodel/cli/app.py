@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "adapt": "Take a few profiles of a device into account, without training.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
-        "models": "List the trained models.",
+        "models": "List the versions of trained models, and say which one serves.",
         "serve": "Answer over HTTP.",
         "keys": "Make, list and revoke the keys of the service.",
     }
