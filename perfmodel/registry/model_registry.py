@@ -187,10 +187,9 @@ class ModelRegistry:
         DamagedArtifactError, OvertakenError
             As for :meth:`promote`.
         """
-        history, there = self.history(name), self.versions.versions(name)
-        before = [version for version in reversed(history.served[:-1]) if version in there]
+        history, there = self.history(name), self._there(name)
         damaged = None
-        for version in before:
+        for version in history.before(there):
             try:
                 self.versions.content(name, version)
                 check(version)
@@ -199,8 +198,8 @@ class ModelRegistry:
                 continue
             return self._let_serve(name, version, ROLLBACK, why)
         raise damaged or InvalidInputError(
-            f"No version of {name!r} served before {history.serving or 'a first promotion'}, as "
-            "far as is known. `perfmodel models promote` lets any version serve."
+            f"No version of {name!r} served before {history.serving or 'any other'}, as far as is "
+            "known. `perfmodel models promote` lets any version serve."
         )
 
     def collect(
@@ -223,7 +222,7 @@ class ModelRegistry:
         """
         if keep < 0:
             raise InvalidInputError(f"keep must be >= 0; got {keep}.")
-        versions, history = self.versions.versions(name), self.history(name)
+        versions, history = self._there(name), self.history(name)
         removed = [one for one in versions if history.states.get(one) is State.DELETED]
         for version in self._collectable(name, versions, history, keep, pinned_for_days):
             self._add(name, version, State.DELETED, action="collect", why=why)
@@ -237,13 +236,19 @@ class ModelRegistry:
     def _collectable(
         self, name: str, versions: list[str], history: History, keep: int, pinned_for_days: float
     ) -> list[str]:
-        best = history.may_serve(versions)
-        if not best:
+        serving = next(iter(history.may_serve(versions)), None)
+        if serving is None:
             return []
-        older = versions[versions.index(best[0]) + 1 :]
+        older = versions[versions.index(serving) + 1 :]
         retired = [one for one in older if history.state_of(one, versions) is State.RETIRED]
-        pinned = self.pins.since(name, pinned_for_days)
-        return [one for one in retired[keep:] if one not in pinned and one not in best[:2]]
+        kept = self.pins.since(name, pinned_for_days) | set(history.before(versions)[:1])
+        return [one for one in retired[keep:] if one not in kept]
+
+    def _there(self, name: str) -> list[str]:
+        versions = self.versions.versions(name)
+        if not versions:
+            raise self.versions.unknown(name, "")
+        return versions
 
     def _sound(self, name: str) -> list[str]:
         return [one.version for one in self.listed(name) if one.manifest is not None]

@@ -156,6 +156,22 @@ class History:
             return [version for version in reversed(self.served) if version in versions]
         return [version for version in versions if version not in self.states]
 
+    def before(self, versions: Sequence[str]) -> list[str]:
+        """Return which versions a rollback may go back to, the nearest first.
+
+        Those that served before the one that does; then older ones that no change speaks of, as
+        they did before changes were kept.
+
+        Parameters
+        ----------
+        versions : sequence of str
+            Those that are there, the newest first.
+        """
+        serving = next(iter(self.may_serve(versions)), None)
+        older = versions[versions.index(serving) + 1 :] if serving in versions else ()
+        known = [version for version in reversed(self.served[:-1]) if version in versions]
+        return [*known, *(one for one in older if one not in self.states and one not in known)]
+
     def state_of(self, version: str, versions: Sequence[str]) -> State:
         """Return the state of a version, stated or not.
 
@@ -185,8 +201,10 @@ def fold(changes: Iterable[Change], damaged: Sequence[str] = ()) -> History:
     served: list[str] = []
     for change in ordered:
         if change.state is State.SERVING:
+            before = served[-1] if served else change.previous
             served = _served_after(served, change)
-            states.update({version: State.RETIRED for version in _left(served, states, change)})
+            if before is not None:
+                states[before] = State.RETIRED
             states[change.version] = State.SERVING
         elif not served or served[-1] != change.version:
             states[change.version] = change.state
@@ -199,15 +217,9 @@ def fold(changes: Iterable[Change], damaged: Sequence[str] = ()) -> History:
 
 def _served_after(served: list[str], change: Change) -> list[str]:
     """Return the versions that served, once another does."""
-    if not served and change.previous not in (None, change.version):
-        served = [str(change.previous)]
-    if change.action == ROLLBACK and change.version in served:
-        return served[: served.index(change.version) + 1]
+    if change.action == ROLLBACK:
+        at = served.index(change.version) if change.version in served else 0
+        return [*served[:at], change.version]
+    if not served and change.previous is not None:
+        served = [change.previous]
     return [*(version for version in served if version != change.version), change.version]
-
-
-def _left(served: list[str], states: Mapping[str, State], change: Change) -> list[str]:
-    """Return the versions that serve no longer."""
-    ended = [version for version, state in states.items() if state is State.SERVING]
-    first = [version for version in served[:-1] if version not in states]
-    return [version for version in (*ended, *first) if version != change.version]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from perfmodel.registry.pins import PINS
 from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
 from service.versions.loaded_versions import LoadedVersions, Swap
@@ -123,7 +124,7 @@ def _files(folder: str, depth: int) -> Iterator[tuple[str, int, int]]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=True):
-                    if depth and not entry.name.startswith("."):
+                    if depth and not entry.name.startswith(".") and entry.name != PINS:
                         yield from _files(entry.path, depth - 1)
                 else:
                     facts = entry.stat()

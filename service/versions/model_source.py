@@ -73,6 +73,8 @@ class ModelSource:
 
     def note_pin(self, version: str) -> None:
         """Note in the store that a version was pinned, so that it is not collected."""
+        if not (self.folder / version).is_dir():
+            return  # it is in memory alone
         try:
             self.registry.pins.note(*version.split("/", 1))
         except StoreError as error:
