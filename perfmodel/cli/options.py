@@ -34,17 +34,13 @@ _json_option = click.option(
 )
 
 
-class _LocalModels(click.ParamType):
-    """A folder of models; of a URL, the local copy, which follows it now."""
+def _local_models(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    """Return a folder of models; of a URL the local copy, which follows it now."""
+    if "://" not in value:
+        return Path(value)
+    from perfmodel.registry.mirror import local_models
 
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        if "://" not in str(value):
-            return Path(value)
-        from perfmodel.registry.mirror import local_models
-
-        return local_models(str(value), store_options())
+    return local_models(value, store_options())
 
 
 def store_options() -> dict[str, Any]:
@@ -62,10 +58,10 @@ def store_options() -> dict[str, Any]:
     return found
 
 
-def _models(kind: click.ParamType) -> Callable[[CommandT], CommandT]:
+def _models_option(read: Callable[..., Any] | None) -> Callable[[CommandT], CommandT]:
     return click.option(
         "--models",
-        type=kind,
+        callback=read,
         metavar="FOLDER|URL",
         envvar="PERFMODEL_MODELS",
         default=lambda: str(default_models()),
@@ -75,9 +71,9 @@ def _models(kind: click.ParamType) -> Callable[[CommandT], CommandT]:
 
 
 #: Where models are read from, as ``models``: a local folder.
-models_option = _models(_LocalModels())
+models_option = _models_option(_local_models)
 #: Where models are kept, as ``models``: a local folder or a URL, as it was said.
-models_store_option = _models(click.STRING)
+models_store_option = _models_option(None)
 #: What the ensemble is made of, as ``members``.
 members_option = click.option(
     "--member",

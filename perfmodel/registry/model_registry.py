@@ -18,6 +18,7 @@ from perfmodel.registry.pins import PinNotes
 from perfmodel.registry.state_log import StateLog
 from perfmodel.registry.states import PROMOTE, ROLLBACK, Change, History, State
 from perfmodel.registry.version_files import VersionFiles
+from perfmodel.store.artifacts import is_safe_name
 
 #: Retired versions of each model that collecting keeps, and how long one counts as pinned, days.
 KEPT = 5
@@ -68,6 +69,8 @@ class ModelRegistry:
 
     def log(self, name: str) -> StateLog:
         """Return the changes of a model."""
+        if not is_safe_name(name):
+            raise self.versions.unknown(name, "")
         if name not in self._logs:
             self._logs[name] = StateLog(self.files, name)
         return self._logs[name]
