@@ -273,7 +273,8 @@ class ModelRegistry:
 
     def _let_serve(self, name: str, version: str, action: str, why: str) -> Change:
         before, known = self.serving(name), self.history(name).changes
-        change = self._add(name, version, State.SERVING, action=action, why=why, previous=before)
+        previous = before if before != version else None
+        change = self._add(name, version, State.SERVING, action=action, why=why, previous=previous)
         history = self.history(name)
         meanwhile = [one for one in history.changes if one not in known]
         if any(one.state is State.DELETED and one.version == version for one in meanwhile):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED
+from perfmodel.cli.learning.publishing import open_registry
 from perfmodel.cli.options import models_store_option, output_options, store_options
 from perfmodel.cli.output import percent, print_facts, print_json, print_table
 from perfmodel.errors import InvalidInputError
@@ -57,7 +56,7 @@ def list_(models: str, as_json: bool) -> None:
 @output_options
 def show(version: str, models: str, as_json: bool) -> None:
     """Show what VERSION learned from, how good it is, and what became of it."""
-    registry = _registry(models)
+    registry = open_registry(models)
     name, number = _named(version)
     manifest = registry.versions.manifest(name, number)
     history = registry.history(name)
@@ -100,7 +99,7 @@ def diff(before: str, after: str | None, models: str, as_json: bool) -> None:
     """
     from perfmodel.registry.differences import differences
 
-    registry = _registry(models)
+    registry = open_registry(models)
     first, second = (before, after) if after else (_serving(registry, before), before)
     found = differences(*(registry.versions.manifest(*_named(one)) for one in (first, second)))
     if as_json:
@@ -122,7 +121,7 @@ def promote(version: str, force: bool, why: str, models: str, as_json: bool) -> 
 
     Its files are compared with their hashes, and it is loaded, before.
     """
-    registry = _registry(models)
+    registry = open_registry(models)
     name, number = _named(version)
     change = registry.promote(
         name, number, why=why, force=force, check=lambda: _check(registry, name, number)
@@ -137,7 +136,7 @@ def promote(version: str, force: bool, why: str, models: str, as_json: bool) -> 
 @output_options
 def rollback(name: str, why: str, models: str, as_json: bool) -> None:
     """Let the version serve that did before."""
-    registry = _registry(models)
+    registry = open_registry(models)
     change = registry.rollback(name, why=why, check=lambda number: _check(registry, name, number))
     _tell(name, change, as_json=as_json)
 
@@ -160,19 +159,11 @@ def collect(name: str, keep: int, pinned_days: float, why: str, models: str, as_
 
     Never one that serves, that a rollback goes back to, or that is newer than what serves.
     """
-    removed = _registry(models).collect(name, keep=keep, pinned_for_days=pinned_days, why=why)
+    removed = open_registry(models).collect(name, keep=keep, pinned_for_days=pinned_days, why=why)
     if as_json:
         print_json({"name": name, "removed": removed})
     else:
         print(f"Deleted: {', '.join(removed) or 'nothing'}.")
-
-
-def _registry(models: str) -> ModelRegistry:
-    from perfmodel.registry.file_store import open_store
-    from perfmodel.registry.model_registry import ModelRegistry
-
-    by = f"user {getpass.getuser()} on {socket.gethostname()}"
-    return ModelRegistry(open_store(models, store_options()), by=by)
 
 
 def _named(version: str) -> tuple[str, str]:
