@@ -17,6 +17,9 @@ import pytest
 
 from perfmodel.registry.file_store import RemoteFiles
 
+#: No connection stays open, since nobody closes what a file system of ``fsspec`` holds.
+_ONE_BY_ONE = {"Connection": "close"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class WebdavStore:
@@ -36,14 +39,9 @@ class WebdavStore:
     def stop(self) -> None:
         self.server.stop()
 
-    @contextmanager
-    def opened(self, below: str = "") -> Iterator[RemoteFiles]:
-        """Open the store, or a folder of it, and close its connections."""
-        files = RemoteFiles(f"{self.url}/{below}".rstrip("/"), self.options)
-        try:
-            yield files
-        finally:
-            files._system.client.http.close()
+    def open(self, below: str = "") -> RemoteFiles:
+        """Open the store, or a folder of it."""
+        return RemoteFiles(f"{self.url}/{below}".rstrip("/"), self.options)
 
 
 @contextmanager
@@ -71,7 +69,7 @@ def webdav_store(folder: Path) -> Iterator[WebdavStore]:
     thread.start()
     host, port = server.bind_addr
     try:
-        options = {"base_url": f"http://{host}:{port}", "timeout": 5.0}
+        options = {"base_url": f"http://{host}:{port}", "timeout": 5.0, "headers": _ONE_BY_ONE}
         yield WebdavStore(folder=folder, options=options, server=server)
     finally:
         server.stop()

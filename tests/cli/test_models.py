@@ -100,8 +100,8 @@ def test_retired_versions_are_collected(models: Path) -> None:
 
 
 def test_a_store_elsewhere(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with webdav_store(tmp_path / "webdav") as store, store.opened() as files:
-        registry = ModelRegistry(files)
+    with webdav_store(tmp_path / "webdav") as store:
+        registry = ModelRegistry(store.open())
         registry.publish(trained, "default")
         monkeypatch.setenv("PERFMODEL_MODELS_OPTIONS", json.dumps(store.options))
         monkeypatch.setenv("PERFMODEL_CACHE", str(tmp_path / "cache"))

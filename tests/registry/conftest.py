@@ -18,11 +18,9 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebdavStore]:
 
 
 @pytest.fixture(params=["folder", "webdav"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileStore]:
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
     """An empty store of each kind."""
     if request.param == "folder":
-        yield open_store(tmp_path / "store")
-        return
+        return open_store(tmp_path / "store")
     server: WebdavStore = request.getfixturevalue("_server")
-    with server.opened(tmp_path.name) as found:
-        yield found
+    return server.open(tmp_path.name)

@@ -90,18 +90,18 @@ def store(tmp_path: Path) -> Iterator[WebdavStore]:
 
 
 def test_without_the_store_the_copy_goes_on(store: WebdavStore, tmp_path: Path) -> None:
-    with store.opened() as files:
-        registry = ModelRegistry(files)
-        registry.publish(made_up_versions.version(tmp_path / "made", "1"), "default")
-        registry.promote("default", "1")
-        mirror = ModelMirror(files, tmp_path / "cache")
+    files = store.open()
+    registry = ModelRegistry(files)
+    registry.publish(made_up_versions.version(tmp_path / "made", "1"), "default")
+    registry.promote("default", "1")
+    mirror = ModelMirror(files, tmp_path / "cache")
+    mirror.sync()
+    store.stop()
+    with pytest.raises(StoreError, match="cannot be used"):
         mirror.sync()
-        store.stop()
-        with pytest.raises(StoreError, match="cannot be used"):
-            mirror.sync()
-        assert _copied(mirror) == ["1"]
-        with pytest.raises(StoreError):
-            registry.promote("default", "1")
+    assert _copied(mirror) == ["1"]
+    with pytest.raises(StoreError):
+        registry.promote("default", "1")
 
 
 def test_a_local_folder_is_its_own_copy(
