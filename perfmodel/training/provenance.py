@@ -131,9 +131,8 @@ def group_scores(samples: Sequence[Sample], answers_s: FloatArray) -> dict[str, 
     groups = np.array(
         [f"{one.workload.accelerator.name} {one.workload.mode.value}" for one in samples]
     )
-    return {
-        group: score(
-            [samples[at] for at in np.flatnonzero(groups == group)], answers_s[groups == group]
-        ).to_dict()
-        for group in sorted(set(groups.tolist()))
-    }
+    found = {}
+    for group in sorted(set(groups.tolist())):
+        inside = np.flatnonzero(groups == group).tolist()
+        found[group] = score([samples[at] for at in inside], answers_s[inside]).to_dict()
+    return found
