@@ -59,3 +59,35 @@ def measured(at: StepCells, *, device=0.0, communication=0.0, seed=None) -> Obse
         step_time_s=parts.step_time_s * factor,
         sync_time_s=parts.exposed_communication_s * factor,
     )
+
+
+def random_cells(random: np.random.Generator, rows: int, jobs=("job",), guessed=False) -> StepCells:
+    """Return unlike steps on three machines, two fabrics and in two settings."""
+    compute = random.lognormal(-2.0, 1.0, rows)
+    ranks = random.choice([1.0, 1.0, 2.0, 4.0, 8.0, 16.0], rows)
+    hosts = np.minimum(ranks, random.choice([1.0, 2.0, 4.0], rows))
+    communication = np.where(ranks > 1, compute * random.uniform(0.05, 1.0, rows), 0.0)
+    parts = StepParts.of(
+        compute,
+        exposed_communication_s=communication * random.uniform(0.0, 1.0, rows),
+        communication_s=communication,
+        input_stall_s=0.01 * random.uniform(0.0, 1.0, rows),
+    )
+    return StepCells(
+        parts=parts, batch_size=random.choice([8.0, 16.0, 64.0], rows),
+        micro_batches=random.choice([1.0, 1.0, 2.0], rows), ranks=ranks, hosts=hosts,
+        largest_share=np.ceil(ranks / hosts), host_s=random.uniform(0.001, 0.1, rows),
+        window_share=random.uniform(0.05, 0.9, rows), device_s=compute,
+        guessed=np.full(rows, guessed) & (random.uniform(size=rows) < 0.5),
+        job=random.choice(jobs, rows), machine=random.choice(["a", "b", "a+c"], rows),
+        fabric=random.choice(["x", "y"], rows), setting=random.choice(["", "", "zero1"], rows),
+    )  # fmt: skip
+
+
+def random_steps(random: np.random.Generator, at: StepCells) -> ObservedSteps:
+    """Return what such steps were seen to take: long on one machine, half of them with a log."""
+    factor = random.lognormal(0.3, 0.5, len(at)) * np.where(at.machine == "b", 8.0, 1.0)
+    step = at.parts.step_time_s * factor
+    logged = (random.uniform(size=len(at)) < 0.5) & (at.ranks > 1)
+    sync = np.where(logged, step * random.uniform(0.0, 0.6, len(at)), np.nan)
+    return ObservedSteps(cells=at, step_time_s=step, sync_time_s=sync)

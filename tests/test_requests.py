@@ -166,3 +166,20 @@ def test_tensorrt_trains_nothing() -> None:
         parse_job(job)
     assert refused.value.pointer == "/job/compiler"
     assert parse_job({**job, "mode": "inference"}).compiler is Compiler.TENSORRT
+
+
+def test_a_script_is_said_of_jobs_that_have_a_predicted_step() -> None:
+    assert [parse_job({**JOB, "script": said}).script for said in (True, False, None)] == [
+        True, False, None,
+    ]  # fmt: skip
+    assert "script" not in job_to_dict(parse_job(JOB))
+    of_type = {"job_type": "mystery", "mode": "training", "batch_size": 8}
+    for job, words in (
+        ({**of_type, "script": False}, "of a job type nothing but its observations"),
+        ({**JOB, "mode": "inference", "script": True}, "known of training alone"),
+        ({**JOB, "script": "yes"}, "script must be true or false"),
+    ):
+        with pytest.raises(InvalidInputError, match=words) as refused:
+            parse_job(job)
+        assert refused.value.pointer == "/job/script"
+    assert parse_job({**JOB, "mode": "inference", "script": False}).script is False

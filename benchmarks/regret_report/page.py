@@ -63,9 +63,11 @@ def _head(results: Results, image: str) -> Iterator[str]:
     yield (
         "**Flattered:** the trained models have not seen these tables, but some constants that are "
         "shipped were fitted to them: what jobs on one accelerator do to each other (Gavel's "
-        "pairs), what is known of job types by their names (both tables) and how observed steps "
-        "are weighed (Sia's). So *nothing observed* is not flattered but where jobs are paired; "
-        "all that rests on observations is, most of all jobs that no graph stands for. A form "
+        "pairs), what is known of job types by their names (both tables), how observed steps are "
+        "weighed and what scripts take beyond their steps (both, two of eight models aside). Of a "
+        "script of which nothing was observed that is two numbers for each kind of accelerator; "
+        "ADR 36 says what is left of it without the judged job. What rests on observations is "
+        "flattered more, most of all jobs that no graph stands for. A form "
         "that holds the tables out is not there: answers take these constants from one place."
     )
     yield ""

@@ -133,7 +133,8 @@ def _job(name: str) -> dict[str, Any]:
     job = trained.job(1, Precision.AMP_FP16 if trained.amp else Precision.TF32)
     if job is None:
         raise ValueError(f"No graph stands for {name!r}; leave it out.")
-    return stated_fields(job)
+    # As the exporter's own applications are.
+    return stated_fields(replace(job, script=True))
 
 
 def _seen(

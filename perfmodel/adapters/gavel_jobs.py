@@ -16,7 +16,8 @@ def gavel_jobs(
     """Return job types as the service can be asked about them.
 
     A type that no reference workload stands for is asked by its name; the service then answers
-    from what was observed of it.
+    from what was observed of it. The others are said to be scripts, as all of Gavel's are: they
+    load, log and wait, on a framework of their time.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ def gavel_jobs(
     Examples
     --------
     >>> [one] = gavel_jobs(["ResNet-50 (batch size 64)"])
-    >>> one.job["model"], one.job["batch_size"]
-    ('zoo/resnet50-v1.5', 64)
+    >>> one.job["model"], one.job["batch_size"], one.job["script"]
+    ('zoo/resnet50-v1.5', 64, True)
     """
     return [
         GavelJob(job_type=label, job=_form(label), scale_factors=scale_factors)
@@ -50,6 +51,7 @@ def _form(label: str) -> dict[str, Any]:
     return {
         "model": trained.model,
         "optimizer": trained.optimizer,
+        "script": True,
         **plain,
         **{field: value for field, value in stated.items() if value is not None},
     }

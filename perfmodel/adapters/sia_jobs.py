@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.graph.job_form import stated_fields
@@ -18,7 +19,8 @@ def sia_jobs(
     """Return applications as the service can be asked about them, by name.
 
     One that no reference workload stands for, as yolov3, whose images change their size from batch
-    to batch, is asked by its name; the service then answers from what was observed of it.
+    to batch, is asked by its name; the service then answers from what was observed of it. The
+    others are said to be scripts: they load, log and wait.
 
     Parameters
     ----------
@@ -36,8 +38,8 @@ def sia_jobs(
     Examples
     --------
     >>> jobs = sia_jobs("T4", ["imagenet", "yolov3"])
-    >>> jobs["imagenet"]["model"], jobs["imagenet"]["precision"]
-    ('zoo/resnet50-v1.5', 'amp_fp16')
+    >>> jobs["imagenet"]["model"], jobs["imagenet"]["precision"], jobs["imagenet"]["script"]
+    ('zoo/resnet50-v1.5', 'amp_fp16', True)
     >>> jobs["yolov3"]
     {'job_type': 'yolov3', 'mode': 'training', 'batch_size': 1}
     """
@@ -49,4 +51,4 @@ def _form(name: str, accelerator: str) -> dict[str, Any]:
     job = trained.job(1, precision_on(trained, accelerator)) if trained else None
     if job is None:
         return {"job_type": name, "mode": "training", "batch_size": 1}
-    return stated_fields(job)
+    return stated_fields(replace(job, script=True))

@@ -82,6 +82,13 @@ members_option = click.option(
     metavar="NAME",
     help="Predictor that the ensemble mixes. Repeatable. [default: operators, gbdt, gnn]",
 )
+_script_option = click.option(
+    "--script/--bare",
+    "script",
+    default=None,
+    help="The job loads, logs and waits besides its step, or does nothing else. "
+    "[default: what was observed decides]",
+)
 #: What binds dynamic dimensions of ONNX files, as ``dims``.
 dims_option = click.option(
     "--dim",
@@ -114,7 +121,7 @@ def question_options(command: CommandT) -> CommandT:
     The settings of its job, ``dims`` and ``models`` are what :mod:`perfmodel.cli.asking.prepare`
     takes.
     """
-    return job_options(dims_option(models_option(output_options(command))))
+    return job_options(_script_option(dims_option(models_option(output_options(command)))))
 
 
 def job_options(command: CommandT) -> CommandT:

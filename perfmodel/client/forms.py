@@ -40,6 +40,7 @@ class Job(TypedDict, total=False):
     software: Mapping[str, str]
     input: Mapping[str, float]
     adaptation: Adaptation
+    script: bool | None
 
 
 class Node(TypedDict):

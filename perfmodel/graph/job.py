@@ -46,6 +46,9 @@ class Job:
         How a sample is stored and decoded, as far as it is known.
     adaptation : mapping or None
         What progress depends on: gradient noise, initial batch size, bounds of the batch size.
+    script : bool or None
+        Whether it loads, logs and waits besides its step (True), or does nothing but its step
+        (False). None: what was observed decides. It changes what is answered, not which job it is.
     """
 
     model: str | None = None
@@ -66,13 +69,14 @@ class Job:
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     input: Mapping[str, Any] | None = None
     adaptation: Mapping[str, Any] | None = None
+    script: bool | None = None
 
     @property
     def step(self) -> Job:
         """The same job without what does not change its step on one accelerator."""
-        if self.input is None and self.adaptation is None:
+        if self.input is None and self.adaptation is None and self.script is None:
             return self
-        return replace(self, input=None, adaptation=None)
+        return replace(self, input=None, adaptation=None, script=None)
 
     @property
     def label(self) -> str:

@@ -38,7 +38,7 @@ ADAPTATION_FIELDS = (
 )  # fmt: skip
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
-_LEFT_OUT = (*_REFERENCES, "input", "adaptation")
+_LEFT_OUT = (*_REFERENCES, "input", "adaptation", "script")
 _JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
 #: Fields that a job cannot be read without.
 _STATED = ("mode", "batch_size")
@@ -182,6 +182,18 @@ def _check_agreement(job: Job, pointer: str) -> None:
             pointer=f"{pointer}/compiler",
             allowed=tuple(c.value for c in Compiler if c is not Compiler.TENSORRT),
         )
+    if job.script is not None and job.job_type is not None:
+        raise InvalidInputError(
+            "script says how far steps are from those that are predicted of a model; of a job type "
+            "nothing but its observations is known. Leave it out.",
+            pointer=f"{pointer}/script",
+        )
+    if job.script and job.mode is Mode.INFERENCE:
+        raise InvalidInputError(
+            "How much longer scripts take than their steps is known of training alone; leave "
+            "script out, or use the mode 'training'.",
+            pointer=f"{pointer}/script",
+        )
 
 
 def _read(name: str, value: object, pointer: str) -> Any:
@@ -218,7 +230,7 @@ def _read(name: str, value: object, pointer: str) -> Any:
                     allowed=CHECKPOINTING,
                 )
             return value
-        case "selective_checkpointing":
+        case "selective_checkpointing" | "script":
             return as_flag(name, value, pointer)
         case "software":
             versions = as_object(value, pointer, what=name)

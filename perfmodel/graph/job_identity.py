@@ -51,7 +51,8 @@ def job_family(job: Job) -> str:
     """Return the name that a job shares with those that differ from it in their batch alone.
 
     What was observed of one counts for all of them. A registered graph is one step of one batch;
-    its jobs have families of their own. What progress depends on (``adaptation``) changes no step.
+    its jobs have families of their own. What progress depends on (``adaptation``) changes no step,
+    and whether a step is that of a ``script`` is said of its observations, not of the job.
 
     Returns
     -------
@@ -64,7 +65,7 @@ def job_family(job: Job) -> str:
     >>> job_family(small) == job_family(large), job_reference(small) == job_reference(large)
     (True, False)
     """
-    alike = dataclasses.replace(job, adaptation=None)
+    alike = dataclasses.replace(job, adaptation=None, script=None)
     if job.graph is None:
         alike = dataclasses.replace(alike, batch_size=1, accumulation_steps=1)
     return _digest(b"family " + job_content(alike))

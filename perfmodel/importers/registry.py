@@ -63,6 +63,8 @@ _ALL = (
      "Training on 1 to 16 GPUs a node: lambdal/deeplearning-benchmark."),
     ("deep-learning-examples", "jobs.deep_learning_examples:read_deep_learning_examples", "",
      "Tables of the model pages of NVIDIA/DeepLearningExamples."),
+    ("cnn-steps", "jobs.cnn_steps:read_cnn_steps", "wave2",
+     "Steps of image classifiers on 30 accelerators and in six frameworks: a union of tables."),
     ("mlperf", "jobs.mlperf:read_mlperf", "",
      "Training results of MLPerf: mlcommons/training_results_*."),
     ("llm-foundry", "language_models.llm_foundry:read_llm_foundry", "",

@@ -88,6 +88,10 @@ class JobBody(_Strict):
         None, description="What a sample costs the host: `stored_bytes`, `cpu_s`, `files`."
     )
     adaptation: AdaptationBody | None = None
+    script: bool | None = Field(
+        None,
+        description="Whether it loads, logs and waits besides its step; null: observations decide.",
+    )
 
 
 #: A job, or the reference that its registration gave.

@@ -221,3 +221,16 @@ def test_compare_takes_a_memory_that_is_not_known_for_one_that_may_do() -> None:
         for fits, rate in ((False, 3.0), (None, 2.0), (True, 1.0))
     ]
     assert [row["memory"]["fits"] for row in sorted(rows, key=in_order)] == [None, True, False]
+
+
+@pytest.mark.parametrize(("option", "said"), [("--script", True), ("--bare", False)])
+def test_a_job_can_be_said_to_be_a_script(tmp_path: Path, option: str, said: bool) -> None:
+    job = {"model": "timm/resnet18", "mode": "training", "batch_size": 64, "script": said}
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"job": job, "placement": "T4"}))
+    shown = _run(
+        "predict", "timm/resnet18", "--mode", "training", "--batch-size", "64", option, "--on",
+        "T4", "--json", *MODELS,
+    ).stdout  # fmt: skip
+    assert _run("predict", str(request), "--json", *MODELS).stdout == shown
+    assert (json.loads(shown)["script_efficiency"] is not None) == said

@@ -59,3 +59,13 @@ def test_what_progress_depends_on_changes_no_step() -> None:
     assert job_family(adapted) == job_family(JOB)
     assert job_reference(adapted) != job_reference(JOB)
     assert parse_job(orjson.loads(job_content(adapted))) == adapted
+
+
+def test_what_a_job_is_said_to_be_is_no_other_job() -> None:
+    script, bare = (replace(JOB, script=said) for said in (True, False))
+    assert job_family(script) == job_family(bare) == job_family(JOB)
+    assert script.step == bare.step == JOB
+    # Its answer is another one.
+    assert len({job_reference(job) for job in (script, bare, JOB)}) == 3
+    for job in (script, bare):
+        assert parse_job(orjson.loads(job_content(job))) == job

@@ -76,7 +76,7 @@ def test_answers_for_the_device_move_to_its_records_and_narrow(
 
 def test_the_answer_says_how_many_records_it_rests_on(version: Path, adapted: Path) -> None:
     (before, *_), (after, *_) = _answers(version, NEW), _answers(adapted, NEW)
-    assert f"No step was ever measured on {NEW}" in before.warnings[0]
+    assert f"The model has learned from no step on {NEW}" in before.warnings[0]
     said = [text for text in after.warnings if NEW in text]
     assert len(said) == 1
     assert f"takes {len(PROBES)} records of {NEW} into account" in said[0]

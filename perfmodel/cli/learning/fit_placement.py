@@ -19,6 +19,7 @@ PARTS = (
     "colocation",
     "job_types",
     "calibration",
+    "scripts",
 )
 
 
@@ -42,10 +43,10 @@ PARTS = (
 )
 @output_options
 def command(data: Path, parts: tuple[str, ...], out: Path | None, as_json: bool) -> None:
-    """Fit links, plans, memory, sharing and calibration on published measurements.
+    """Fit links, plans, memory, sharing, calibration and scripts on published measurements.
 
     Takes some minutes for each part. Parts rest on each other: after new collectives,
-    data_parallel, plans and calibration have to be fitted again.
+    data_parallel, plans, calibration and scripts have to be fitted again.
     """
     from perfmodel.training.placement_fits.fitted_file import write_fitted
 

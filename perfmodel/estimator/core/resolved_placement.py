@@ -11,6 +11,7 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.world_group import WorldGroup
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
     core_part,
@@ -120,9 +121,14 @@ class ResolvedPlacement:
         return self.fabric.world
 
     @cached_property
+    def world_group(self) -> WorldGroup:
+        """The same as plain numbers."""
+        return self.fabric.world_group
+
+    @cached_property
     def world_costs(self) -> GroupCosts:
         """What sharing gradients over all accelerators costs, whichever the job."""
-        return GroupCosts.of(self.fabric.world_group)
+        return GroupCosts.of(self.world_group)
 
 
 def resolve_placement(

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import predicted_cell
-from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.cells import Cells, predicted_cell
+from perfmodel.estimator.placing.columns import (
+    ReplicaColumns,
+    fabric_of,
+    machine_word,
+    setting_word,
+)
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.response_numbers import SingleStep
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.step_parts import StepNumbers, StepParts
 
 #: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
 BEYOND_THE_PEAK = 1.05
@@ -83,8 +93,80 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
         raise InvalidInputError(
             f"This observation cannot be weighed: {error}", pointer=pointer
         ) from error
-    _check_plausible(prepared, placement, seen, pointer)
+    _check_plausible(seen, least_step_s(prepared, placement), pointer)
     return step_cells(prepared, steps.parts.take(0), ReplicaColumns.of([placement]), word)
+
+
+def weighed_steps(
+    core: Core, job: Job, seen: Sequence[Observation], pointers: Sequence[str], word: str
+) -> ObservedSteps:
+    """Return observed steps of a job beside what would have been predicted for them.
+
+    Parameters
+    ----------
+    job, word, pointers
+        As for :func:`weighed_cells`, a pointer for each of at least one.
+
+    Raises
+    ------
+    InvalidInputError
+        One of them cannot be answered, or cannot be true; it is pointed at.
+    """
+    try:
+        return _weighed_together(core, job, seen, word)
+    except PerfModelError:
+        # One after the other: the first that is wrong is the one to be named.
+        each = [
+            _observed(weighed_cells(core, job, one, word, pointer), [one])
+            for one, pointer in zip(seen, pointers, strict=True)
+        ]
+        return ObservedSteps.join(*each)
+
+
+def _weighed_together(
+    core: Core, job: Job, seen: Sequence[Observation], word: str
+) -> ObservedSteps:
+    """Weigh observed steps; those on plain replicas as columns, which takes a tenth as long."""
+    plain: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
+    placements = [core.resolve(one.placement) for one in seen]
+    pieces = []
+    for at, (one, placement) in enumerate(zip(seen, placements, strict=True)):
+        if placement.is_plain:
+            form = len(placement.kinds), placement.fabric.plan.zero_stage
+            plain[one.batch_size, one.accumulation_steps, *form].append(at)
+        else:
+            pieces.append(_observed(weighed_cells(core, job, one, word, ""), [one]))
+    for (batch_size, accumulation_steps, *_), rows in plain.items():
+        alike = replace(job, batch_size=batch_size, accumulation_steps=accumulation_steps)
+        prepared = core.prepare(job if alike == job else alike)
+        some, asked = [seen[at] for at in rows], [placements[at] for at in rows]
+        if prepared.has_plan_engine:
+            pieces += [_observed(weighed_cells(core, job, one, word, ""), [one]) for one in some]
+            continue
+        kinds = {spec.name: spec for placement in asked for spec in placement.accelerators}
+        known = core.predictions([(prepared, spec) for spec in kinds.values()])
+        columns = ReplicaColumns.of(asked)
+        predictions = [dict(zip(kinds, known, strict=True))]
+        steps = CAPTURED.steps(Cells(jobs=[prepared], predictions=predictions, columns=columns))
+        least_s: dict[tuple[str, ...], float] = {}
+        for one, placement in zip(some, asked, strict=True):
+            names = tuple([spec.name for spec in placement.accelerators])
+            if names not in least_s:
+                least_s[names] = least_step_s(prepared, placement)
+            _check_plausible(one, least_s[names], "")
+        row = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
+        pieces.append(_observed(step_cells(prepared, steps.parts.take(row), columns, word), some))
+    return ObservedSteps.join(*pieces)
+
+
+def _observed(cells: StepCells, seen: Sequence[Observation]) -> ObservedSteps:
+    sync = [np.nan if one.sync_time_s is None else one.sync_time_s for one in seen]
+    return ObservedSteps(
+        cells=cells,
+        step_time_s=np.array([one.step_time_s for one in seen]),
+        sync_time_s=np.array(sync),
+        reporter=np.array([one.reporter for one in seen]),
+    )
 
 
 def step_cells(
@@ -101,19 +183,67 @@ def step_cells(
     word : str
         For the job.
     """
+    return cells_of_jobs([prepared], parts, columns, word)
+
+
+def cells_of_jobs(
+    jobs: Sequence[PreparedJob],
+    parts: StepParts,
+    columns: ReplicaColumns,
+    word: str = OBSERVED_JOB,
+) -> StepCells:
+    """Return predicted steps of jobs on the same placements, job by job, as :func:`step_cells`.
+
+    Parameters
+    ----------
+    parts : StepParts
+        Columns of shape (jobs x placements,).
+    """
+    places = len(columns)
+
+    def of_jobs(values: Sequence[float]) -> np.ndarray:
+        return np.repeat(np.array(values, dtype=np.float64), places)
+
+    def of_places(values: npt.ArrayLike) -> np.ndarray:
+        return np.tile(np.asarray(values, dtype=np.float64), len(jobs))
+
+    def words(each: Sequence[str]) -> list[str]:
+        return [*each] * len(jobs)
+
     return StepCells.of_job(
         parts,
-        batch_size=prepared.samples,
-        micro_batches=prepared.job.accumulation_steps,
-        ranks=columns.groups.ranks,
-        hosts=columns.hosts,
-        largest_share=columns.groups.largest_share,
+        batch_size=of_jobs([one.samples for one in jobs]),
+        micro_batches=of_jobs([one.job.accumulation_steps for one in jobs]),
+        ranks=of_places(columns.groups.ranks),
+        hosts=of_places(columns.hosts),
+        largest_share=of_places(columns.groups.largest_share),
+        host_s=of_jobs([_host_s(one) for one in jobs]),
+        window_share=of_jobs([_window_share(one) for one in jobs]),
+        job=word,
+        machine=words(columns.machine),
+        fabric=words(columns.fabric),
+        setting=words(columns.setting),
+    )
+
+
+def single_step(
+    prepared: PreparedJob, parts: StepNumbers, placement: ResolvedPlacement
+) -> SingleStep:
+    """Return one predicted step of a job as a row that a calibration reads, on plain numbers."""
+    world = placement.world_group
+    return SingleStep(
+        parts=parts,
+        batch_size=float(prepared.samples),
+        micro_batches=float(prepared.job.accumulation_steps),
+        ranks=world.ranks,
+        hosts=float(placement.fabric.host_count),
+        largest_share=world.links.largest_share,
         host_s=_host_s(prepared),
         window_share=_window_share(prepared),
-        job=word,
-        machine=columns.machine,
-        fabric=columns.fabric,
-        setting=columns.setting,
+        job=OBSERVED_JOB,
+        machine=machine_word(placement),
+        fabric=fabric_of(placement),
+        setting=setting_word(placement),
     )
 
 
@@ -141,11 +271,8 @@ def _window_share(prepared: PreparedJob) -> float:
     return max(prepared.step.profile.backward_share, _LEAST_WINDOW)
 
 
-def _check_plausible(
-    prepared: PreparedJob, placement: ResolvedPlacement, seen: Observation, pointer: str
-) -> None:
+def _check_plausible(seen: Observation, least_s: float, pointer: str) -> None:
     """Refuse a step that is faster than its arithmetic at the peaks allows."""
-    least_s = least_step_s(prepared, placement)
     if seen.step_time_s < least_s:
         raise InvalidInputError(
             f"step_time_s is {seen.step_time_s:g} s, but the arithmetic of the step alone takes "

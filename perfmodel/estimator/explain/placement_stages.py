@@ -14,6 +14,8 @@ from perfmodel.predictors.explanation import Stage
 
 #: What observed steps said: those of the job with those of others beside it, or others alone.
 OBSERVATIONS, OBSERVATIONS_OF_OTHERS = "observations of this job", "observations of other jobs"
+#: What a job that is said to be a script takes beyond its step, where nothing was observed of it.
+SCRIPT = "what scripts take besides"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +56,18 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
         stages.append(Stage(name=name, time_s=single_s))
     parts = placed.parts.at((0, 0))
     stages += _scaled(placement, prepared, parts)
-    if observed is not None:
-        seen = OBSERVATIONS if observed.observations else OBSERVATIONS_OF_OTHERS
+    if observed is not None or prepared.job.script:
+        seen = _what_was_seen(prepared, observed)
         corrected = source_of([observed]).steps(cell).parts.at((0, 0))
         stages.append(Stage(name=seen, time_s=corrected.step_time_s))
         single_s *= corrected.compute_s / parts.compute_s
     return PlacedChain(kind=kind, single_s=single_s, stages=tuple(stages))
+
+
+def _what_was_seen(prepared: PreparedJob, observed: ObservedJob | None) -> str:
+    if observed is not None and observed.observations:
+        return OBSERVATIONS
+    return SCRIPT if prepared.job.script else OBSERVATIONS_OF_OTHERS
 
 
 def _scaled(placement: ResolvedPlacement, prepared: PreparedJob, parts: StepNumbers) -> list[Stage]:

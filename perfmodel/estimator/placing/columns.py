@@ -192,7 +192,7 @@ def machine_word(placement: ResolvedPlacement) -> str:
 
 def fabric_of(placement: ResolvedPlacement) -> str:
     """Return a word that placements over equal links share."""
-    link = LinkClass(int(placement.world.intra_class[0]))
+    link = LinkClass(placement.world_group.links.intra_class)
     return fabric_word(link, placement.fabric.network)
 
 

@@ -45,7 +45,7 @@ def search(
         usual = job_choice(job, Plan(data=1))
         scale = single_scale(training, placement.fabric, usual, single_s)
     else:
-        unobserved = on_one_of_each(core, prepared, placement)
+        unobserved = on_one_of_each(core, core.prepare(replace(job, script=None)), placement)
         slower = single_s / max(computing_s(one) for one in unobserved)
         scale = PredictedScale.of(core, prepared, placement, training, slower=slower)
     found = search_plans(

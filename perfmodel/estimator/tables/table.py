@@ -421,30 +421,42 @@ def _observed(
             rows[job_family(job.job)].append(row)
     found: dict[int, ObservedJob] = {}
     errors: _Errors = []
+    of_job = partial(ObservedJob.of, core, strangers=strangers, told=told)
     for family in rows.values():
         # Batches of one job share what was observed of it.
         seen = tuple(one for row in family for one in observations.get(row, ()))
         if not (seen or strangers or told):
             continue
-        of_family = partial(ObservedJob.of, core, strangers=strangers, told=told)
-        job = prepared[family[0]]
-        assert job is not None
         try:
-            found |= dict.fromkeys(family, of_family(job, seen))
+            found |= _of_family(of_job, prepared, family, seen)
         except PerfModelError:
-            bad = dict(_bad_rows(of_family, prepared, observations, family))
+            bad = dict(_bad_rows(of_job, prepared, observations, family))
             errors += bad.items()
             good = [row for row in family if row not in bad]
             seen = tuple(one for row in good for one in observations.get(row, ()))
-            if good:
-                found |= dict.fromkeys(good, of_family(job, seen))
+            found |= _of_family(of_job, prepared, good, seen)
     for row, _ in errors:
         prepared[row] = None
     return found, errors
 
 
+def _of_family(
+    of_job: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
+    prepared: Sequence[PreparedJob | None],
+    rows: Sequence[int],
+    seen: Sequence[Observation],
+) -> dict[int, ObservedJob]:
+    """Return what was observed of a family; rows that are said to be other things differ."""
+    found: dict[bool | None, ObservedJob] = {}
+    of_rows = {row: job for row in rows if (job := prepared[row]) is not None}
+    for job in of_rows.values():
+        if job.job.script not in found:
+            found[job.job.script] = of_job(job, seen)
+    return {row: found[job.job.script] for row, job in of_rows.items()}
+
+
 def _bad_rows(
-    of_family: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
+    of_job: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
     prepared: Sequence[PreparedJob | None],
     observations: Mapping[int, Sequence[Observation]],
     rows: Sequence[int],
@@ -455,7 +467,7 @@ def _bad_rows(
         job, seen = prepared[row], observations.get(row)
         if job is not None and seen:
             try:
-                of_family(job, seen)
+                of_job(job, seen)
             except PerfModelError as error:
                 errors.append((row, error))
     return errors

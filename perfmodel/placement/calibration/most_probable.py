@@ -69,15 +69,25 @@ class Widths:
             wide[one] += _own_sd(prior, one) ** 2 * same * extra[rows[1]]
         return wide
 
-    def widen_variance(
-        self, variance: FloatArray, cells: StepCells, prior: ResidualPrior
-    ) -> FloatArray:
-        """Return the variance of the residuals of steps, shape (fields, rows)."""
-        wide = variance.copy() if self.by_group else variance
-        for one in {group[0] for group in self.by_group}:
-            width = np.array([self.by_group.get(group, 1.0) for group in _groups(one, cells)])
-            wide[one] += _own_sd(prior, one) ** 2 * (width**2 - 1)
-        return wide
+    def wider(self, cells: StepCells, prior: ResidualPrior) -> FloatArray | None:
+        """Return how much more jobs vary on the machine or fabric of each step than expected.
+
+        Returns
+        -------
+        ndarray, shape (fields, rows), or None
+            Variances, 0 where it is as expected; None where it is everywhere.
+        """
+        if not self.by_group:
+            return None
+        return np.stack(
+            [
+                [
+                    _own_sd(prior, one) ** 2 * (self.by_group.get(group, 1.0) ** 2 - 1)
+                    for group in _groups(one, cells)
+                ]
+                for one in Field
+            ]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +187,7 @@ def _under(
     ends, and what is more probable counts.
     """
     mean = prior.mean(cells)
-    response = Response.of(cells, mean)
+    response = Response.of(cells, prior.neutral(cells))
     bound = _bound_by_host(cells, comparisons, mean)
     # Of several jobs some may wait for their hosts and some not.
     starts = (mean, bound) if len(set(cells.job.tolist())) == 1 else (mean,)

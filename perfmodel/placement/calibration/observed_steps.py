@@ -201,18 +201,17 @@ class Comparisons:
             covariance += both * self.misplaced[:, None] * self.misplaced
         return np.asarray(covariance)
 
-    def effects(self, here: StepCells, observed: StepCells, trust: FloatArray) -> FloatArray:
-        """Return the covariance of what cells have to themselves with the comparisons.
+    def own(self, trust: FloatArray) -> FloatArray:
+        """Return the covariance of what a cell has to itself with its own comparisons.
 
         Returns
         -------
-        ndarray, shape (2, rows of here, comparisons)
+        ndarray, shape (2, comparisons)
             Of the step alone, and of what communication adds to it.
         """
-        same = same_cells(here, observed)[:, self.rows]
         growth, moved = self.mix[0] == 0, -(self.misplaced**2)
         own = self.variance / trust
-        return np.stack([same * np.where(growth, moved, own), same * np.where(growth, own, moved)])
+        return np.stack([np.where(growth, moved, own), np.where(growth, own, moved)])
 
 
 def alone_s(

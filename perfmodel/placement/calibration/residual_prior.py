@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
@@ -40,7 +41,7 @@ _EQUAL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Columns:
+class ShapeColumns:
     """Columns of steps that shapes are made of."""
 
     batch: FloatArray
@@ -52,19 +53,34 @@ class _Columns:
     setting: npt.NDArray[np.str_]
 
     @classmethod
-    def of(cls, cells: StepCells) -> _Columns:
-        return cls(
-            batch=np.log(cells.batch_size / _BATCH_AT),
-            ranks=np.log(cells.ranks),
-            share=np.log(cells.largest_share),
-            hosts=np.log(cells.hosts),
-            spread=2.0 / cells.hosts,
-            alone=(cells.ranks == 1).astype(np.float64),
-            setting=cells.setting,
+    def of(cls, cells: StepCells) -> Self:
+        """Return the columns of steps."""
+        return cls.of_numbers(
+            cells.batch_size, cells.ranks, cells.largest_share, cells.hosts, cells.setting
         )
 
     @classmethod
-    def distinct(cls, cells: StepCells) -> tuple[_Columns, npt.NDArray[np.int64]]:
+    def of_numbers(
+        cls,
+        batch_size: FloatArray,
+        ranks: FloatArray,
+        largest_share: FloatArray,
+        hosts: FloatArray,
+        setting: npt.NDArray[np.str_],
+    ) -> Self:
+        """Return the columns of what stands in columns of :class:`.StepCells`."""
+        return cls(
+            batch=np.log(batch_size / _BATCH_AT),
+            ranks=np.log(ranks),
+            share=np.log(largest_share),
+            hosts=np.log(hosts),
+            spread=2.0 / hosts,
+            alone=(ranks == 1).astype(np.float64),
+            setting=setting,
+        )
+
+    @classmethod
+    def distinct(cls, cells: StepCells) -> tuple[Self, npt.NDArray[np.int64]]:
         """Return each combination once, and which of them every row has."""
         settings, setting = np.unique(cells.setting, return_inverse=True)
         keys = np.stack(
@@ -72,15 +88,7 @@ class _Columns:
         )
         few, rows = np.unique(keys, axis=0, return_inverse=True)
         batch, ranks, share, hosts = few[:, :4].T
-        columns = cls(
-            batch=np.log(batch / _BATCH_AT),
-            ranks=np.log(ranks),
-            share=np.log(share),
-            hosts=np.log(hosts),
-            spread=2.0 / hosts,
-            alone=(ranks == 1).astype(np.float64),
-            setting=settings[few[:, 4].astype(np.int64)],
-        )
+        columns = cls.of_numbers(batch, ranks, share, hosts, settings[few[:, 4].astype(np.int64)])
         return columns, rows.reshape(-1)
 
 
@@ -92,30 +100,30 @@ def _near(a: FloatArray, b: FloatArray, length: float) -> FloatArray:
     return np.asarray(np.exp(-0.5 * ((a[:, None] - b[None, :]) / length) ** 2))
 
 
-def _batch_curve(a: _Columns, b: _Columns) -> FloatArray:
+def _batch_curve(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     return _near(a.batch, b.batch, _BATCH_LENGTH)
 
 
-def _same_batch(a: _Columns, b: _Columns) -> FloatArray:
+def _same_batch(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     return np.asarray(np.abs(a.batch[:, None] - b.batch[None, :]) < _EQUAL, dtype=np.float64)
 
 
-def _same_kind_of_hosts(a: _Columns, b: _Columns) -> FloatArray:
+def _same_kind_of_hosts(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     return _near(a.spread, b.spread, _HOST_LENGTH)
 
 
-def _placement_curve(a: _Columns, b: _Columns) -> FloatArray:
+def _placement_curve(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     shares = _near(a.share, b.share, _PLACEMENT_LENGTH)
     ranks = _near(a.ranks, b.ranks, _PLACEMENT_LENGTH)
     return shares * ranks * _near(a.spread, b.spread, _PLACEMENT_LENGTH)
 
 
-def _same_setting(a: _Columns, b: _Columns) -> FloatArray:
+def _same_setting(a: ShapeColumns, b: ShapeColumns) -> FloatArray:
     """Say which steps have the same limits or neighbours; plain ones have none."""
     return np.asarray(_same(a.setting, b.setting) * (a.setting != "")[:, None])
 
 
-Shape = Callable[[_Columns, _Columns], FloatArray]
+Shape = Callable[[ShapeColumns, ShapeColumns], FloatArray]
 
 #: How a term runs over batches and placements, by name.
 SHAPES: Mapping[str, Shape] = MappingProxyType(
@@ -136,6 +144,39 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "placement_of_batch": lambda a, b: _placement_curve(a, b) * _batch_curve(a, b),
     }
 )
+
+
+def log_batch(batch_size: float) -> float:
+    """Return the logarithm of a batch that its shapes are made of."""
+    return math.log(batch_size / _BATCH_AT)
+
+
+def curve_matrix(b: ShapeColumns) -> FloatArray:
+    """Return what makes the curves over placements of features of one step.
+
+    Returns
+    -------
+    ndarray, shape (7, 2 x rows of b)
+        ``exp(f @ matrix)`` is "hosts", then "placement", for the features f of a step: 1, its
+        spread over hosts (2 / hosts), logarithms of its largest share and of its ranks, each but
+        the first followed by its square.
+    """
+    nothing = np.zeros(len(b.ranks))
+    # -(x - y)^2 / (2 l^2) in powers of x.
+    by_hosts = [y / _HOST_LENGTH**2 for y in (-0.5 * b.spread**2, b.spread, nothing - 0.5)]
+    each = [
+        [y / _PLACEMENT_LENGTH**2 for y in (-0.5 * one**2, one, nothing - 0.5)]
+        for one in (b.spread, b.share, b.ranks)
+    ]
+    level = np.sum([one[0] for one in each], axis=0)
+    return np.concatenate(
+        [
+            np.stack([*by_hosts, *[nothing] * 4]),
+            np.stack([level, *(row for one in each for row in one[1:])]),
+        ],
+        axis=1,
+    )
+
 
 #: The last three are ``place``, ``job`` and ``own`` among jobs that are known by a name alone.
 _SCOPES = ("all", "place", "job", "own", "guess_place", "guess_job", "guess_own")
@@ -223,6 +264,8 @@ class ResidualPrior:
     bare : float
         Factor of all standard deviations for jobs whose steps are the ones that were predicted:
         nothing but the predictor errs about them. The others are scripts, that load, log and wait.
+    gap : ScriptGap or None
+        How much longer the steps are expected to take than predicted; None: as long.
     """
 
     means: Mapping[str, float]
@@ -230,11 +273,23 @@ class ResidualPrior:
     noise: Noise
     freedom: float = math.inf
     bare: float = 1.0
+    gap: ScriptGap | None = None
 
+    @cached_property
     def of_bare_steps(self) -> Self:
-        """Return what is known of jobs that do nothing but what was predicted."""
+        """What is known of jobs that do nothing but what was predicted."""
         sds = {name: self.bare * sd for name, sd in self.sds.items()}
         return replace(self, sds=sds, bare=1.0)
+
+    def of_scripts(self, gap: ScriptGap | None = None) -> Self:
+        """Return what is known of jobs that load, log and wait besides.
+
+        Parameters
+        ----------
+        gap : ScriptGap or None
+            None: the fitted one.
+        """
+        return replace(self, bare=1.0, gap=gap or fitted_gap())
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -263,8 +318,18 @@ class ResidualPrior:
         plain = {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
         return plain if self.bare == 1 else {**plain, "bare": self.bare}
 
+    @cached_property
+    def variances(self) -> tuple[tuple[Term, float], ...]:
+        """The terms, and the variance of each."""
+        return tuple((Term.parse(name), sd**2) for name, sd in self.sds.items())
+
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
+        neutral = self.neutral(cells)
+        return neutral if self.gap is None else neutral + self.gap.mean(cells)
+
+    def neutral(self, cells: StepCells) -> FloatArray:
+        """Return the residual of steps that take as long as predicted, shape (fields, rows)."""
         levels = [self.means.get(field.name.lower(), 0.0) for field in Field]
         mean = np.repeat(np.array(levels)[:, None], len(cells), axis=1)
         mean[Field.SPREAD] += self.means.get("alone", 0.0) * (cells.ranks == 1)
@@ -278,7 +343,7 @@ class ResidualPrior:
         -------
         ndarray, shape (fields, rows of a, rows of b)
         """
-        (few_a, rows), (few_b, columns) = _Columns.distinct(a), _Columns.distinct(b)
+        (few_a, rows), (few_b, columns) = ShapeColumns.distinct(a), ShapeColumns.distinct(b)
         shapes = {s: SHAPES[s](few_a, few_b) for s in {Term.parse(name).shape for name in self.sds}}
         scopes = _Scopes.of(a, b)
         sums: dict[tuple[Field, str], FloatArray] = {}
@@ -296,7 +361,7 @@ class ResidualPrior:
 
     def variance(self, cells: StepCells) -> FloatArray:
         """Return the prior variance of each residual, shape (fields, rows)."""
-        columns = _Columns.of(cells)
+        columns = ShapeColumns.of(cells)
         total = np.zeros((len(Field), len(cells)))
         for name, sd in self.sds.items():
             term = Term.parse(name)
@@ -305,7 +370,7 @@ class ResidualPrior:
         return total
 
 
-def _diagonal(shape: str, columns: _Columns) -> FloatArray:
+def _diagonal(shape: str, columns: ShapeColumns) -> FloatArray:
     """Return a shape of steps with themselves; curves are 1 there."""
     squares = {
         "batch_slope": columns.batch, "alone": columns.alone, "share_slope": columns.share,
@@ -374,7 +439,7 @@ class _Scopes:
 
 def basis(names: tuple[str, ...], a: StepCells, b: StepCells) -> dict[str, FloatArray]:
     """Return scope times shape of each term, which no standard deviation changes."""
-    scopes, (one, other) = _Scopes.of(a, b), (_Columns.of(a), _Columns.of(b))
+    scopes, (one, other) = _Scopes.of(a, b), (ShapeColumns.of(a), ShapeColumns.of(b))
     terms = {name: Term.parse(name) for name in names}
     shapes = {s: SHAPES[s](one, other) for s in {term.shape for term in terms.values()}}
     return {

@@ -40,10 +40,10 @@ SOFTNESS = 0.1
 #: Fixed time whose logarithm is 0.
 FIXED_S = 1e-3
 #: Residuals beyond these factors are no residuals: the exponent stays finite.
-_MOST_LOG = 12.0
-_MOST_TAIL = 3.0
+MOST_LOG = 12.0
+MOST_TAIL = 3.0
 #: Some of the communication can always be hidden: the logarithm of its share stays finite.
-_LEAST_HIDDEN = 1e-9
+LEAST_HIDDEN = 1e-9
 
 
 class Field(IntEnum):
@@ -146,13 +146,13 @@ class Response:
         return alone * (state.compute_s - state.fixed_s) / state.compute_s
 
     def _state(self, residual: FloatArray) -> _State:
-        z = np.clip(residual, -_MOST_LOG, _MOST_LOG)
+        z = np.clip(residual, -MOST_LOG, MOST_LOG)
         worked, device_share = _worked(self.cells, z)
         fixed = self.scale * _fixed_s(z)
         compute = self.scale * worked + fixed
         communication = self.cells.parts.communication_s * np.exp(z[Field.COMMUNICATION])
-        hidden = (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], _MOST_TAIL))
-        tail = 1 - np.maximum(hidden, _LEAST_HIDDEN)
+        hidden = (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], MOST_TAIL))
+        tail = 1 - np.maximum(hidden, LEAST_HIDDEN)
         window = self.cells.window_share * compute * np.exp(z[Field.WINDOW])
         law = tail * communication + _exceeds((1 - tail) * communication, window)
         several = _communicate(self.cells)
@@ -189,7 +189,7 @@ class Response:
         hideable = (1 - state.tail) * state.communication_s
         by_hideable, _ = _exceeds_slopes(hideable, state.window_s)
         # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
-        moved = -(1 - state.tail) * np.log(1 - state.tail) * (residual < _MOST_TAIL)
+        moved = -(1 - state.tail) * np.log(1 - state.tail) * (residual < MOST_TAIL)
         each = (1 - by_hideable) * state.communication_s * moved
         return np.where(_communicate(self.cells), self.anchor * each, 0.0)
 

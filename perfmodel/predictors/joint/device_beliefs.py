@@ -189,8 +189,8 @@ class DeviceBeliefs:
         if known:
             return ()
         return (
-            f"No step was ever measured on {device}: the answer rests on its specification and "
-            "on other devices.",
+            f"The model has learned from no step on {device}: the answer rests on its "
+            "specification and on other devices.",
         )
 
 

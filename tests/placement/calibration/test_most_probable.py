@@ -71,7 +71,9 @@ def test_widths_grow_variance_and_covariance_alike():
     at = world.cells(ONE, job="c", cluster="c")
     prior, widths = levels(1.0), Widths({(Field.DEVICE, "c", "c"): 3.0})
     wide = widths.widen(prior.covariance(at, at), at, at, prior)[Field.DEVICE]
-    variance = widths.widen_variance(prior.variance(at), at, prior)[Field.DEVICE]
+    wider = widths.wider(at, prior)
+    assert wider is not None
+    variance = (prior.variance(at) + wider)[Field.DEVICE]
     # Two levels of 0.3 as they were, the third three times as wide.
     assert np.diag(wide) == pytest.approx(variance)
     assert variance == pytest.approx(np.full(len(at), 2 * 0.3**2 + 0.9**2))

@@ -63,7 +63,7 @@ def test_beliefs_are_values(beliefs: DeviceBeliefs) -> None:
 
 def test_what_answers_rest_on_is_said(beliefs: DeviceBeliefs) -> None:
     assert beliefs.warnings("Old") == ()
-    assert "No step was ever measured on New" in beliefs.warnings("New")[0]
+    assert "The model has learned from no step on New" in beliefs.warnings("New")[0]
     assert "1 record of New" in _after(beliefs, EAGER).warnings("New")[0]
     assert "2 records of New" in _after(beliefs, EAGER, TRAINING).warnings("New")[0]
     assert "beside those of training" in _after(beliefs, KNOWN).warnings("Old")[0]

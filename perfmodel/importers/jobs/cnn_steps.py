@@ -1,0 +1,162 @@
+"""Import the union of published steps of image classifiers on many accelerators.
+
+``cnn_steps.parquet`` joins tables of several repositories, a row each: ``step_ms`` of the whole
+job, ``batch_global`` samples a step, and what ran. Read are the steps on one accelerator of
+
+=========================  =========================================================================
+torchvision_gpu_forks      forks of ryujaehun/pytorch-gpu-benchmark: PyTorch, batch 12 a GPU
+u39kun_cnn                 u39kun/deep-learning-benchmark: PyTorch, TensorFlow, Caffe2
+lambda_tensorflow_logs     lambdal/lambda-tensorflow-benchmark: ``tf_cnn_benchmarks``, TensorFlow
+mxnet_perf_raw             the performance page of MXNet
+cnn_benchmarks_torch7      jcjohnson/cnn-benchmarks: Lua Torch
+profet_train_latency       PROFET: Keras on TensorFlow, inputs of 32 to 256 pixels
+=========================  =========================================================================
+
+``software["framework"]`` says what ran where it was not PyTorch. Left out: TensorRT (its rows do
+not say which accelerator of a family ran), XLA beside plain TensorFlow, networks for which no
+reference workload stands, and jobs on several accelerators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from types import MappingProxyType
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.graph.job import Job
+from perfmodel.importers.public_tables import (
+    Row,
+    count,
+    find_table,
+    positive,
+    read_rows,
+    text,
+    understood,
+)
+from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.types import Mode, Precision
+
+FILES = ("cnn_steps.parquet", "cnn_steps.csv")
+LICENCE = "as the part of the union"
+
+_COLUMNS = (
+    "device", "n_devices", "model_key", "mode", "precision", "batch_global", "input", "framework",
+    "step_ms", "source_file",
+)  # fmt: skip
+
+#: Reference workload by the key of a network: letters and digits of its name.
+MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        **{
+            name: f"timm/{name}"
+            for name in (
+                "densenet121", "densenet161", "densenet169", "densenet201", "resnet18", "resnet34",
+                "resnet50", "resnet101", "resnet152", "vgg11", "vgg13", "vgg16", "vgg19",
+            )
+        },
+        **{f"vgg{depth}bn": f"timm/vgg{depth}_bn" for depth in (11, 13, 16, 19)},
+        "inception3": "timm/inception_v3",
+        "inceptionv3": "timm/inception_v3",
+        "inception4": "timm/inception_v4",
+        "inceptionresnetv2": "timm/inception_resnet_v2",
+        "mnasnet05": "timm/mnasnet_050",
+        "mnasnet075": "timm/mnasnet_075",
+        "mnasnet10": "timm/mnasnet_100",
+        "mobilenetv3large": "timm/mobilenetv3_large_100",
+        "mobilenetv3small": "timm/mobilenetv3_small_100",
+        "resnext5032x4d": "timm/resnext50_32x4d",
+        "resnext10132x8d": "timm/resnext101_32x8d",
+        "resnext10164x4d": "timm/resnext101_64x4d",
+        "wideresnet1012": "timm/wide_resnet101_2",
+    }
+)  # fmt: skip
+#: Input of networks whose usual one is not 224 pixels; the tables take it.
+_PIXELS = {"timm/inception_v3": 299, "timm/inception_v4": 299, "timm/inception_resnet_v2": 299}
+
+_FRAMEWORKS = {
+    "pytorch": "pytorch", "tf": "tensorflow", "tensorflow": "tensorflow", "mxnet": "mxnet",
+    "torch7": "torch7", "caffe2": "caffe2",
+}  # fmt: skip
+_SOURCES = (
+    "torchvision_gpu_forks.csv", "u39kun_cnn.csv", "lambda_tensorflow_logs.csv",
+    "mxnet_perf_raw.csv", "cnn_benchmarks_torch7.csv", "profet_train_latency.parquet",
+)  # fmt: skip
+_PRECISION = {"fp32": Precision.FP32, "fp16": Precision.FP16}
+#: Names under which the tables list accelerators that the catalogue calls otherwise.
+_DEVICES = {"A100-SXM-40GB": "A100-SXM4-40GB", "V100": "V100-SXM2-16GB"}
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+def read_cnn_steps(path: Path) -> Imported:
+    """Read the union, or that of a folder; one step a row on one accelerator."""
+    file = find_table(path, FILES)
+    rejected: list[RejectedRow] = []
+    rows = [
+        (line, row)
+        for line, row in read_rows(file, _COLUMNS)
+        if str(row["source_file"]).split(" ")[0] in _SOURCES and count(row, "n_devices") == 1
+    ]
+    make = partial(_step, file=file.name, canonical=cache(Catalog.default().canonical_name))
+    steps = understood(file.name, rows, make, rejected)
+    return Imported(steps=tuple(steps), rejected=tuple(rejected))
+
+
+def software_of(words: str) -> dict[str, str]:
+    """Return what a column ``framework`` says, as the software of a job.
+
+    Raises
+    ------
+    ValueError
+        A framework that is not known, or XLA, which is another compiler.
+
+    Examples
+    --------
+    >>> software_of("TF 2.4"), software_of("PyTorch torch 2.3.1;ROCm 6.1.40093-20e892f82")
+    ({'framework': 'tensorflow', 'tensorflow': '2.4'}, {'torch': '2.3.1'})
+    >>> software_of("PyTorch CUDA 11.1")
+    {'cuda': '11.1'}
+    """
+    first = words.split(" ")[0].lower()
+    if first not in _FRAMEWORKS or "XLA" in words:
+        raise ValueError(f"framework {words!r} is not understood")
+    framework, version = _FRAMEWORKS[first], _VERSION.search(words)
+    if framework != "pytorch":
+        return {"framework": framework, **({framework: version[0]} if version else {})}
+    if version is None:
+        return {}
+    return {"cuda" if "CUDA" in words else "torch": version[0]}
+
+
+def _step(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedStep:
+    key = text(row, "model_key")
+    if key not in MODELS:
+        raise ValueError(f"no reference workload stands for {key!r}")
+    model, device = MODELS[key], text(row, "device")
+    mode = Mode.INFERENCE if text(row, "mode") == "infer" else Mode.TRAINING
+    source = text(row, "source_file").split(" ")[0]
+    pixels = _pixels(model, source, row["input"])
+    batch = count(row, "batch_global")
+    job = Job(
+        model=model,
+        model_kwargs={"img_size": pixels} if pixels != _PIXELS.get(model, 224) else {},
+        mode=mode,
+        batch_size=batch,
+        precision=_PRECISION[text(row, "precision")],
+        software=software_of(text(row, "framework")),
+    )
+    return PublishedStep(
+        job=job,
+        accelerator=canonical(_DEVICES.get(device, device)),
+        samples_per_second=batch / (positive(row, "step_ms") * 1e-3),
+        origin=Origin(source=source, licence=LICENCE, file=file, line=line),
+    )
+
+
+def _pixels(model: str, source: str, stated: object) -> int:
+    usual = _PIXELS.get(model, 224)
+    if source.startswith("profet"):
+        return int(str(stated))
+    return usual

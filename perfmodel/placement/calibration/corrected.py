@@ -1,0 +1,253 @@
+"""Predicted steps after calibration: many jobs at a time, each by what was observed of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.intervals import DEVIATIONS
+from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.step_response import Field, Response
+from perfmodel.placement.step_parts import StepParts
+
+FloatArray = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+#: Pairs of a step and an observed row that are worked on together: as many as caches hold.
+_PAIRS_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedSteps:
+    """Steps after calibration.
+
+    Parameters
+    ----------
+    log_sd : ndarray, shape (rows,)
+        Standard deviation of the logarithm of a measured step; smaller near observed ones.
+    learned : ndarray, shape (rows,)
+        Share of the variance that the observations took away, in [0, 1].
+    seen : ndarray of bool, shape (rows,)
+        Whether the very cell was observed.
+    """
+
+    parts: StepParts
+    log_sd: FloatArray
+    learned: FloatArray
+    seen: npt.NDArray[np.bool_]
+
+    def take(self, rows: Any) -> Self:
+        """Return some of the rows, by whatever indexes a column."""
+        return type(self)(
+            parts=self.parts.each(lambda part: part[rows]),
+            log_sd=self.log_sd[rows],
+            learned=self.learned[rows],
+            seen=self.seen[rows],
+        )
+
+    @classmethod
+    def join(cls, pieces: Sequence[Self]) -> Self:
+        """Return the rows of several, one after the other."""
+        return cls(
+            parts=StepParts.join([one.parts for one in pieces]),
+            log_sd=np.concatenate([one.log_sd for one in pieces]),
+            learned=np.concatenate([one.learned for one in pieces]),
+            seen=np.concatenate([one.seen for one in pieces]),
+        )
+
+    def interval(self, deviations: float = DEVIATIONS) -> tuple[FloatArray, FloatArray]:
+        """Return both ends of the interval of the step time, by default of 90 %."""
+        factor = np.exp(deviations * self.log_sd)
+        return self.parts.step_time_s / factor, self.parts.step_time_s * factor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Posterior:
+    """What the observed steps of a job leave to be believed, ready for its other steps.
+
+    Parameters
+    ----------
+    columns : ObservedColumns
+        The observed rows.
+    coefficients : ndarray, shape (fields, observed)
+        The residual is the prior mean plus the covariance with the observed rows times these.
+    wider : ndarray, shape (fields, observed), or None
+        What the variance of the job on the machine, or fabric, of each row is wider than expected.
+    rows : ndarray of int, shape (comparisons,)
+        Which observed row is compared.
+    slopes : ndarray, shape (fields, comparisons)
+        Derivatives of what is compared by the residual.
+    precision : ndarray, shape (comparisons, comparisons)
+        Inverse covariance of what is compared.
+    own : ndarray, shape (2, comparisons)
+        Covariance of what an observed cell has to itself with its comparisons: of the step alone,
+        and of what communication adds to it.
+    weights : ndarray, shape (comparisons,)
+        What is missing from the comparisons, weighed.
+    """
+
+    prior: ResidualPrior
+    columns: ObservedColumns
+    coefficients: FloatArray
+    wider: FloatArray | None
+    rows: Codes
+    slopes: FloatArray
+    precision: FloatArray
+    own: FloatArray
+    weights: FloatArray
+    #: Those that are alike in it can be worked on together.
+    form: tuple[object, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        form = (id(self.prior), self.coefficients.shape[1], self.rows.tobytes())
+        object.__setattr__(self, "form", form)
+
+
+def correct(
+    posteriors: Sequence[Posterior], cells: StepCells, which: Codes | None = None
+) -> CalibratedSteps:
+    """Correct predicted steps.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        Of the jobs of the steps, or of others that share their machine or fabric.
+    which : ndarray of int, shape (rows,), or None
+        Which of them each step rests on; None: the first.
+    """
+    if which is None:
+        return _correct(posteriors[:1], cells, np.zeros(len(cells), dtype=np.int64))
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for code, one in enumerate(posteriors):
+        alike[one.form].append(code)
+    parts, places = [], []
+    for codes in alike.values():
+        of_form = np.flatnonzero(np.isin(which, codes)) if len(alike) > 1 else np.arange(len(which))
+        # Steps of one posterior one after the other.
+        of_form = of_form[np.argsort(which[of_form], kind="stable")]
+        most = max(_PAIRS_AT_ONCE // posteriors[codes[0]].coefficients.shape[1], 1)
+        for start in range(0, len(of_form), most):
+            rows = of_form[start : start + most]
+            used, local = np.unique(which[rows], return_inverse=True)
+            known = [posteriors[code] for code in used.tolist()]
+            parts.append(_correct(known, cells.take(rows), local))
+            places.append(rows)
+    return CalibratedSteps.join(parts).take(np.argsort(np.concatenate(places)))
+
+
+def _correct(known: Sequence[Posterior], cells: StepCells, which: Codes) -> CalibratedSteps:
+    """Correct the steps of posteriors of one form, each of which has some, in their order."""
+    prior = known[0].prior
+    pairs = PairedRows.of(cells, which, [one.columns for one in known])
+    covariance, wider = pairs.covariance(prior), _wider(pairs, known, which)
+    unknown, mean = prior.variance(cells), prior.mean(cells)
+    if wider is not None:
+        covariance += wider
+        unknown = unknown + wider.max(axis=2)
+    coefficients = np.stack([one.coefficients for one in known], axis=1)
+    moved = [
+        np.einsum("rn,rn->r", each, by_job[which])
+        for each, by_job in zip(covariance, coefficients, strict=True)
+    ]
+    residual = mean + np.stack(moved)
+    response = Response.of(cells, prior.neutral(cells))
+    at, by_channel = response.linear(residual)
+    slopes = by_channel.sum(axis=1)
+    own = _own(pairs, known, which)
+    noise = prior.noise
+    usual = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
+    peculiar = np.where(own.seen, own.whole.sum(axis=1), usual)
+    before = np.sum(slopes**2 * unknown, axis=0) + peculiar
+    shared = _shared(covariance, slopes, known, which) + own.whole
+    taken = _taken(shared, known, which)
+    after = np.maximum(before - taken, 0.0) + noise.repeat**2
+    return CalibratedSteps(
+        parts=_with_effects(response.parts(residual), own.effects),
+        log_sd=noise.inflation * np.sqrt(after),
+        learned=np.clip(1 - after / (before + noise.repeat**2), 0.0, 1.0),
+        seen=own.seen,
+    )
+
+
+def _wider(pairs: PairedRows, known: Sequence[Posterior], which: Codes) -> FloatArray | None:
+    """Return what pairs of one job on one machine, or fabric, vary more than was expected."""
+    if all(one.wider is None for one in known):
+        return None
+    nothing = np.zeros(known[0].coefficients.shape)
+    wider = np.stack([nothing if one.wider is None else one.wider for one in known], axis=1)
+    return np.stack([pairs.times(wider[one][which], "own", one) for one in Field])
+
+
+def _shared(
+    covariance: FloatArray, slopes: FloatArray, known: Sequence[Posterior], which: Codes
+) -> FloatArray:
+    """Return the covariance of steps with what is compared that the fields make."""
+    rows, by_job = known[0].rows, np.stack([one.slopes for one in known], axis=1)
+    every = len(rows) == covariance.shape[2] and bool(np.all(rows == np.arange(len(rows))))
+    total = np.zeros((len(which), len(rows)))
+    for each, slope, compared in zip(covariance, slopes, by_job, strict=True):
+        total += (each if every else each[:, rows]) * slope[:, None] * compared[which]
+    return total
+
+
+def _taken(shared: FloatArray, known: Sequence[Posterior], which: Codes) -> FloatArray:
+    """Return the variance that the observations take away from each step."""
+    ends = np.searchsorted(which, np.arange(len(known)), side="right").tolist()
+    starts = [0, *ends[:-1]]
+    weighed = np.empty_like(shared)
+    for one, start, end in zip(known, starts, ends, strict=True):
+        np.matmul(shared[start:end], one.precision, out=weighed[start:end])
+    return np.asarray(np.einsum("rc,rc->r", weighed, shared))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Own:
+    """What observed cells have to themselves.
+
+    Parameters
+    ----------
+    whole : ndarray, shape (rows, comparisons)
+        Its covariance with what is compared.
+    effects : ndarray, shape (2, rows)
+        What it was: in the step alone, and in its growth.
+    """
+
+    seen: npt.NDArray[np.bool_]
+    whole: FloatArray
+    effects: FloatArray
+
+
+def _own(pairs: PairedRows, known: Sequence[Posterior], which: Codes) -> _Own:
+    rows, columns = pairs.cells
+    compared = known[0].rows
+    seen = np.zeros(len(which), dtype=np.bool_)
+    whole, effects = np.zeros((len(which), len(compared))), np.zeros((2, len(which)))
+    seen[rows] = True
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        one = known[which[row]]
+        own = one.own * (compared == column)
+        whole[row] = own.sum(axis=0)
+        effects[:, row] = own @ one.weights
+    return _Own(seen=seen, whole=whole, effects=effects)
+
+
+def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
+    """Scale steps by what their cells keep: the step alone, and how communication lengthens it."""
+    factor = np.exp(effects[0])
+    alone = parts.compute_s + parts.input_stall_s + parts.overhead_s
+    growth = (1 + parts.exposed_communication_s / alone) * np.exp(effects[1]) - 1
+    exposed = np.where(parts.communication_s > 0, np.maximum(growth, 0.0) * alone, 0.0)
+    return StepParts.of(
+        parts.compute_s * factor,
+        exposed_communication_s=exposed * factor,
+        input_stall_s=parts.input_stall_s * factor,
+        overhead_s=parts.overhead_s * factor,
+        communication_s=np.maximum(parts.communication_s, exposed * factor),
+    )
