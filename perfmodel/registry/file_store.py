@@ -6,6 +6,7 @@ order that is asked for, lists that hold what was written, and no renaming, lock
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -152,22 +153,22 @@ class RemoteFiles:
     """A file system of ``fsspec``; a file may be seen half written, as some show it."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        self.url = url
+        self.url = without_credentials(url)
         try:
             from fsspec import url_to_fs
         except ModuleNotFoundError as error:
-            raise MissingExtraError(f"The store of models {url}", extra="remote") from error
+            raise MissingExtraError(f"The store of models {self.url}", extra="remote") from error
         try:
             self._system, self._root = url_to_fs(url, skip_instance_cache=True, **options)
         except Exception as error:  # each file system has errors of its own
             raise StoreError(
-                f"The store of models {url} cannot be opened: {_said(error)}. Check the URL and "
-                "its options; each scheme has a library of its own, which fsspec names."
+                f"The store of models {self.url} cannot be opened: {_said(error)}. Check the URL "
+                "and its options; each scheme has a library of its own, which fsspec names."
             ) from error
 
     @property
     def place(self) -> str:
-        """The URL; credentials are among the options."""
+        """The URL, without credentials."""
         return self.url
 
     def folders(self, path: str) -> list[str]:
@@ -236,5 +237,16 @@ class RemoteFiles:
             ) from error
 
 
+def without_credentials(text: str) -> str:
+    """Leave out of URLs who may use them.
+
+    Examples
+    --------
+    >>> without_credentials("sftp://me:secret@host/models")
+    'sftp://host/models'
+    """
+    return re.sub(r"://[^/@\s]*@", "://", text)
+
+
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ").rstrip(".")
+    return without_credentials(f"{type(error).__name__}: {error}".rstrip(": ").rstrip("."))

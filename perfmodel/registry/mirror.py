@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import DamagedArtifactError, StoreError
-from perfmodel.registry.file_store import FileStore, LocalFiles, is_url, open_store
+from perfmodel.registry.file_store import (
+    FileStore,
+    LocalFiles,
+    is_url,
+    open_store,
+    without_credentials,
+)
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.state_log import STATES
 from perfmodel.registry.states import History, State
@@ -191,5 +197,6 @@ def local_models(
     except StoreError:
         if not folder.is_dir():
             raise  # nothing was ever copied
-        logger.warning("%s cannot be reached; its copy in %s answers", location, folder)
+        place = without_credentials(str(location))
+        logger.warning("%s cannot be reached; its copy in %s answers", place, folder)
     return folder

@@ -131,7 +131,7 @@ def group_scores(samples: Sequence[Sample], answers_s: FloatArray) -> dict[str, 
     groups = np.array(
         [f"{one.workload.accelerator.name} {one.workload.mode.value}" for one in samples]
     )
-    found = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for group in sorted(set(groups.tolist())):
         inside = np.flatnonzero(groups == group).tolist()
         found[group] = score([samples[at] for at in inside], answers_s[inside]).to_dict()

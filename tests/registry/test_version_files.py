@@ -136,6 +136,9 @@ def test_a_store_that_cannot_be_opened_says_what_is_missing(
         open_store("nosuch://models")
     with pytest.raises(StoreError, match="its options"):
         open_store("memory://models", {"skip_instance_cache": False})
+    with pytest.raises(StoreError) as told:
+        open_store("nosuch://me:secret@host/models")
+    assert "secret" not in told.value.message and "nosuch://host/models" in told.value.message
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(MissingExtraError, match="remote"):
         open_store("memory://models")

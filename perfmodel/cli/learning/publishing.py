@@ -73,6 +73,6 @@ def publish(models: str, write: Callable[[Path], Path], *, why: str) -> Publishe
             folder = write(Path(temporary))
             name = folder.parent.name
             version = registry.publish(folder, name, why=why)
-        place = f"{models.rstrip('/')}/{name}/{version}"
+        place = f"{registry.files.place.rstrip('/')}/{name}/{version}"
     serves = registry.serving(name) == version
     return Published(place=place, version=f"{name}/{version}", serves=serves)
