@@ -28,10 +28,10 @@ import numpy as np
 
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import CalibratedSteps, calibrate
+from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.script_gap import ScriptGap
-from perfmodel.placement.calibration.unobserved_script import UnobservedScript
 from perfmodel.training.placement_fits.fit_scripts import fit_gap, steps_alone
 from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.corrected import CalibratedSteps
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts

@@ -18,7 +18,7 @@ from placement_accuracy.line import Line
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.corrected import CalibratedSteps
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.pollux import fit_pollux
 from perfmodel.placement.calibration.residual_prior import ResidualPrior

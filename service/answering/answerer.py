@@ -10,7 +10,7 @@ from typing import Any
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, PreparedJob, Table
-from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking

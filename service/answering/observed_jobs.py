@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job

@@ -23,9 +23,9 @@ from perfmodel.estimator.placing.columns import (
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.correcting.response_numbers import SingleStep
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.response_numbers import SingleStep
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepNumbers, StepParts
 

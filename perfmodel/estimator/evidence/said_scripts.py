@@ -9,8 +9,11 @@ from __future__ import annotations
 from functools import cache
 
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.correcting.unobserved_script import (
+    UnobservedScript,
+    typical_script,
+)
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
-from perfmodel.placement.calibration.unobserved_script import UnobservedScript, typical_script
 
 
 def prior_of(job: Job) -> ResidualPrior:

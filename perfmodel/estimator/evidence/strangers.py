@@ -46,6 +46,10 @@ _MOST_REPORTERS, _MOST_JOBS, _MOST_STEPS = 32, 8, 4
 _REMEMBERED = 20_000
 
 
+#: Steps that strangers move by more, in logarithms, are said to be.
+SAID = float(np.log(1.1))
+
+
 class Shift(NamedTuple):
     """How much longer a machine takes than predicted, in logarithms, as reporters agree.
 
@@ -60,6 +64,13 @@ class Shift(NamedTuple):
     compute: float = 0.0
     communication: float = 0.0
     reporters: int = 0
+
+    def said(self, machine: str, factor: float) -> str:
+        """Say what made a step on a machine longer by a factor."""
+        return (
+            f"What {self.reporters} reporters saw of other jobs on {machine} makes the step "
+            f"{factor:.2f} times as long as predicted."
+        )
 
 
 class Strangers:

@@ -12,7 +12,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Contribution, Explanation, Roofline
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob, source_of
+from perfmodel.estimator.evidence.observed import source_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.placed import CAPTURED

@@ -33,7 +33,7 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import own_batch, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
-from perfmodel.placement.calibration.corrected import CalibratedSteps
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, same_cells
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior

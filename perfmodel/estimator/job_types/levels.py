@@ -25,7 +25,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import named_job
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration
-from perfmodel.placement.calibration.corrected import CalibratedSteps
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.job_types.completion import JobTypeTable
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells

@@ -7,7 +7,7 @@ from dataclasses import replace
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.plans.plan_room import CapturedRoom
 from perfmodel.estimator.plans.plan_scale import PredictedScale

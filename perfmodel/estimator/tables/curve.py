@@ -12,7 +12,8 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.evidence.observed import ObservedJob, source_of
+from perfmodel.estimator.evidence.observed import source_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, Steps

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import ObservedJob, source_of
+from perfmodel.estimator.evidence.observed import source_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.memory import tightest_memory

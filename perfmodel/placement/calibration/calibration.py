@@ -32,12 +32,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.calibration.corrected import CalibratedSteps, Posterior, correct
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior, correct
+from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns
+from perfmodel.placement.calibration.correcting.single_step import SingleSteps
 from perfmodel.placement.calibration.most_probable import Widths, most_probable, spread_of
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.calibration.paired_rows import ObservedColumns
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
-from perfmodel.placement.calibration.single_step import SingleSteps
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
 

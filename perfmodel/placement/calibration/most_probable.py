@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.calibration.observed_steps import Comparisons
-from perfmodel.placement.calibration.residual_prior import OF_MACHINE, Noise, ResidualPrior
+from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
+from perfmodel.placement.calibration.residual_terms import OF_MACHINE
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 

@@ -31,13 +31,8 @@ from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.most_probable import most_probable
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.calibration.residual_prior import (
-    Noise,
-    ResidualPrior,
-    Term,
-    basis,
-    weighted,
-)
+from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
+from perfmodel.placement.calibration.residual_terms import Term, basis, weighted
 from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups

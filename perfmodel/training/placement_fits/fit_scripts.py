@@ -24,12 +24,12 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.placement.calibration.script_gap import OF_SCRIPTS, ScriptGap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
-from perfmodel.placement.calibration.unobserved_script import UnobservedScript
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.training.placement_fits.fit_calibration import SOURCE, Groups

@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.evidence.observed import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.told_jobs import MOST_CELLS, MOST_JOBS, ToldJobs
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job

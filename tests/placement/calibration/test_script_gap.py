@@ -10,11 +10,14 @@ import pytest
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.calibration.calibration import calibrate
+from perfmodel.placement.calibration.correcting.unobserved_script import (
+    UnobservedScript,
+    typical_script,
+)
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
-from perfmodel.placement.calibration.unobserved_script import UnobservedScript, typical_script
 from perfmodel.placement.step_parts import StepParts
 
 GAP = ScriptGap(

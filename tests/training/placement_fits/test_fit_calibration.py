@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.calibration.residual_prior import ResidualPrior, basis
+from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.residual_terms import basis
 from perfmodel.training.placement_fits.fit_calibration import (
     START,
     Sample,

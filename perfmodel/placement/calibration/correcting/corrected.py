@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.intervals import DEVIATIONS
-from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response

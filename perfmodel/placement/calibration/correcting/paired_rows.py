@@ -17,12 +17,9 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.calibration.residual_prior import (
-    OF_MACHINE,
-    SHAPES,
-    ResidualPrior,
-    ShapeColumns,
-)
+from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.residual_shapes import SHAPES, ShapeColumns
+from perfmodel.placement.calibration.residual_terms import OF_MACHINE
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 

@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.lru import LruCache
-from perfmodel.placement.calibration.corrected import Posterior
-from perfmodel.placement.calibration.paired_rows import PairedRows, factors
-from perfmodel.placement.calibration.residual_prior import ResidualPrior, curve_matrix, log_batch
-from perfmodel.placement.calibration.response_numbers import SingleStep, respond
+from perfmodel.placement.calibration.correcting.corrected import Posterior
+from perfmodel.placement.calibration.correcting.paired_rows import PairedRows, factors
+from perfmodel.placement.calibration.correcting.response_numbers import SingleStep, respond
+from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.residual_shapes import curve_matrix, log_batch
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.step_parts import StepNumbers, StepParts

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
-from perfmodel.placement.calibration.corrected import CalibratedSteps, correct
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct
+from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.observed_steps import Comparisons, same_cells
-from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
-from perfmodel.placement.calibration.residual_prior import SHAPES, fitted_prior
+from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.residual_shapes import SHAPES
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
@@ -123,6 +124,6 @@ def test_many_pairs_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     cells, which = StepCells.join([asked, more]), np.repeat([0, 1], [len(asked), len(more)])
     whole = correct([one.posterior, other.posterior], cells, which)
     # Seven rows of twelve pairs at a time.
-    monkeypatch.setattr("perfmodel.placement.calibration.corrected._PAIRS_AT_ONCE", 84)
+    monkeypatch.setattr("perfmodel.placement.calibration.correcting.corrected._PAIRS_AT_ONCE", 84)
     parts = correct([one.posterior, other.posterior], cells, which)
     assert parts.log_sd == pytest.approx(whole.log_sd, rel=1e-9)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.placement.calibration.corrected import CalibratedSteps
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.script_gap import ScriptGap
 from perfmodel.placement.calibration.step_cells import StepCells

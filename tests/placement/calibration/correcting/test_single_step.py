@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.response_numbers import SingleStep, respond
-from perfmodel.placement.calibration.single_step import SingleSteps, Surroundings
+from perfmodel.placement.calibration.correcting.response_numbers import SingleStep, respond
+from perfmodel.placement.calibration.correcting.single_step import SingleSteps, Surroundings
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 

@@ -1,0 +1,177 @@
+"""A job with all that was observed: of itself, and of others on the machines it is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
+
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, weighed_cells, weighed_steps
+from perfmodel.estimator.evidence.said_scripts import prior_of
+from perfmodel.estimator.evidence.strangers import Shift, Strangers
+from perfmodel.estimator.evidence.told_jobs import ToldJobs
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.graph.job_identity import job_family
+from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedJob:
+    """A job with what its observed steps, and those of other jobs, say.
+
+    Parameters
+    ----------
+    calibration : Calibration or None
+        Of its own steps; None where none was observed.
+    observations : tuple of Observation
+        Of the job itself.
+    family : str
+        Of the job.
+    machines : frozenset of str
+        Where it was observed; from :func:`.machine_word`.
+    told : ToldJobs or None
+        Observed steps of other jobs that whoever asks tells.
+    strangers : Strangers or None
+        What anybody reported of other jobs.
+    prior : ResidualPrior
+        What is believed of the job before it is observed.
+    """
+
+    calibration: Calibration | None
+    observations: tuple[Observation, ...]
+    family: str = ""
+    machines: frozenset[str] = frozenset()
+    told: ToldJobs | None = None
+    strangers: Strangers | None = None
+    prior: ResidualPrior = field(default_factory=fitted_prior)
+    _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        core: Core,
+        prepared: PreparedJob,
+        observations: Sequence[Observation],
+        strangers: Strangers | None = None,
+        told: ToldJobs | None = None,
+    ) -> Self:
+        """Calibrate a job.
+
+        Parameters
+        ----------
+        observations : sequence of Observation
+            Of the job; those that name another one join what is told.
+        strangers : Strangers or None
+            Stored observations of any jobs; those of this one do not count.
+        told : ToldJobs or None
+            Of any jobs; those of this one do not count.
+
+        Raises
+        ------
+        InvalidInputError
+            An observation that cannot be answered, with a pointer to it.
+        """
+        family = job_family(prepared.job)
+        # What was observed is read by what the job is said to be.
+        said = f"{family} {prepared.job.script}"
+        key = (said, tuple(map(id, observations)))
+        known: _Weighed | None = core.evidence.get(key)
+        if known is None:
+            known = _weighed(core, prepared, observations, family)
+            if all(one.reporter for one in observations):
+                # Stored ones come again, as they are kept or as this returns them; others do not.
+                core.evidence.put(key, known)
+                core.evidence.put((said, tuple(map(id, known.own))), known)
+        if known.of_others:
+            told = (told or ToldJobs(core, ())).with_others(known.of_others)
+        return cls(
+            calibration=known.calibration,
+            observations=known.own,
+            family=family,
+            machines=known.machines,
+            told=told or None,
+            strangers=strangers or None,
+            prior=prior_of(prepared.job),
+        )
+
+    def on(self, machine: str) -> Calibration | None:
+        """Return what counts on a machine, by its word; None where nothing does.
+
+        What strangers say does not: see :meth:`shift`.
+        """
+        if self.told is None:
+            return self.calibration
+        if machine not in self._on:
+            self._on[machine] = self._weighed_on(machine, self.told)
+        return self._on[machine]
+
+    def shift(self, machine: str) -> Shift:
+        """Return what strangers say of a machine; nothing where the job itself was observed."""
+        if self.strangers is None or self.observations:
+            return Shift()
+        return self.strangers.shift(machine, self.family)
+
+    def is_ready_on(self, placement: ResolvedPlacement) -> bool:
+        """Return whether :meth:`on` and :meth:`shift` would answer from memory."""
+        machine = machine_word(placement)
+        if self.told is not None and machine not in self._on:
+            return False
+        if self.strangers is None or self.observations:
+            return True
+        return self.strangers.is_ready(machine, self.family)
+
+    def with_strangers(self, strangers: Strangers) -> Self:
+        """Return the same job beside what others reported."""
+        return replace(self, strangers=strangers or None)
+
+    def _weighed_on(self, machine: str, told: ToldJobs) -> Calibration | None:
+        if self.calibration is None and self.prior.gap is None:
+            return told.calibration(machine, self.family)
+        beside = told.steps(machine, self.family)
+        if beside is None:
+            return self.calibration
+        if self.calibration is not None:
+            beside = ObservedSteps.join(self.calibration.observed, beside)
+        return calibrate(beside, self.prior)
+
+
+class _Weighed(NamedTuple):
+    """Observations of a job, which stay what they are, and what they say by themselves."""
+
+    observations: tuple[Observation, ...]
+    own: tuple[Observation, ...] = ()
+    of_others: tuple[Observation, ...] = ()
+    calibration: Calibration | None = None
+    machines: frozenset[str] = frozenset()
+
+
+def _weighed(
+    core: Core, prepared: PreparedJob, observations: Sequence[Observation], family: str
+) -> _Weighed:
+    own, of_others, pointers = [], [], []
+    families: dict[int, str] = {}
+    for i, seen in enumerate(observations):
+        job, pointer = seen.job, f"/observations/{i}"
+        if job is not None and id(job) not in families:
+            families[id(job)] = job_family(job)
+        if job is not None and families[id(job)] != family:
+            # Said here what is wrong with it: later it would be passed over.
+            if job.job_type is None:
+                weighed_cells(core, job, seen, "", pointer)
+            of_others.append(seen)
+            continue
+        own.append(seen if job is None else replace(seen, job=None))
+        pointers.append(pointer)
+    known = _Weighed(tuple(observations), tuple(own), tuple(of_others))
+    if not own:
+        return known
+    steps = weighed_steps(core, prepared.job, own, pointers, OBSERVED_JOB)
+    machines = frozenset(steps.cells.machine.tolist())
+    calibration = calibrate(steps, prior_of(prepared.job))
+    return known._replace(calibration=calibration, machines=machines)
