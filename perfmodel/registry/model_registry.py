@@ -13,6 +13,7 @@ from perfmodel.errors import (
     OvertakenError,
     UnknownNameError,
 )
+from perfmodel.registry.collection import collectable
 from perfmodel.registry.file_store import FileStore
 from perfmodel.registry.pins import PinNotes
 from perfmodel.registry.state_log import StateLog
@@ -227,7 +228,8 @@ class ModelRegistry:
             raise InvalidInputError(f"keep must be >= 0; got {keep}.")
         versions, history = self._there(name), self.history(name)
         removed = [one for one in versions if history.states.get(one) is State.DELETED]
-        for version in self._collectable(name, versions, history, keep, pinned_for_days):
+        pinned = self.pins.since(name, pinned_for_days)
+        for version in collectable(history, versions, keep=keep, pinned=pinned):
             self._add(name, version, State.DELETED, action="collect", why=why)
             # Whoever promoted it meanwhile finds this change, or is found here.
             if self.history(name).states.get(version) is State.DELETED:
@@ -235,17 +237,6 @@ class ModelRegistry:
         for version in removed:
             self.versions.remove(name, version)
         return removed
-
-    def _collectable(
-        self, name: str, versions: list[str], history: History, keep: int, pinned_for_days: float
-    ) -> list[str]:
-        serving = next(iter(history.may_serve(versions)), None)
-        if serving is None:
-            return []
-        older = versions[versions.index(serving) + 1 :]
-        retired = [one for one in older if history.state_of(one, versions) is State.RETIRED]
-        kept = self.pins.since(name, pinned_for_days) | set(history.before(versions)[:1])
-        return [one for one in retired[keep:] if one not in kept]
 
     def _there(self, name: str) -> list[str]:
         versions = self.versions.versions(name)
@@ -260,8 +251,7 @@ class ModelRegistry:
         self.versions.manifest(name, version)
         history = self.history(name)
         state = history.states.get(version)
-        if state is State.DELETED:
-            raise InvalidInputError(f"{name}/{version} is being removed; publish it anew.")
+        _refuse_deleted(name, version, history)
         if history.serving == version:
             raise InvalidInputError(f"{name}/{version} serves already.")
         if state is State.REFUSED and not force:
@@ -272,11 +262,14 @@ class ModelRegistry:
             )
 
     def _let_serve(self, name: str, version: str, action: str, why: str) -> Change:
-        before, known = self.serving(name), self.history(name).changes
+        known = self.history(name)
+        # It took its time to be compared and loaded; whoever collects did not wait for that.
+        _refuse_deleted(name, version, known)
+        before = self.serving(name)
         previous = before if before != version else None
         change = self._add(name, version, State.SERVING, action=action, why=why, previous=previous)
         history = self.history(name)
-        meanwhile = [one for one in history.changes if one not in known]
+        meanwhile = [one for one in history.changes if one not in known.changes]
         if any(one.state is State.DELETED and one.version == version for one in meanwhile):
             # Its files may go at any moment; what served before does again.
             if before is not None:
@@ -299,6 +292,11 @@ class ModelRegistry:
         return self.log(name).append(
             version, state, action=action, by=self._by, why=why, previous=previous
         )
+
+
+def _refuse_deleted(name: str, version: str, history: History) -> None:
+    if history.states.get(version) is State.DELETED:
+        raise InvalidInputError(f"{name}/{version} is being removed; publish it anew.")
 
 
 def _overtaken(name: str, history: History) -> OvertakenError:

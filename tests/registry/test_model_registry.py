@@ -205,6 +205,14 @@ def test_a_version_that_is_collected_while_it_is_promoted(registry: ModelRegistr
     assert (registry.serving("default"), _states(registry).keys()) == ("4", {"3", "4"})
 
 
+def test_a_version_that_is_collected_while_it_is_loaded(registry: ModelRegistry) -> None:
+    for number in "1234":
+        registry.promote("default", number)
+    with pytest.raises(InvalidInputError, match="is being removed"):
+        registry.promote("default", "1", check=lambda: _other(registry).collect("default", keep=0))
+    assert registry.serving("default") == "4"
+
+
 def test_a_version_that_is_promoted_while_it_is_collected(registry: ModelRegistry) -> None:
     for number in "1234":
         registry.promote("default", number)
