@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: What is set comes before what is read, then what is changed, and what is removed last.
 _ORDER = ("post", "put", "get", "patch", "delete")
 _TIME = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00")
+_CHANGE = re.compile(r'"change_id":"[0-9a-f]{16}"')
 _SHOWN_ITEMS = 2
 _SHOWN_LINES = 12
 
@@ -108,7 +110,8 @@ def answers() -> dict[str, Any]:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         database = f"sqlite:///{folder}/examples.db"
-        app = app_from_settings(Settings(models=ROOT / "models", database=database))
+        models = _with_an_older_version(Path(folder) / "models")
+        app = app_from_settings(Settings(models=models, database=database))
         with TestClient(app) as client:
             for one in ask_everything(client, client.get("/openapi.json").json()):
                 response = one.response
@@ -120,10 +123,21 @@ def answers() -> dict[str, Any]:
     return found
 
 
+def _with_an_older_version(models: Path) -> Path:
+    """Copy the models that are shipped, with the version that examples name beside them."""
+    shutil.copytree(ROOT / "models", models)
+    named = json.loads(ANSWERS_FILE.read_text())["parameters"][
+        "/v1/models/{name}/{version} version"
+    ]
+    shutil.copytree(max((models / "default").iterdir()), models / "default" / named)
+    return models
+
+
 def _shown(response: Response) -> Any:
     if "json" not in response.headers["content-type"]:
         return "".join(line + "\n" for line in response.text.splitlines()[:_SHOWN_LINES])
     text = _TIME.sub("2026-01-01T12:00:00.000+00:00", response.text)
+    text = _CHANGE.sub('"change_id":"0123456789abcdef"', text)
     return _shortened(json.loads(text))
 
 

@@ -10,6 +10,7 @@
     |   |   +-- UnknownGraphError
     |   |   +-- UnknownJobError
     |   |   +-- UnknownPredictorError
+    |   |   +-- UnknownModelVersionError
     |   |   +-- UnknownFieldError    a field that a request does not have
     |   |   +-- UnknownWordError     a word outside the closed vocabulary of a field
     |   +-- TakenNameError           a name that means something else already
@@ -22,6 +23,7 @@
     +-- DamagedArtifactError         a stored model whose content is not what was written
     +-- NotInTimeError               an answer that takes longer than the caller waits
     +-- StoreError                   a record or a file that could not be read or written
+    +-- OvertakenError               a change that somebody else's took the place of
     +-- MeasurementError             a profile run that failed; carries the reason
     |   +-- OutOfDeviceMemoryError   the memory of the device did not suffice; carries its size
     +-- TrainingError                data from which nothing can be learned
@@ -124,6 +126,12 @@ class UnknownPredictorError(UnknownNameError):
     kind = "predictor"
 
 
+class UnknownModelVersionError(UnknownNameError):
+    """A version of the model that is not installed."""
+
+    kind = "model version"
+
+
 class UnknownFieldError(UnknownNameError):
     """A field that a request does not have."""
 
@@ -191,6 +199,10 @@ class NotInTimeError(PerfModelError):
 
 class StoreError(PerfModelError):
     """A record or a file that could not be read or written."""
+
+
+class OvertakenError(PerfModelError):
+    """A change that does not stand, since somebody else made another at the same time."""
 
 
 class MeasurementError(PerfModelError):

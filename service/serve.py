@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.capture import CaptureChild
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.registry.mirror import local_models
 from perfmodel.store.state.database import Database
 from service.access.install import check_binding, is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
@@ -36,7 +37,8 @@ def app_from_settings(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     capture = CaptureChild(timeout_s=settings.capture_timeout_s)
     graphs = GraphLibrary(capture=capture, database=Database(settings.database))
-    estimator = Estimator.from_folder(settings.models, graphs=graphs)
+    models = local_models(settings.models, settings.models_options, settings.models_cache)
+    estimator = Estimator.from_folder(models, graphs=graphs)
     return create_app(estimator, settings, on_close=capture.close)
 
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from perfmodel.registry.file_store import is_url
+from perfmodel.registry.mirror import cache_folder
+
 _MIB = 1024 * 1024
+
+
+def _location(value: Any) -> Any:
+    """Return a URL as it is, and anything else as a path."""
+    return value if is_url(value) else Path(value)
 
 
 class Settings(BaseSettings):
@@ -16,10 +24,15 @@ class Settings(BaseSettings):
 
     Parameters
     ----------
-    models : Path
-        Folder of trained models; may be missing, then the analytical model answers.
+    models : Path or str
+        Folder of trained models, or a URL of ``fsspec``; may be missing, then the analytical model
+        answers.
+    models_options : dict
+        What the file system of such a URL takes besides: credentials, an endpoint, a timeout.
+    models_cache : Path or None
+        Folder of the local copy of such a store; None: below ``~/.cache/perfmodel``.
     models_poll_s : float
-        How often that folder is looked at for a new version, which then serves; 0: only when told.
+        How often the store is looked at for what shall serve; 0: only when told.
     pinned_models : int
         Versions that are kept in memory for questions that pin one, besides the one that serves.
     database : str
@@ -71,7 +84,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="PERFMODEL_", extra="ignore", frozen=True)
 
-    models: Path = Path("models")
+    models: Annotated[Path | str, BeforeValidator(_location)] = Path("models")
+    models_options: dict[str, Any] = Field(default_factory=dict)
+    models_cache: Path | None = None
     models_poll_s: float = Field(default=1.0, ge=0)
     pinned_models: int = Field(default=2, ge=1, le=16)
     database: str = "sqlite:///perfmodel.db"
@@ -101,3 +116,10 @@ class Settings(BaseSettings):
     slow_request_s: float = Field(default=1.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
+
+    @property
+    def models_folder(self) -> Path:
+        """The local folder that models are loaded from."""
+        if isinstance(self.models, Path):
+            return self.models
+        return self.models_cache or cache_folder(self.models)

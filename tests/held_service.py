@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,13 @@ class HeldModel:
         ]
 
 
+class NonsenseModel(HeldModel):
+    """Answers what is no number."""
+
+    def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
+        return [replace(each, time_s=float("nan")) for each in super().predict(workloads)]
+
+
 @dataclass
 class HeldCapture:
     """Captures as another does, when the gate is open."""
@@ -141,7 +148,7 @@ def held_service(folder: Path, **settings: Any) -> Iterator[HeldService]:
     database = migrated_sqlite(folder)
     graphs = GraphLibrary(capture=capture, database=Database(database))
     estimator = Estimator(accelerators=Catalog.default(), model=model, graphs=graphs)
-    stated = Settings(database=database, models=folder / "models", **settings)
+    stated = Settings(database=database, **{"models": folder / "models", **settings})
     app = create_app(estimator, stated)
     with TestClient(app, raise_server_exceptions=False) as client:
         service = HeldService(app=app, client=client, model=model, capture=capture)

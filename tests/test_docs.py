@@ -14,6 +14,7 @@ import onnx
 import pytest
 from guarded_service import CREATED, make_app
 from running import running
+from trained_version import two_versions
 
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
@@ -50,6 +51,7 @@ SCRIPTS = [
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("docs")
+    two_versions(folder / "models")
     with running(make_app(folder, models=folder / "models", onnx_time_s=60.0)) as found:
         yield found
 

@@ -30,6 +30,7 @@ FLOORS = {
     "perfmodel.profilers": 4,
     "perfmodel.store": 5,
     "perfmodel.campaigns": 6,
+    "perfmodel.registry": 6,
     "perfmodel.features": 6,
     "perfmodel.predictors": 7,
     "perfmodel.placement": 8,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import synthetic_workloads as made_up
@@ -15,3 +19,17 @@ def trained_version(folder: Path) -> Path:
     The name of a version is that of its folder, so that equal copies are different versions.
     """
     return train(made_up.samples(families=4), folder, members=("gbdt",), folds=2)
+
+
+def two_versions(models: Path) -> None:
+    """Put the two versions that pages and examples name into a folder of models."""
+    for number in ("20261101T080000Z-11d0c2a9", "20261121T125755Z-aaf07f3d"):
+        shutil.copytree(_made(), models / "default" / number)
+
+
+@cache
+def _made() -> Path:
+    """Train once in a process that asks more than once."""
+    folder = Path(tempfile.mkdtemp(prefix="perfmodel-versions-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return trained_version(folder)

@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "evaluate": "Measure how well predictors answer for families they never saw.",
         "probe": "Calibrate a device of this machine: plan, measure, adapt, tell a service.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
-        "models": "List the trained models.",
+        "models": "List the versions of trained models, and say which one serves.",
         "serve": "Answer over HTTP.",
         "keys": "Make, list and revoke the keys of the service.",
     }

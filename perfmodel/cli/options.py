@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from perfmodel.errors import InvalidInputError
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -29,13 +32,48 @@ debug_option = click.option(
 _json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON and nothing else on standard output."
 )
-models_option = click.option(
-    "--models",
-    type=FOLDER,
-    envvar="PERFMODEL_MODELS",
-    default=default_models,
-    help="Folder of trained models. [default: models; environment: PERFMODEL_MODELS]",
-)
+
+
+def _local_models(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    """Return a folder of models; of a URL the local copy, which follows it now."""
+    if "://" not in value:
+        return Path(value)
+    from perfmodel.registry.mirror import local_models
+
+    return local_models(value, store_options())
+
+
+def store_options() -> dict[str, Any]:
+    """Return what the file system of a URL of models takes besides, from the environment."""
+    stated = os.environ.get("PERFMODEL_MODELS_OPTIONS", "{}")
+    try:
+        found = json.loads(stated)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInputError(
+            "PERFMODEL_MODELS_OPTIONS must be a JSON object of what the file system of the URL "
+            f"takes; got {stated[:80]!r}."
+        )
+    return found
+
+
+def _models_option(read: Callable[..., Any] | None) -> Callable[[CommandT], CommandT]:
+    return click.option(
+        "--models",
+        callback=read,
+        metavar="FOLDER|URL",
+        envvar="PERFMODEL_MODELS",
+        default=lambda: str(default_models()),
+        help="Folder of trained models, or a URL of fsspec. [default: models; environment: "
+        "PERFMODEL_MODELS]",
+    )
+
+
+#: Where models are read from, as ``models``: a local folder.
+models_option = _models_option(_local_models)
+#: Where models are kept, as ``models``: a local folder or a URL, as it was said.
+models_store_option = _models_option(None)
 #: What the ensemble is made of, as ``members``.
 members_option = click.option(
     "--member",

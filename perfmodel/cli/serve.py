@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import FILE, debug_option, models_option
+from perfmodel.cli.options import FILE, debug_option, models_store_option
 from perfmodel.errors import InvalidInputError, MissingExtraError
 
 #: What ``--example`` asks.
@@ -52,7 +52,7 @@ EXAMPLE = {
     "--insecure", is_flag=True, help="Listen beyond the loopback without any key; on your own risk."
 )
 @click.option("--example", is_flag=True, help="Ask one question when ready and print its answer.")
-@models_option
+@models_store_option
 @debug_option
 def command(
     host: str,
@@ -63,7 +63,7 @@ def command(
     observations_keep_s: float | None,
     insecure: bool,
     example: bool,
-    models: Path,
+    models: str,
 ) -> None:
     """Answer over HTTP until Ctrl-C.
 

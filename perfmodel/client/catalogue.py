@@ -11,10 +11,14 @@ from perfmodel.client.records import (
     Accelerator,
     Accelerators,
     Alias,
+    Collection,
     Health,
+    ModelDifferences,
     Models,
+    ModelVersion,
     Price,
     Prices,
+    Promotion,
     Reload,
 )
 
@@ -82,6 +86,45 @@ def models() -> Call[Models]:
 def reload_models() -> Call[Reload]:
     """Let the best version in the folder of models serve now."""
     return Call(method="POST", path="/v1/models/reload", kind=Reload)
+
+
+def model(version: str) -> Call[ModelVersion]:
+    """Return a version, ``"<name>/<version>"``, with its manifest and what became of it."""
+    return Call(method="GET", path=_model(version), kind=ModelVersion, tagged=True, large=True)
+
+
+def model_differences(version: str, *, against: str | None = None) -> Call[ModelDifferences]:
+    """Tell how a version differs from another; from the one that serves by default."""
+    query = {"against": against}
+    return Call(
+        method="GET", path=f"{_model(version)}/diff", kind=ModelDifferences, query=query, large=True
+    )
+
+
+def promote_model(version: str, *, why: str = "", force: bool = False) -> Call[Promotion]:
+    """Let a version serve, on every worker and host; ``force`` even if it was refused."""
+    query = {"why": why or None, "force": "true" if force else None}
+    return Call(method="POST", path=f"{_model(version)}/promote", kind=Promotion, query=query)
+
+
+def rollback_model(name: str = "default", *, why: str = "") -> Call[Promotion]:
+    """Let the version of a model serve that did before."""
+    path = f"/v1/models/{quoted(name)}/rollback"
+    return Call(method="POST", path=path, kind=Promotion, query={"why": why or None})
+
+
+def collect_models(
+    name: str = "default", *, keep: int = 5, pinned_days: float = 7.0, why: str = ""
+) -> Call[Collection]:
+    """Delete retired versions of a model but for the newest."""
+    query = {"keep": keep, "pinned_days": pinned_days, "why": why or None}
+    path = f"/v1/models/{quoted(name)}/collect"
+    return Call(method="POST", path=path, kind=Collection, query=query)
+
+
+def _model(version: str) -> str:
+    name, slash, number = version.rpartition("/")
+    return f"/v1/models/{quoted(name if slash else 'default')}/{quoted(number)}"
 
 
 def accuracy(

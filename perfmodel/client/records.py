@@ -14,6 +14,7 @@ from perfmodel.client.errors import Problem
 _JOB = "Reference of its job."
 _QUARANTINED = "Why it is, or was, quarantined."
 _UTC = "UTC, ISO 8601."
+_STATES = ("candidate", "shadow", "serving", "retired", "refused", "deleted")
 _FLOPS = "Of one step, a multiply-add counts 2."
 _GRAPH = "Content hash; a job refers to it by this."
 
@@ -208,6 +209,69 @@ class Reload:
     previous: str
     swapped: bool
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChange:
+    """One version entered one state."""
+
+    sequence: Annotated[int, "One more than that of every change that was known to its writer."]
+    change_id: str
+    version: str
+    state: Annotated[str, _STATES]
+    action: Annotated[str, "What was done: promote, rollback, publish, judge, collect."]
+    by: Annotated[str, "Who did it: a user of a machine, or the identifier of a key."]
+    at: Annotated[str, "UTC, ISO 8601, by the clock of whoever did it."]
+    why: str = ""
+    previous: Annotated[str | None, "The version that served until then."] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelVersion:
+    """One version of a model."""
+
+    model: Annotated[str, "Name and version, as `pin_model` takes it."]
+    state: Annotated[str, _STATES]
+    changes: tuple[ModelChange, ...] = ()
+    manifest: Annotated[Mapping[str, Any], "What it learned from, how, and how good it is."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactDifference:
+    """One fact that two versions do not share."""
+
+    fact: Annotated[str, "Its keys in the manifest, joined by dots."]
+    before: Any = None
+    after: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDifferences:
+    """How a version differs from another."""
+
+    before: str
+    after: str
+    scores: tuple[FactDifference, ...] = ()
+    facts: tuple[FactDifference, ...] = ()
+    files: Annotated[tuple[str, ...], "Whose content differs, or that one has alone."] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """What became of a promotion or a rollback; every other worker and host follows in seconds."""
+
+    model: Annotated[str, "The version that shall serve."]
+    serving: Annotated[str, "The version that serves in the worker that answers."]
+    change: ModelChange
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """What was deleted of the versions of a model."""
+
+    name: str
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,9 +90,10 @@ class Estimator:
 
         Parameters
         ----------
-        models : path
-            Holds ``<name>/<version>/``; may be missing or empty, then the analytical model
-            answers. A damaged version is passed over and named in :attr:`problems`.
+        models : path or str
+            A folder, or a URL of fsspec, which a local copy follows now. Holds
+            ``<name>/<version>/``; may be missing or empty, then the analytical model answers. A
+            damaged version is passed over and named in :attr:`problems`.
         catalog : Catalog or None
             Accelerators; None means the shipped ones and the local CPU.
         graphs : GraphSource or None
@@ -101,8 +102,9 @@ class Estimator:
         from perfmodel.estimator.jobs.capture import capture_in_process
         from perfmodel.estimator.jobs.graph_library import GraphLibrary
         from perfmodel.estimator.single.loading import load_model
+        from perfmodel.registry.mirror import local_models
 
-        loaded = load_model(Path(models))
+        loaded = load_model(local_models(models))
         return cls(
             accelerators=_with_devices(Catalog.default() if catalog is None else catalog, loaded),
             model=loaded.model,

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import DamagedArtifactError, StoreError, UnknownPredictorError
-from perfmodel.store.durable import write_whole
+from perfmodel.store.durable import write_whole_folder
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
@@ -96,16 +93,7 @@ def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[s
     }
     body = {**manifest, "format_version": FORMAT_VERSION, "files": entries}
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        try:
-            for path, content in files.items():
-                write_whole(partial / path, content)
-            write_whole(partial / MANIFEST, _manifest_bytes(body))
-            partial.chmod(0o755)
-            os.rename(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        write_whole_folder(folder, {**files, MANIFEST: manifest_bytes(body)})
     except OSError as error:
         raise StoreError(f"The model version {folder} could not be written: {error}.") from error
     return folder
@@ -150,7 +138,7 @@ def versions(models: Path, name: str) -> list[Path]:
         raise UnknownPredictorError(
             name, known=names(models), hint=f"No trained model lies in {folder}; run training."
         )
-    return sorted(found, key=_version_key, reverse=True)
+    return sorted(found, key=lambda folder: version_key(folder.name), reverse=True)
 
 
 def names(models: Path) -> list[str]:
@@ -184,13 +172,20 @@ def latest(models: Path, name: str) -> Artifact:
     raise DamagedArtifactError(f"Every version of the model {name!r} is damaged: {reasons[0]}")
 
 
-def _version_key(folder: Path) -> tuple[tuple[int, int | str], ...]:
-    """Order versions by their numbers: ``2026.10`` comes after ``2026.9``."""
-    parts = re.findall(r"\d+|[^\d]+", folder.name)
+def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
+    """Order versions by their numbers.
+
+    Examples
+    --------
+    >>> sorted(["2026.10", "2026.9"], key=version_key)
+    ['2026.9', '2026.10']
+    """
+    parts = re.findall(r"\d+|[^\d]+", version)
     return tuple((1, int(p)) if p.isdigit() else (0, p) for p in parts)
 
 
-def _manifest_bytes(body: Mapping[str, Any]) -> bytes:
+def manifest_bytes(body: Mapping[str, Any]) -> bytes:
+    """Return a manifest as it is written, with its digest."""
     plain = {key: value for key, value in body.items() if key != "digest"}
     text = json.dumps(plain, sort_keys=True, allow_nan=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -198,14 +193,38 @@ def _manifest_bytes(body: Mapping[str, Any]) -> bytes:
     return (full + "\n").encode()
 
 
+def is_safe_name(name: str) -> bool:
+    """Tell whether a name can be that of a model, a version or a file of one."""
+    return _SAFE_NAME.fullmatch(name) is not None
+
+
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
+    except OSError as error:
+        raise DamagedArtifactError(f"The manifest {path} cannot be read: {error}.") from error
+    return parse_manifest(content, path)
+
+
+def parse_manifest(content: bytes, path: object) -> dict[str, Any]:
+    """Return what a manifest says.
+
+    Parameters
+    ----------
+    path : object
+        Where it lies, for the message.
+
+    Raises
+    ------
+    DamagedArtifactError
+        It is not what was written.
+    """
+    try:
         body = json.loads(content)
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedArtifactError(f"The manifest {path} cannot be read: {error}.") from error
     try:
-        sound = isinstance(body, dict) and _manifest_bytes(body) == content
+        sound = isinstance(body, dict) and manifest_bytes(body) == content
     except ValueError:
         sound = False
     if not sound:
@@ -225,10 +244,26 @@ def _compare(path: Path, entry: Mapping[str, Any]) -> str:
     """Say how a file differs from its entry; nothing when it does not."""
     try:
         size = path.stat().st_size
-        if size != entry["size_bytes"] or size > _LARGEST_FILE_BYTES:
-            return f"it has {size} bytes instead of {entry['size_bytes']}"
-        if hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
-            return "its SHA-256 does not match the manifest"
+        return _wrong_size(size, entry) or difference(path.read_bytes(), entry)
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
-    return ""
+
+
+def difference(content: bytes, entry: Mapping[str, Any]) -> str:
+    """Say how the content of a file differs from its entry in a manifest; nothing if it does not.
+
+    Examples
+    --------
+    >>> difference(b"{}", {"sha256": "", "size_bytes": 3})
+    'it has 2 bytes instead of 3'
+    """
+    wrong = _wrong_size(len(content), entry)
+    if wrong or hashlib.sha256(content).hexdigest() == entry["sha256"]:
+        return wrong
+    return "its SHA-256 does not match the manifest"
+
+
+def _wrong_size(size: int, entry: Mapping[str, Any]) -> str:
+    if size == entry["size_bytes"] and size <= _LARGEST_FILE_BYTES:
+        return ""
+    return f"it has {size} bytes instead of {entry['size_bytes']}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +40,38 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write bytes as :func:`whole_file` does."""
     with whole_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_whole_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder that appears under its name with all its files, or not at all.
+
+    Parameters
+    ----------
+    folder : Path
+        Must not exist, or be empty.
+    files : mapping of str to bytes
+        By their paths in the folder.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        for path, content in files.items():
+            write_whole(partial / path, content)
+        partial.chmod(0o755)
+        os.rename(partial, folder)
+        _sync(folder.parent, os.O_RDONLY)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def remove_whole_folder(folder: Path) -> None:
+    """Remove a folder that disappears in one go, whenever the rest of the work ends."""
+    doomed = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        os.rename(folder, doomed / folder.name)
+        _sync(folder.parent, os.O_RDONLY)
+    finally:
+        shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _sync(path: Path, flags: int) -> None:

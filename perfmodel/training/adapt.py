@@ -15,10 +15,11 @@ from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.model_card import CARD, corpus_digest, model_card
+from perfmodel.training.model_card import CARD, model_card
+from perfmodel.training.provenance import corpus_digest, time_now
 from perfmodel.training.samples.corpus import Corpus
 from perfmodel.training.samples.profile_corpus import profile_corpus
-from perfmodel.training.train import time_now, version_folder
+from perfmodel.training.train import version_folder
 
 #: Records of one device beyond which the three effects of a device have nothing left to learn.
 MOST_RECORDS = 300

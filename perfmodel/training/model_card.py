@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.training.provenance import corpus_digest
 
 CARD = "CARD.md"
 
@@ -167,26 +167,3 @@ def joint_facts(
             },
         },
     }
-
-
-def corpus_digest(samples: Sequence[StepSample]) -> str:
-    """Return a SHA-256 over what was learned from: graphs, settings, devices and times."""
-    lines = sorted(
-        repr(
-            (
-                sample.step.sketch.content_hash,
-                sample.step.accelerator.name,
-                sample.step.batch_size,
-                sample.step.precision.value,
-                sample.step.memory_format.value,
-                sample.step.compiler.value,
-                sorted(sample.step.software.items()),
-                sample.step_time_s,
-            )
-        )
-        for sample in samples
-    )
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(line.encode())
-    return digest.hexdigest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,11 +26,16 @@ from perfmodel.predictors.serving.intervals import HeldOut
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
 from perfmodel.store.artifacts import write_artifact
 from perfmodel.training.model_card import CARD, joint_facts, model_card
+from perfmodel.training.provenance import (
+    code_facts,
+    group_scores,
+    library_versions,
+    snapshot,
+    time_now,
+)
 from perfmodel.training.samples.samples import data_digest
 from perfmodel.training.validation.held_out_folds import FOLDS
 from perfmodel.training.validation.workload_scores import score
-
-_LIBRARIES = ("numpy", "xgboost-cpu", "torch", "torch-geometric", "safetensors")
 
 
 def train(
@@ -48,11 +51,13 @@ def train(
     corpus: Sequence[StepSample] = (),
     operators: Sequence[StepSample] = (),
     joint_settings: Mapping[str, Any] | None = None,
+    created_at: str | None = None,
 ) -> Path:
     """Train an ensemble and write it as a new version of a model.
 
     Every member is fitted ``folds`` times without a part of the families, for weights,
-    intervals and scores, and once on everything.
+    intervals and scores, and once on everything. The same data, seed, settings and time give the
+    same bytes, file by file, on one kind of machine with one set of libraries.
 
     Parameters
     ----------
@@ -66,6 +71,9 @@ def train(
         Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
         Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
+    created_at : str or None
+        The time that the version states, UTC, as :func:`~perfmodel.training.provenance.time_now`
+        returns it, which is the default.
 
     Returns
     -------
@@ -89,7 +97,13 @@ def train(
     fallback = EfficiencyPredictor().fit(samples)
     fitted, weights = ensemble.predictors_ or {}, ensemble.weights_
     files, facts = _files(samples, fitted, weights, held_out, fallback, joint)
-    manifest = _manifest(samples, name, seed, facts, weights, _scores(samples, ensemble))
+    made_from = snapshot(samples, corpus, operators)
+    scores = _scores(samples, ensemble)
+    manifest = {
+        **_manifest(samples, name, seed, facts, weights, scores),
+        "created_at": created_at or time_now(),
+        "snapshot": made_from,
+    }
     if joint is not None:
         manifest["joint"] = joint_facts(joint, corpus, operators)
     files[CARD] = model_card(manifest).encode()
@@ -102,7 +116,7 @@ def _scores(samples: Sequence[Sample], ensemble: EnsemblePredictor) -> dict[str,
     stacked = np.stack(list(ensemble.answers_.values()), axis=1)
     mixed = mix(stacked, np.array(list(ensemble.weights_.values())))
     scores["ensemble"] = score(samples, mixed).to_dict()
-    return scores
+    return {"predictors": scores, "groups": group_scores(samples, mixed)}
 
 
 def _held_out(
@@ -188,7 +202,6 @@ def _manifest(
 ) -> dict[str, Any]:
     return {
         "name": name,
-        "created_at": time_now(),
         "seed": seed,
         "licence": "Apache-2.0",
         "data": {
@@ -205,8 +218,9 @@ def _manifest(
         },
         "weights": dict(weights),
         "members": {m: {k: v for k, v in f.items() if k != "columns"} for m, f in facts.items()},
-        "scores": {"split": "leave-family-out", "predictors": scores},
-        "libraries": _library_versions(),
+        "scores": {"split": "leave-family-out", **scores},
+        "code": code_facts(),
+        "libraries": library_versions(),
     }
 
 
@@ -224,21 +238,6 @@ def _joint(
             f"fitted the joint predictor on {len(corpus)} steps and {len(operators)} operators"
         )
     return predictor
-
-
-def _library_versions() -> dict[str, str]:
-    found = {}
-    for library in _LIBRARIES:
-        try:
-            found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def time_now() -> str:
-    """Return the present time as manifests tell it."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def version_folder(parent: Path, manifest: Mapping[str, Any]) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -29,8 +30,9 @@ from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 from service.settings import Settings
 from service.state.state import State
-from service.versions.folder_watch import ModelFolder, ModelWatch
-from service.versions.registry import ModelRegistry
+from service.versions.folder_watch import ModelWatch
+from service.versions.loaded_versions import ANALYTICAL, LoadedVersions
+from service.versions.model_source import ModelSource
 
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=Curve | Ranking | PlanRanking | Explanation)
@@ -66,16 +68,20 @@ class Dispatcher:
         self._background = ThreadPool("background", self.metrics, workers=1, most=most)
         self._fallbacks = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
         self.loads = ThreadPool("models", self.metrics, workers=1, most=_MOST_LOADS)
+        self.looks = ThreadPool("model_store", self.metrics, workers=1, most=_MOST_LOADS)
+        self.source = ModelSource(settings, on_look=self.metrics.model_store)
         self.deadlines = Deadlines(self.threads, self._background)
-        self.models = ModelRegistry(
+        self.models = LoadedVersions(
             estimator,
             self.state,
-            settings.models,
+            self.source.folder,
             most=settings.pinned_models,
+            fetch=self.source.fetch,
             on_swap=lambda new: self.metrics.serve_model(new.model_version, new.models),
         )
-        folder = ModelFolder(settings.models)
-        self.watch = ModelWatch(self.models, folder, self.loads, poll_s=settings.models_poll_s)
+        self.watch = ModelWatch(
+            self.models, self.source, self.loads, self.looks, poll_s=settings.models_poll_s
+        )
         self.prefetch = Prefetch(
             lambda: self.models.serving,
             (self.threads, self._background),
@@ -88,6 +94,11 @@ class Dispatcher:
     def estimator(self) -> Estimator:
         """The estimator of the version that serves; ask once for everything of one answer."""
         return self.models.serving.estimator
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the models that are installed, or with where they come from."""
+        return [*self.estimator.problems, *self.source.problems]
 
     async def predict(
         self,
@@ -169,7 +180,7 @@ class Dispatcher:
     def close(self) -> None:
         """Let the threads end."""
         self.prefetch.close()
-        for threads in (self.threads, self._background, self._fallbacks, self.loads):
+        for threads in (self.threads, self._background, self._fallbacks, self.loads, self.looks):
             threads.close()
         self.state.close()
 
@@ -240,6 +251,7 @@ class Dispatcher:
             return self.models.serving
         answerer = self.models.in_memory(options.pin_model)
         if answerer is not None:
+            self._note_pin(options.pin_model)
             return answerer
         loading = asyncio.wrap_future(self.loads.submit(self.models.load, options.pin_model))
         loading.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -249,7 +261,17 @@ class Dispatcher:
                 f"The version {options.pin_model!r} is being loaded, and no other may answer. Ask "
                 "again, or wait longer."
             )
-        return loading.result()
+        answerer = loading.result()
+        self._note_pin(options.pin_model)
+        return answerer
+
+    def _note_pin(self, version: str) -> None:
+        name, _, number = version.partition("/")
+        if version in ANALYTICAL or self.source.registry.pins.is_noted(name, number):
+            return
+        # Where as many wait as may, the next question that pins it notes it.
+        with suppress(OverloadedError):
+            self.looks.submit(self.source.note_pin, version)
 
 
 def dispatcher_of(request: Request) -> Dispatcher:

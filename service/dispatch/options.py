@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_flag, as_text, shown
-from service.versions.registry import ANALYTICAL
+from service.versions.loaded_versions import ANALYTICAL
 
 FIELDS = frozenset({"pin_model", "deadline_ms", "allow_fallback"})
 

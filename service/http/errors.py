@@ -19,6 +19,7 @@ from perfmodel.errors import (
     InvalidInputError,
     MissingExtraError,
     NotInTimeError,
+    OvertakenError,
     PerfModelError,
     StoreError,
     TakenNameError,
@@ -44,12 +45,6 @@ class UnsupportedMediaError(InvalidInputError):
     """A body of a content type that the route does not read."""
 
 
-class UnknownModelVersionError(UnknownNameError):
-    """A version of the model that is not installed here."""
-
-    kind = "model version"
-
-
 class PinnedModelError(InvalidInputError):
     """A version of the model that is installed here and cannot answer."""
 
@@ -71,6 +66,7 @@ _STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
     (NotYoursError, HTTPStatus.FORBIDDEN),
     (InvalidInputError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
+    (OvertakenError, HTTPStatus.CONFLICT),
     (OverloadedError, HTTPStatus.SERVICE_UNAVAILABLE),
     (DamagedArtifactError, HTTPStatus.SERVICE_UNAVAILABLE),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -106,6 +106,18 @@ class Metrics:
             registry=registry,
             multiprocess_mode="mostrecent",
         )
+        self._store_up = Gauge(
+            "perfmodel_model_store_up",
+            "Whether the store of models could be reached when it was looked at last.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self._store_seen = Gauge(
+            "perfmodel_model_store_seen_timestamp_seconds",
+            "When the store of models could be reached last.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
         self._pending: list[tuple[str, str, int, float]] = []
         # Another worker may be asked, and cannot see what waits here.
         self._batch = 1 if os.environ.get(_MULTIPROCESS_FOLDER) else _BATCH
@@ -202,6 +214,11 @@ class Metrics:
             self._model.remove(self._serving)
         self._serving = version
         self._model.labels(version).set(_timestamp(serving.get("created_at")))
+
+    def model_store(self, up: bool, seen_at: float) -> None:
+        """Note whether the store of models could be reached, and when it could last."""
+        self._store_up.set(up)
+        self._store_seen.set(seen_at)
 
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""

@@ -27,7 +27,7 @@ async def ready(request: Request) -> HealthAnswer:
 
     ``degraded`` still answers: something is wrong, the detail says what.
     """
-    problems = list(dispatcher_of(request).estimator.problems)
+    problems = dispatcher_of(request).problems
     return HealthAnswer(status="degraded" if problems else "ready", detail=problems)
 
 

@@ -27,6 +27,12 @@ OperationsAnswer = page_of(OperationEntry, "OperationsAnswer", "operations")
 
 ModelsAnswer = model_of(records.Models, "ModelsAnswer")
 ReloadAnswer = model_of(records.Reload, "ReloadAnswer")
+ModelChangeEntry = model_of(records.ModelChange, "ModelChangeEntry", config=EXACT)
+FactDifferenceEntry = model_of(records.FactDifference, "FactDifferenceEntry", config=EXACT)
+ModelVersionAnswer = model_of(records.ModelVersion, "ModelVersionAnswer", config=EXACT)
+ModelDifferencesAnswer = model_of(records.ModelDifferences, "ModelDifferencesAnswer", config=EXACT)
+PromotionAnswer = model_of(records.Promotion, "PromotionAnswer", config=EXACT)
+CollectionAnswer = model_of(records.Collection, "CollectionAnswer", config=EXACT)
 
 GraphAnswer = model_of(records.RegisteredGraph, "GraphAnswer")
 GraphShown = model_of(records.StoredGraph, "GraphShown", config=EXACT, summary="One graph.")

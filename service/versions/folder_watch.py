@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from perfmodel.registry.pins import PINS
 from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
-from service.versions.registry import ModelRegistry, Swap
+from service.versions.loaded_versions import LoadedVersions, Swap
+from service.versions.model_source import ModelSource
 
 logger = logging.getLogger(__name__)
 
@@ -42,30 +44,41 @@ class ModelFolder:
 
 
 class ModelWatch:
-    """Lets a version that appears in the folder serve, in this process.
+    """Lets the version serve, in this process, that the store of models says.
 
     Several processes each look for themselves, so that all follow within a poll and a load.
 
     Parameters
     ----------
-    threads : ThreadPool
+    loads : ThreadPool
         One thread: no two versions are loaded at a time.
+    looks : ThreadPool
+        Another thread, which waits for the store.
     poll_s : float
-        How often the folder is looked at; 0: only when told to.
+        How often the store is looked at; 0: only when told to.
     """
 
     def __init__(
-        self, registry: ModelRegistry, folder: ModelFolder, threads: ThreadPool, *, poll_s: float
+        self,
+        versions: LoadedVersions,
+        source: ModelSource,
+        loads: ThreadPool,
+        looks: ThreadPool,
+        *,
+        poll_s: float,
     ) -> None:
-        self._registry = registry
-        self._folder = folder
-        self._threads = threads
+        self._versions = versions
+        self._source = source
+        self._folder = ModelFolder(source.folder)
+        self._threads = loads
+        self._looks = looks
         self._poll_s = poll_s
         self._told: set[asyncio.Task[Swap]] = set()
 
     async def reload(self) -> Swap:
-        """Look into the folder now."""
-        return await self._threads.run(self._registry.reload)
+        """Look into the store now."""
+        await self._looks.run(self._source.look)
+        return await self._threads.run(self._versions.reload)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -91,8 +104,9 @@ class ModelWatch:
         while True:
             await asyncio.sleep(self._poll_s)
             try:
+                await self._looks.run(self._source.look)
                 if await self._threads.run(self._folder.has_changed):
-                    await self.reload()
+                    await self._threads.run(self._versions.reload)
             except OverloadedError:
                 continue  # versions are being loaded; the folder is looked at again
             except Exception:
@@ -110,7 +124,7 @@ def _files(folder: str, depth: int) -> Iterator[tuple[str, int, int]]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=True):
-                    if depth and not entry.name.startswith("."):
+                    if depth and not entry.name.startswith(".") and entry.name != PINS:
                         yield from _files(entry.path, depth - 1)
                 else:
                     facts = entry.stat()

@@ -16,7 +16,7 @@ from perfmodel.errors import InvalidInputError, TakenNameError
 from perfmodel.placement.topology.links import check_link_name
 from perfmodel.store.state.accelerators import REVISION, OwnAccelerators
 from service.state.state import State
-from service.versions.registry import ModelRegistry
+from service.versions.loaded_versions import LoadedVersions
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +26,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+:()-]{0,99}")
 class OwnCatalog:
     """Changes the catalogue, here and on every host that shares the database."""
 
-    def __init__(self, state: State, registry: ModelRegistry) -> None:
+    def __init__(self, state: State, versions: LoadedVersions) -> None:
         self._store = state.own
         self._prices = state.prices
-        self._registry = registry
+        self._versions = versions
         state.watch.on_change(REVISION, self.refresh)
         # Answers count on what was added from the first one on.
         self.refresh()
@@ -37,12 +37,12 @@ class OwnCatalog:
     @property
     def catalog(self) -> Catalog:
         """The catalogue that answers rest on now."""
-        return self._registry.serving.estimator.accelerators
+        return self._versions.serving.estimator.accelerators
 
     def refresh(self) -> None:
         """Follow what was changed, by whomever."""
         found = self._store.all()
-        self._registry.use_accelerators(lambda catalog: _followed(catalog, found))
+        self._versions.use_accelerators(lambda catalog: _followed(catalog, found))
 
     def put(self, name: str, facts: Any) -> tuple[AcceleratorSpec, bool]:
         """Add a device, or change one that was added.

@@ -23,8 +23,9 @@ from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import latest, read_artifact
 from perfmodel.training.adapt import MOST_RECORDS, adapt_model
-from perfmodel.training.model_card import CARD, corpus_digest
+from perfmodel.training.model_card import CARD
 from perfmodel.training.probes.probe_plan import prior_of
+from perfmodel.training.provenance import corpus_digest
 
 #: Steps of a device that nobody has measured take this times as long as its specification says.
 SLOWER = 1.8

@@ -15,7 +15,8 @@ from perfmodel.errors import TrainingError
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.predictors.serving.serving_parts import JOINT
-from perfmodel.training.model_card import CARD, corpus_digest, joint_facts, model_card
+from perfmodel.training.model_card import CARD, joint_facts, model_card
+from perfmodel.training.provenance import corpus_digest
 from perfmodel.training.train import train
 from perfmodel.types import Compiler
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import models_option, output_options, profiles_option
+from perfmodel.cli.learning.publishing import open_registry, publish
+from perfmodel.cli.options import (
+    models_store_option,
+    output_options,
+    profiles_option,
+    store_options,
+)
 from perfmodel.cli.output import print_json
 
 
@@ -15,26 +21,32 @@ from perfmodel.cli.output import print_json
 @profiles_option("to take into account")
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--name", default="default", show_default=True, help="Name of the trained model.")
-@models_option
+@models_store_option
 @output_options
-def command(profiles: Path, device: str | None, name: str, models: Path, as_json: bool) -> None:
+def command(profiles: Path, device: str | None, name: str, models: str, as_json: bool) -> None:
     """Take a few profiles of a device into account, as a new version of a trained model.
 
     Nothing is trained: what the records say of the efficiency of the device corrects its
     predictions and narrows their intervals. Answers for other devices stay as they are.
     """
+    from perfmodel.registry.mirror import local_models
     from perfmodel.store.artifacts import latest
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.adapt import adapt_model, usable_probes
 
-    version = latest(models, name).folder
+    here = local_models(models, store_options())
+    promoted = open_registry(models).history(name).serving
+    version = here / name / promoted if promoted else latest(here, name).folder
     probes = usable_probes(ProfileStore(profiles), device)
-    folder = adapt_model(version, probes.samples, models)
+    made = publish(
+        models, lambda out: adapt_model(version, probes.samples, out), why=f"adapted {version.name}"
+    )
     counts = Counter(sample.step.accelerator.name for sample in probes.samples)
     if as_json:
         print_json(
             {
-                "folder": str(folder),
+                "folder": made.place,
+                "serves": made.serves,
                 "parent": f"{version.parent.name}/{version.name}",
                 "records": dict(sorted(counts.items())),
                 "dropped": dict(probes.dropped),
@@ -45,4 +57,4 @@ def command(profiles: Path, device: str | None, name: str, models: Path, as_json
         click.echo(f"Took into account: {number} records of {accelerator}.")
     for reason, number in probes.dropped.items():
         click.echo(f"Left out: {number} ({reason}).")
-    click.echo(f"The model is in {folder}.")
+    click.echo(made.sentences)

@@ -1,37 +1,211 @@
-"""``perfmodel models``: the trained models of a folder."""
+"""``perfmodel models``: the versions of trained models, and which of them serves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED
-from perfmodel.cli.options import models_option, output_options
-from perfmodel.cli.output import percent, print_json, print_table
+from perfmodel.cli.learning.publishing import open_registry
+from perfmodel.cli.options import models_store_option, output_options, store_options
+from perfmodel.cli.output import percent, print_facts, print_json, print_table
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.registry.differences import Differing
+    from perfmodel.registry.model_registry import ModelRegistry
+    from perfmodel.registry.states import Change
+
+_why_option = click.option("--why", default="", help="The reason, kept with the change.")
+_name_option = click.option(
+    "--name", default="default", show_default=True, help="Name of the trained model."
+)
 
 
-@click.command()
-@models_option
+@click.group(invoke_without_command=True)
+@models_store_option
 @output_options
-def command(models: Path, as_json: bool) -> None:
-    """List the trained models, verify their files, and say which one answers.
+@click.pass_context
+def command(ctx: click.Context, models: str, as_json: bool) -> None:
+    """List the versions of trained models, and say which of them serves.
+
+    A version is named as NAME/VERSION, or by its version where the name is "default".
+    """
+    if ctx.invoked_subcommand is None:
+        _list(models, as_json=as_json)
+
+
+@command.command("list")
+@models_store_option
+@output_options
+def list_(models: str, as_json: bool) -> None:
+    """List the versions, verify their files, and say which one answers.
 
     Exits with 4 if a file is damaged.
     """
-    from perfmodel.estimator.single.loading import load_model
+    _list(models, as_json=as_json)
 
-    found = load_model(models)
+
+@command.command()
+@click.argument("version")
+@models_store_option
+@output_options
+def show(version: str, models: str, as_json: bool) -> None:
+    """Show what VERSION learned from, how good it is, and what became of it."""
+    registry = open_registry(models)
+    name, number = _named(version)
+    manifest = registry.versions.manifest(name, number)
+    history = registry.history(name)
+    state = history.state_of(number, registry.versions.versions(name))
+    changes = [one for one in history.changes if one.version == number]
     if as_json:
+        shown = {key: value for key, value in manifest.items() if key != "files"}
         print_json(
             {
-                "folder": str(models),
-                "models": [dict(facts) for facts in found.models],
-                "problems": list(found.problems),
+                "model": f"{name}/{number}",
+                "state": state,
+                "changes": [asdict(one) for one in changes],
+                "manifest": shown,
             }
         )
+        return
+    print_facts(
+        [
+            ("model", f"{name}/{number}"),
+            ("state", state.value),
+            ("trained", str(manifest.get("created_at", "-"))),
+            ("devices", ", ".join(manifest.get("devices", ())) or "-"),
+            ("seed", str(manifest.get("seed", "-"))),
+            ("held-out error", _held_out_error(manifest)),
+        ]
+    )
+    if changes:
+        _print_changes(changes)
+
+
+@command.command()
+@click.argument("before")
+@click.argument("after", required=False)
+@models_store_option
+@output_options
+def diff(before: str, after: str | None, models: str, as_json: bool) -> None:
+    """Show how AFTER differs from BEFORE: scores, data, settings, files.
+
+    Without AFTER, how BEFORE differs from the version that serves.
+    """
+    from perfmodel.registry.differences import differences
+
+    registry = open_registry(models)
+    first, second = (before, after) if after else (_serving(registry, before), before)
+    found = differences(*(registry.versions.manifest(*_named(one)) for one in (first, second)))
+    if as_json:
+        print_json({"before": first, "after": second, **asdict(found)})
+        return
+    rows = [[one.fact, _short(one.before), _short(one.after)] for one in _ordered(found)]
+    print_table(["fact", first, second], rows)
+    print(f"{len(found.files)} files differ.")
+
+
+@command.command()
+@click.argument("version")
+@click.option("--force", is_flag=True, help="Even if it was refused.")
+@_why_option
+@models_store_option
+@output_options
+def promote(version: str, force: bool, why: str, models: str, as_json: bool) -> None:
+    """Let VERSION serve, on every host that uses these models.
+
+    Its files are compared with their hashes, and it is loaded, before.
+    """
+    registry = open_registry(models)
+    name, number = _named(version)
+    change = registry.promote(
+        name, number, why=why, force=force, check=lambda: _check(registry, name, number)
+    )
+    _tell(name, change, as_json=as_json)
+
+
+@command.command()
+@_name_option
+@_why_option
+@models_store_option
+@output_options
+def rollback(name: str, why: str, models: str, as_json: bool) -> None:
+    """Let the version serve that did before."""
+    registry = open_registry(models)
+    change = registry.rollback(name, why=why, check=lambda number: _check(registry, name, number))
+    _tell(name, change, as_json=as_json)
+
+
+@command.command()
+@_name_option
+@click.option(
+    "--keep", type=click.IntRange(0), default=5, show_default=True,
+    help="Retired versions that stay.",
+)  # fmt: skip
+@click.option(
+    "--pinned-days", type=click.FloatRange(0), default=7.0, show_default=True,
+    help="A version that a question was pinned to within so many days stays.",
+)  # fmt: skip
+@_why_option
+@models_store_option
+@output_options
+def collect(name: str, keep: int, pinned_days: float, why: str, models: str, as_json: bool) -> None:
+    """Delete retired versions but for the newest.
+
+    Never one that serves, that a rollback goes back to, or that is newer than what serves.
+    """
+    removed = open_registry(models).collect(name, keep=keep, pinned_for_days=pinned_days, why=why)
+    if as_json:
+        print_json({"name": name, "removed": removed})
+    else:
+        print(f"Deleted: {', '.join(removed) or 'nothing'}.")
+
+
+def _named(version: str) -> tuple[str, str]:
+    name, slash, number = version.rpartition("/")
+    return (name, number) if slash else ("default", version)
+
+
+def _serving(registry: ModelRegistry, beside: str) -> str:
+    name, _ = _named(beside)
+    serving = registry.serving(name)
+    if serving is None:
+        raise InvalidInputError(f"No version of {name!r} serves; name two versions to compare.")
+    return f"{name}/{serving}"
+
+
+def _check(registry: ModelRegistry, name: str, version: str) -> None:
+    """Load a version as the service would."""
+    import tempfile
+
+    from perfmodel.estimator.single.loading import load_version
+
+    with tempfile.TemporaryDirectory() as folder:
+        registry.versions.fetch(name, version, Path(folder))
+        load_version(Path(folder), f"{name}/{version}")
+
+
+def _tell(name: str, change: Change, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"model": f"{name}/{change.version}", **asdict(change)})
+        return
+    before = f" in the place of {name}/{change.previous}" if change.previous else ""
+    print(f"{name}/{change.version} serves{before}.")
+
+
+def _list(models: str, *, as_json: bool) -> None:
+    from perfmodel.estimator.single.loading import load_model
+    from perfmodel.registry.mirror import local_models
+
+    found = load_model(local_models(models, store_options()))
+    if as_json:
+        listed = [dict(facts) for facts in found.models]
+        print_json({"folder": models, "models": listed, "problems": list(found.problems)})
     else:
         _print(found.models, models)
         for text in found.problems:
@@ -40,15 +214,16 @@ def command(models: Path, as_json: bool) -> None:
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _print(models: tuple[Mapping[str, Any], ...], folder: Path) -> None:
+def _print(models: tuple[Mapping[str, Any], ...], place: str) -> None:
     if not models:
         print(
-            f"No trained model is in {folder}; answers are analytical. `perfmodel train` makes one."
+            f"No trained model is in {place}; answers are analytical. `perfmodel train` makes one."
         )
         return
     rows = [
         [
             facts["model"],
+            facts["state"],
             "damaged" if facts["damaged"] else "answers" if facts["serving"] else "sound",
             str(facts.get("created_at", "-")),
             ", ".join(facts.get("devices", ())) or "-",
@@ -56,7 +231,21 @@ def _print(models: tuple[Mapping[str, Any], ...], folder: Path) -> None:
         ]
         for facts in models
     ]
-    print_table(["model", "state", "trained", "devices", "held-out error"], rows)
+    print_table(["model", "state", "files", "trained", "devices", "held-out error"], rows)
+
+
+def _print_changes(changes: Sequence[Change]) -> None:
+    rows = [[one.at, one.action, one.state.value, one.by or "-", one.why or "-"] for one in changes]
+    print_table(["when", "what", "state", "who", "why"], rows)
+
+
+def _ordered(found: Any) -> list[Differing]:
+    return [*found.scores, *found.facts]
+
+
+def _short(value: Any) -> str:
+    text = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _held_out_error(facts: Mapping[str, Any]) -> str:

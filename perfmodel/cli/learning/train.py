@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import members_option, models_option, output_options, profiles_option
+from perfmodel.cli.learning.publishing import publish
+from perfmodel.cli.options import (
+    members_option,
+    models_store_option,
+    output_options,
+    profiles_option,
+)
 from perfmodel.cli.output import print_json, tell
 
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same model.")
-@models_option
+@models_store_option
 @output_options
 def command(
     profiles: Path,
@@ -40,7 +46,7 @@ def command(
     members: tuple[str, ...],
     device: str | None,
     seed: int,
-    models: Path,
+    models: str,
     as_json: bool,
 ) -> None:
     """Learn predictors from profiles and write them below the folder of models.
@@ -55,28 +61,33 @@ def command(
     found = load_samples(ProfileStore(profiles), device=device)
     public = _public(data, profiles, workers) if data else None
     chosen = members or DEFAULT_MEMBERS
-    folder = train(
-        found.samples,
-        models,
-        name=name,
-        members=chosen,
-        seed=seed,
-        progress=tell,
-        corpus=public.samples if public else (),
-        operators=public.operators if public else (),
-        joint_settings={"workers": workers},
-    )
+
+    def write(out: Path) -> Path:
+        return train(
+            found.samples,
+            out,
+            name=name,
+            members=chosen,
+            seed=seed,
+            progress=tell,
+            corpus=public.samples if public else (),
+            operators=public.operators if public else (),
+            joint_settings={"workers": workers},
+        )
+
+    made = publish(models, write, why="trained")
     if as_json:
         print_json(
             {
-                "folder": str(folder),
+                "folder": made.place,
+                "serves": made.serves,
                 "samples": len(found.samples),
                 "dropped": dict(found.dropped),
                 "notes": dict(found.notes),
             }
         )
         return
-    click.echo(f"Learned from {len(found.samples)} samples. The model is in {folder}.")
+    click.echo(f"Learned from {len(found.samples)} samples. {made.sentences}")
     for reason, number in found.dropped.items():
         click.echo(f"Left out: {number} ({reason}).")
     for note, number in found.notes.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,10 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError, PerfModelError
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.single.step_model import StepModel
+from perfmodel.registry.file_store import LocalFiles
+from perfmodel.registry.mirror import manifests_elsewhere
+from perfmodel.registry.state_log import StateLog
+from perfmodel.registry.states import State
 from perfmodel.store.artifacts import Artifact, names, read_artifact, versions
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ DEFAULT_NAME = "default"
 
 _SHOWN = (
     "scores", "data", "created_at", "devices", "licence", "libraries", "members", "weights",
-    "joint", "adapted", "parent",
+    "joint", "adapted", "parent", "snapshot", "code", "seed",
 )  # fmt: skip
 
 
@@ -47,13 +51,37 @@ class LoadedModel:
     devices: tuple[AcceleratorSpec, ...] = ()
 
 
+@dataclass(kw_only=True)
+class _Found:
+    """What lies in a folder.
+
+    Parameters
+    ----------
+    artifacts : list of Artifact
+        Those whose files are here.
+    elsewhere : list of Artifact
+        Those of which only the manifest is.
+    best : list of str
+        Names of those that may answer, the best first.
+    states : dict of str to State
+        By name.
+    """
+
+    artifacts: list[Artifact] = field(default_factory=list)
+    elsewhere: list[Artifact] = field(default_factory=list)
+    best: list[str] = field(default_factory=list)
+    states: dict[str, State] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
 def load_model(
     folder: Path, in_memory: Mapping[str, StepModel] = MappingProxyType({})
 ) -> LoadedModel:
     """Load the best model of a folder; a damaged one never stops the start.
 
-    The newest sound version answers. If every version is damaged, the newest of which a part is
-    sound; if nothing is, the analytical model.
+    The version that was promoted last answers, or the one before it if that is damaged. Where none
+    ever was, the newest sound version does that no change of state speaks of. If every version is
+    damaged, the best of which a part is sound; if nothing is, the analytical model.
 
     Parameters
     ----------
@@ -63,27 +91,30 @@ def load_model(
         Versions that are loaded already: they are sound, whatever became of their files, and not
         loaded again.
     """
-    artifacts, problems = _read_all(folder)
-    serving: Artifact | None = None
+    found = _find(folder, in_memory)
+    here = {artifact.name: artifact for artifact in found.artifacts}
+    damaged = {name for name, one in here.items() if one.damaged and name not in in_memory}
+    serving = ""
     model: StepModel = AnalyticalModel()
     devices: tuple[AcceleratorSpec, ...] = ()
-    for artifact in sorted(artifacts, key=lambda a: bool(a.damaged) and a.name not in in_memory):
-        known = in_memory.get(artifact.name)
-        if known is not None:
-            serving, model = artifact, known
+    for name in sorted(found.best, key=lambda name: name in damaged):
+        if name in in_memory:
+            serving, model = name, in_memory[name]
             break
         try:
-            trained = _load(artifact)
+            trained = _load(here[name])
         except Exception as error:  # whatever a model file provokes, the service must start
-            problems.append(f"The model {artifact.name} cannot be loaded: {error}")
+            found.problems.append(f"The model {name} cannot be loaded: {error}")
             continue
-        serving, model, devices = artifact, trained, _devices(trained)
-        problems += _absences(trained)
+        serving, model, devices = name, trained, _devices(trained)
+        found.problems += _absences(trained)
         break
+    if serving and serving not in here:
+        found.problems.append(f"The files of the model {serving} are gone; it answers from memory.")
     return LoadedModel(
         model=model,
-        models=tuple(_facts(artifact, serving) for artifact in artifacts),
-        problems=tuple(dict.fromkeys(problems)),
+        models=_all_facts(found, serving),
+        problems=tuple(dict.fromkeys(found.problems)),
         devices=devices,
     )
 
@@ -122,7 +153,15 @@ def load_version(folder: Path, name: str) -> LoadedModel:
 
 def version_names(folder: Path) -> list[str]:
     """Return every version of a folder as answers cite it, the default model's newest first."""
-    return [f"{path.parent.name}/{path.name}" for path in _version_folders(folder)]
+    found = [
+        f"{name}/{version}"
+        for name in _model_names(folder)
+        for version in (
+            *(path.name for path in _version_folders(folder, name)),
+            *(one.folder.name for one in manifests_elsewhere(folder, name)),
+        )
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _load(artifact: Artifact) -> ServingModel:
@@ -143,10 +182,33 @@ def _absences(trained: ServingModel) -> list[str]:
     ]
 
 
-def _read_all(folder: Path) -> tuple[list[Artifact], list[str]]:
+def _find(folder: Path, in_memory: Mapping[str, StepModel]) -> _Found:
+    found = _Found()
+    for name in _model_names(folder):
+        artifacts = _read_all(folder, name, found.problems)
+        found.artifacts += artifacts
+        elsewhere = manifests_elsewhere(folder, name)
+        found.elsewhere += elsewhere
+        try:
+            history = StateLog(LocalFiles(folder), name).history()
+        except PerfModelError as error:
+            # Which of them may serve is not known; one that was refused must not.
+            found.problems.append(error.message)
+            continue
+        found.problems += history.damaged
+        here = [artifact.folder.name for artifact in artifacts]
+        known = [version for version in history.served if f"{name}/{version}" in in_memory]
+        best = history.may_serve([*here, *known])
+        found.best += [f"{name}/{version}" for version in dict.fromkeys(best)]
+        versions_there = [*here, *(one.folder.name for one in elsewhere)]
+        for version in versions_there:
+            found.states[f"{name}/{version}"] = history.state_of(version, versions_there)
+    return found
+
+
+def _read_all(folder: Path, name: str, problems: list[str]) -> list[Artifact]:
     artifacts: list[Artifact] = []
-    problems: list[str] = []
-    for version in _version_folders(folder):
+    for version in _version_folders(folder, name):
         try:
             artifact = read_artifact(version)
         except PerfModelError as error:
@@ -157,22 +219,30 @@ def _read_all(folder: Path) -> tuple[list[Artifact], list[str]]:
             f"The file {path} of the model {artifact.name} is damaged: {reason}."
             for path, reason in artifact.damaged.items()
         ]
-    return artifacts, problems
+    return artifacts
 
 
-def _version_folders(folder: Path) -> Iterator[Path]:
-    """Yield every version, those of the default model first, newest first."""
-    for name in sorted(names(folder), key=lambda name: (name != DEFAULT_NAME, name)):
-        try:
-            yield from versions(folder, name)
-        except PerfModelError:
-            continue  # a folder without versions is no model
+def _model_names(folder: Path) -> list[str]:
+    """Return the names of all models, that of the default model first."""
+    return sorted(names(folder), key=lambda name: (name != DEFAULT_NAME, name))
 
 
-def _facts(artifact: Artifact, serving: Artifact | None) -> dict[str, Any]:
-    return {
-        "model": artifact.name,
-        "serving": artifact is serving,
-        "damaged": dict(artifact.damaged),
-        **{key: artifact.manifest[key] for key in _SHOWN if key in artifact.manifest},
-    }
+def _version_folders(folder: Path, name: str) -> list[Path]:
+    """Return the versions of a model, newest first."""
+    try:
+        return versions(folder, name)
+    except PerfModelError:
+        return []  # a folder without versions is no model
+
+
+def _all_facts(found: _Found, serving: str) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {
+            "model": artifact.name,
+            "serving": artifact.name == serving,
+            "state": found.states.get(artifact.name, State.CANDIDATE).value,
+            "damaged": dict(artifact.damaged),
+            **{key: artifact.manifest[key] for key in _SHOWN if key in artifact.manifest},
+        }
+        for artifact in (*found.artifacts, *found.elsewhere)
+    )

@@ -15,7 +15,7 @@ from service.adapters import dstack, slurm
 from service.adapters.kubernetes.extender import ARGS_EXAMPLE
 from service.adapters.kubernetes.pods import JobName
 from service.adapters.kubernetes.rates import Device, RateCache
-from service.versions import registry
+from service.versions import loaded_versions
 
 #: Route, the address of its example, and the cells that it answers.
 COUNTED = [
@@ -84,6 +84,6 @@ def test_the_scores_of_a_job_are_of_one_version(
     slower = HeldModel(version="held/2", times=3)
     facts = ({"model": "held/2", "serving": True},)
     loaded = LoadedModel(model=slower, models=facts)
-    monkeypatch.setattr(registry, "load_model", lambda *_: loaded)
+    monkeypatch.setattr(loaded_versions, "load_model", lambda *_: loaded)
     with held_service(tmp_path, models_poll_s=0) as service:
         asyncio.run(ask(service))

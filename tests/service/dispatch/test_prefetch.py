@@ -14,7 +14,7 @@ from held_service import PATIENCE_S, HeldModel, HeldService, held_service
 from perfmodel.estimator.single.loading import LoadedModel
 from service.dispatch import prefetch
 from service.routes.accelerators import EXAMPLE
-from service.versions import registry
+from service.versions import loaded_versions
 
 OLD: dict[str, Any] = {"model": "zoo/old", "mode": "training", "batch_size": 8}
 NEW: dict[str, Any] = {**OLD, "model": "zoo/newer"}
@@ -88,7 +88,7 @@ def test_another_version_of_the_model_takes_over_what_was_worked_out(
     service.finish()
     newer = HeldModel(version="default/2", times=3)
     loaded = LoadedModel(model=newer, models=({"model": "default/2", "serving": True},))
-    monkeypatch.setattr(registry, "load_model", lambda *_: loaded)
+    monkeypatch.setattr(loaded_versions, "load_model", lambda *_: loaded)
     service.dispatcher.models.reload()
     calls = newer.calls
     for placement in ASKED:

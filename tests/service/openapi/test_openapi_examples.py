@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from guarded_service import make_app
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from trained_version import two_versions
 
 from service.access.scopes import Unscoped, needed
 
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("openapi")
+    two_versions(folder / "models")
     app = make_app(folder, models=folder / "models")
     with TestClient(app, raise_server_exceptions=False) as found:
         yield found

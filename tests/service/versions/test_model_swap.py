@@ -6,21 +6,18 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import guarded_service
-from held_service import PATIENCE_S, HeldModel, HeldService, held_service
+from held_service import PATIENCE_S, HeldService, NonsenseModel, held_service
 from trained_version import trained_version
 
 from perfmodel.estimator.single.loading import LoadedModel
-from perfmodel.graph.workload import Workload
-from perfmodel.predictors.prediction import Prediction
-from service.versions import registry
+from service.versions import loaded_versions
 from service.versions.folder_watch import ModelFolder
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -137,18 +134,13 @@ def test_a_version_that_serves_survives_the_loss_of_its_files(
     assert service.ask("predict", **PREDICT)["model_version"] == "default/2"
 
 
-class _Nonsense(HeldModel):
-    def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
-        return [replace(each, time_s=float("nan")) for each in super().predict(workloads)]
-
-
 def test_a_version_that_answers_nonsense_is_passed_over(
     service: HeldService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = service.ask("predict", **PREDICT)
     facts = ({"model": "default/9", "serving": True},)
-    loaded = LoadedModel(model=_Nonsense(version="default/9"), models=facts)
-    monkeypatch.setattr(registry, "load_model", lambda *_: loaded)
+    loaded = LoadedModel(model=NonsenseModel(version="default/9"), models=facts)
+    monkeypatch.setattr(loaded_versions, "load_model", lambda *_: loaded)
     swap = _reload(service.client)
     assert swap["serving"] == "held/1"
     assert "default/9 fails on jobs" in swap["problems"][0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import DamagedArtifactError, PerfModelError
+from perfmodel.errors import DamagedArtifactError, PerfModelError, UnknownModelVersionError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.single.analytical import ASKED_FOR_WARNING, AnalyticalModel
 from perfmodel.estimator.single.loading import LoadedModel, load_model, load_version, version_names
@@ -17,7 +17,7 @@ from perfmodel.lru import LruCache
 from service.answering.answerer import Answerer
 from service.answering.fallback import Fallback
 from service.answering.question_cache import JobCache
-from service.http.errors import PinnedModelError, UnknownModelVersionError
+from service.http.errors import PinnedModelError
 from service.state.in_memory import AnyState
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class _Kept:
     catalog: Catalog
 
 
-class ModelRegistry:
+class LoadedVersions:
     """Holds the version that serves, those that are pinned, and the analytical model.
 
     :attr:`serving` is exchanged in one assignment: whoever took the old one answers with it to the
@@ -69,6 +69,8 @@ class ModelRegistry:
     ----------
     most : int
         Versions that are kept in memory besides the one that serves.
+    fetch : callable
+        Has the files of a version in the folder that is elsewhere.
     on_swap : callable
         Called with the estimator that serves after each look into the folder.
     """
@@ -80,10 +82,12 @@ class ModelRegistry:
         folder: Path,
         *,
         most: int = 2,
+        fetch: Callable[[str], None] = lambda _: None,
         on_swap: Callable[[Estimator], None] = lambda _: None,
     ) -> None:
         self._state = state
         self._folder = folder
+        self._fetch = fetch
         self._on_swap = on_swap
         #: The jobs that were asked about, which all versions share.
         self.jobs = JobCache(4_096)
@@ -138,7 +142,7 @@ class ModelRegistry:
                 version, known=self.pinnable(), pointer=_POINTER, hint="GET /v1/models lists them."
             )
         try:
-            kept = self._keep(load_version(self._folder, version))
+            kept = self._keep(self._read(version))
         except DamagedArtifactError as error:
             raise PinnedModelError(
                 f"The pinned version cannot answer. {error}",
@@ -148,6 +152,24 @@ class ModelRegistry:
         self._kept.put(version, kept)
         logger.info("the model %s was loaded for questions that pin it", version)
         return kept.answerer
+
+    def check(self, version: str) -> None:
+        """Load a version and let it predict what was predicted last; nothing is kept of it.
+
+        Raises
+        ------
+        DamagedArtifactError
+            It cannot be loaded, or fails on what was asked.
+        """
+        estimator = self.serving.estimator
+        try:
+            _warm(estimator.with_model(self._read(version)), estimator)
+        except DamagedArtifactError:
+            raise
+        except (PerfModelError, ArithmeticError) as error:
+            raise DamagedArtifactError(
+                f"The model {version} fails on jobs that were asked about: {error}"
+            ) from error
 
     def pinnable(self, *, without: str | None = None) -> list[str]:
         """Return what a pin may say; some of it may turn out to be damaged."""
@@ -197,6 +219,11 @@ class ModelRegistry:
             if accelerators is not old.accelerators:
                 fresh = old.with_accelerators(accelerators)
                 self.serving = Answerer(fresh, self._state, self.jobs)
+
+    def _read(self, version: str) -> LoadedModel:
+        if not (self._folder / version).is_dir():
+            self._fetch(version)
+        return load_version(self._folder, version)
 
     def _beside(self, fresh: Answerer, current: Catalog) -> Answerer:
         """Return a answerer with an operator's devices of another catalogue."""

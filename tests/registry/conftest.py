@@ -1,0 +1,26 @@
+"""Stores of two kinds: a local folder, and a WebDAV server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from webdav_server import WebdavStore, webdav_store
+
+from perfmodel.registry.file_store import FileStore, open_store
+
+
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebdavStore]:
+    with webdav_store(tmp_path_factory.mktemp("webdav")) as server:
+        yield server
+
+
+@pytest.fixture(params=["folder", "webdav"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
+    """An empty store of each kind."""
+    if request.param == "folder":
+        return open_store(tmp_path / "store")
+    server: WebdavStore = request.getfixturevalue("_server")
+    return server.open(tmp_path.name)
