@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.learning.measuring import Task, run_tasks
-from perfmodel.cli.subjects import jobs_of
 from perfmodel.cli.options import FOLDER, job_options, output_options
+from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec

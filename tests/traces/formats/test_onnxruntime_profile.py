@@ -12,9 +12,9 @@ import onnx
 import pytest
 from made_up_profiles import ORT_PROFILE
 from onnx_files import one_node, weight
+from perfmodel.profilers.onnxruntime import profile_kernels
 
 from perfmodel.errors import InvalidTraceError
-from perfmodel.profilers.onnxruntime import profile_kernels
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import TracedTensor
 
