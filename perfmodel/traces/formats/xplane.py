@@ -66,9 +66,9 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     MissingExtraError
         protobuf is not installed.
     """
+    space = message_classes(_MESSAGES)["Space"]
     from google.protobuf.message import DecodeError
 
-    space = message_classes(_MESSAGES)["Space"]
     with path.open("rb") as file:
         text = file.read(_LARGEST_BYTES + 1)
     if text.startswith(b"\x1f\x8b") or len(text) > _LARGEST_BYTES:

@@ -124,9 +124,9 @@ class _ChakraNodes:
             raise InvalidTraceError(f"{self.file} is cut: {events.cut}. Copy it again.")
 
     def read_protobuf(self, pieces: Iterator[bytes]) -> None:
+        classes = message_classes(_MESSAGES)
         from google.protobuf.message import DecodeError
 
-        classes = message_classes(_MESSAGES)
         messages = _delimited(pieces, self.file)
         try:
             header = classes["Header"].FromString(next(messages, b""))
