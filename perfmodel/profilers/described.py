@@ -47,11 +47,17 @@ def described_device(
     Raises
     ------
     MeasurementError
-        An unknown accelerator of a recording: it is not here to be measured.
+        A recording of another CPU, or of an unknown accelerator: it is not here to be measured.
     """
     catalog = catalog or Catalog.default()
     if runtime.facts.backend == "cpu":
-        return DescribedDevice(accelerator=(local or LocalCpu()).describe(), in_catalog=True)
+        cpu = local or LocalCpu()
+        if runtime.facts.name != cpu.name:
+            raise MeasurementError(
+                f"This is a recording of {runtime.facts.name}, and this machine is {cpu.name}: its "
+                "peaks cannot be measured here. Replay it where it was recorded."
+            )
+        return DescribedDevice(accelerator=cpu.describe(), in_catalog=True)
     identity = identify(runtime.facts, catalog)
     if identity.accelerator is not None:
         return DescribedDevice(

@@ -43,7 +43,7 @@ def compared_operators(
     if models is None or found.accelerator is None or not asked:
         return tuple(ComparedOperator(priced=one) for one in found.operators)
     calls = [
-        OperatorCall(graph=one.graph, precision=one.precision, phase=one.operator.phase)
+        OperatorCall(graph=one.graph, precision=one.precision)
         for one in asked
         if one.graph is not None
     ]
@@ -112,6 +112,7 @@ def _operator_form(compared: ComparedOperator) -> dict[str, Any]:
         "name": operator.name,
         "class": operator.op_class,
         "phase": operator.phase.value,
+        "forward": operator.forward or None,
         "inputs": [{"shape": list(t.shape), "dtype": t.dtype or None} for t in tensors],
         "precision": one.precision.value,
         "calls": operator.calls,

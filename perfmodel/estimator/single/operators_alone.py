@@ -1,7 +1,8 @@
 """The time of single operators on a device, as the model that answers for whole steps has it.
 
 The joint predictor has learned from operators that were measured alone, beside whole steps: an
-operator is asked of it as a step of its own in which the device never waits for the host.
+operator is asked of it as a step of its own in which the device never waits for the host. Operators
+alone are only known without gradients, so that parts of backward passes are asked as inference too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from perfmodel.features.steps.step import Step
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import Mode, Phase, Precision
+from perfmodel.types import Mode, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +28,10 @@ class OperatorCall:
     ----------
     graph : Graph
         Of the call alone.
-    phase : Phase
-        Of the step that it is a part of.
     """
 
     graph: Graph
     precision: Precision
-    phase: Phase = Phase.FORWARD
-
-    @property
-    def mode(self) -> Mode:
-        """Backward passes and optimizers are only known from training."""
-        return Mode.INFERENCE if self.phase is Phase.FORWARD else Mode.TRAINING
 
 
 def predict_operators(
@@ -62,7 +55,7 @@ def predict_operators(
                 Workload(
                     graph=call.graph,
                     accelerator=device,
-                    mode=call.mode,
+                    mode=Mode.INFERENCE,
                     batch_size=1,
                     precision=device.computed_as(call.precision),
                 )
@@ -76,7 +69,7 @@ def _alone(call: OperatorCall, device: AcceleratorSpec) -> Step:
     return Step(
         sketch=step_sketch(call.graph),
         accelerator=device,
-        mode=call.mode,
+        mode=Mode.INFERENCE,
         batch_size=1,
         precision=device.computed_as(call.precision),
         alone=True,

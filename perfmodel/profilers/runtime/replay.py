@@ -204,6 +204,15 @@ class RecordingRuntime(DeviceRuntime):
         return self._device.is_out_of_memory(error)
 
     @property
+    def asynchronous(self) -> bool:
+        """As the device."""
+        return self._device.asynchronous
+
+    def graph_of(self, step: Callable[[], object]) -> Callable[[], object]:
+        """Record a graph of the device; its launches are written down as steps."""
+        return self._device.graph_of(step)
+
+    @property
     def telemetry(self) -> Telemetry:
         """That of the device, its readings written down."""
         return self._telemetry

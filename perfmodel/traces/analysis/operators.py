@@ -18,6 +18,7 @@ import numpy.typing as npt
 from perfmodel.graph.cost import FORMULA_MODULES
 from perfmodel.graph.cost.base import REGISTER, OpClass
 from perfmodel.graph.vocabulary import canonical_op
+from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.kernel_kinds import fused_operators
 from perfmodel.traces.trace import PHASES, UNKNOWN, KernelKind, OperatorArguments, Trace
 from perfmodel.types import Phase
@@ -58,6 +59,9 @@ class TracedOperator:
         Whether an operator, or a name of its own (graph, copy, collective), stands for it.
     kernel_names : tuple of str
         The longest running, longest first.
+    forward : str
+        Of backward calls the forward operator that they answer, by sequence number; ``""`` where
+        the trace does not tell.
     """
 
     name: str
@@ -70,6 +74,7 @@ class TracedOperator:
     time_s: float
     joined: bool
     kernel_names: tuple[str, ...]
+    forward: str = ""
 
     @property
     def time_per_call_s(self) -> float:
@@ -108,8 +113,11 @@ def traced_operators(trace: Trace, rows: _Rows | None = None) -> tuple[TracedOpe
     order = np.lexsort(keys[::-1])
     edges = np.flatnonzero(np.any([np.diff(key[order]) != 0 for key in keys], axis=0)) + 1
     groups = np.split(order, edges) if len(order) else []
+    forward = forward_calls(trace.operators)
     found = [
-        _operator(trace, _Key(*(int(key[group[0]]) for key in keys)), chosen[group], call[group])
+        _operator(
+            trace, _Key(*(int(key[group[0]]) for key in keys)), chosen[group], call[group], forward
+        )
         for group in groups
     ]
     return tuple(sorted(found, key=lambda one: -one.time_s))
@@ -166,7 +174,7 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     return label, arguments, phase
 
 
-def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows) -> TracedOperator:
+def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows) -> TracedOperator:
     kernels = trace.kernels
     named = key.label < 0
     name = _APART[key.label] if named else trace.names[key.label]
@@ -185,7 +193,14 @@ def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows) -> TracedOperat
         time_s=int(kernels.duration_ns[rows].sum()) / 1e9,
         joined=(named and key.label != _BEFORE) or calls > 0 or fused_operators(name) is not None,
         kernel_names=longest,
+        forward="" if named else _answered(trace, forward[call[call >= 0]]),
     )
+
+
+def _answered(trace: Trace, calls: _Rows) -> str:
+    """Return the name of most of some forward calls; -1 stands for none."""
+    names, counts = np.unique(trace.operators.name[calls[calls >= 0]], return_counts=True)
+    return trace.names[int(names[np.argmax(counts)])] if len(names) else ""
 
 
 def _longest(trace: Trace, rows: _Rows) -> tuple[str, ...]:

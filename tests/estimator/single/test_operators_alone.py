@@ -12,27 +12,20 @@ from perfmodel.estimator.single.loading import load_model
 from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.traces.analysis.work import roofline_s
-from perfmodel.types import Mode, Phase, Precision, Role
+from perfmodel.types import Phase, Precision, Role
 
 SHIPPED = Path(__file__).parents[3] / "models"
 DEVICE = Catalog.default().get("H100-SXM5-80GB")
 
 
-def _product(m: int, n: int, k: int, phase: Phase = Phase.FORWARD) -> OperatorCall:
+def _product(m: int, n: int, k: int) -> OperatorCall:
     shapes = [(m, k), (k, n), (m, n)]
     tensors = tuple(
         Tensor(shape=shape, dtype="bfloat16", role=Role.INPUT, storage=i)
         for i, shape in enumerate(shapes)
     )
-    node = Node(op="mm", phase=phase, inputs=(0, 1), outputs=(2,), attrs={})
-    return OperatorCall(
-        graph=Graph(nodes=(node,), tensors=tensors), precision=Precision.BF16, phase=phase
-    )
-
-
-def test_backward_calls_are_parts_of_training() -> None:
-    assert _product(8, 8, 8).mode is Mode.INFERENCE
-    assert _product(8, 8, 8, Phase.BACKWARD).mode is Mode.TRAINING
+    node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,), attrs={})
+    return OperatorCall(graph=Graph(nodes=(node,), tensors=tensors), precision=Precision.BF16)
 
 
 def test_without_a_joint_predictor_a_call_is_a_step() -> None:

@@ -108,6 +108,15 @@ def test_a_replay_answers_what_was_recorded_and_begins_again() -> None:
     assert replay.facts == recorder.facts
 
 
+def test_a_recorder_launches_and_waits_as_its_device_does() -> None:
+    torch = FakeTorch()
+    recorder = RecordingRuntime(AcceleratorRuntime(torch=torch))
+    assert recorder.asynchronous
+    assert not RecordingRuntime(CpuRuntime()).asynchronous
+    recorder.time(recorder.graph_of(lambda: torch.work(0.1)))
+    assert recorder.recording.steps[0].device_s == pytest.approx(0.1)
+
+
 def test_what_was_not_recorded_is_not_made_up() -> None:
     with pytest.raises(MeasurementError, match="no memory peaks"):
         ReplayRuntime(RecordingRuntime(CpuRuntime()).recording).peak_memory()

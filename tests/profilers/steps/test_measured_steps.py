@@ -95,6 +95,18 @@ def test_a_device_that_ran_nothing_idled(monkeypatch: pytest.MonkeyPatch) -> Non
     assert measurement.joined_share == 0.0
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        DeviceFacts(name="cpu-of-somebody-96c", backend="cpu"),
+        DeviceFacts(name="NVIDIA X900", backend="cuda", memory_bytes=48e9),
+    ],
+)
+def test_a_recording_of_what_nobody_knows_cannot_be_measured(facts: DeviceFacts) -> None:
+    with pytest.raises(MeasurementError, match="recording"):
+        described_device(ReplayRuntime(Recording(facts=facts)))
+
+
 def test_too_little_memory_is_an_outcome_of_its_own() -> None:
     # 10^10 rows of 784 floats: 31 TB, which no machine hands out.
     job = Job(model="zoo/mlp", batch_size=10**10)

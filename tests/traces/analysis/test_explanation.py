@@ -54,6 +54,7 @@ def test_operators_are_joined_priced_and_compared_with_the_roofline(
     backward = by["aten::mm", Phase.BACKWARD]
     assert (forward.operator.calls, forward.operator.time_s) == (2, pytest.approx(20e-6))
     assert backward.operator.time_per_call_s == pytest.approx(20e-6)
+    assert (forward.operator.forward, backward.operator.forward) == ("", "aten::mm")
     # 8 x 16 x 32 multiply-adds; 8 x 16 + 16 x 32 + 8 x 32 elements of four bytes.
     assert forward.flops == 2 * 8 * 16 * 32
     assert forward.size_bytes == 4 * (8 * 16 + 16 * 32 + 8 * 32)
