@@ -9,8 +9,10 @@ what errors are of. The adaptive order knows which those are and nothing of any 
 Nothing is chosen or tuned on the device that is left out. An order that is random is the mean of
 many.
 
-Prints, for each number of measurements, the mean relative error of either order, and how many
-measurements the adaptive one needs for the error that the random one has.
+Prints, for each number of measurements, the mean relative error of each order, and how many
+measurements an adaptive one needs to stay at the error that the random one has. Four rules of the
+adaptive order are replayed; at the end, each device is judged by the rule that saves most on the
+other devices, with the fewest measurements at which it reaches the error of the random order.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +57,8 @@ def main() -> None:
     for device in _devices(samples):
         figures[device] = _replay(samples, device, arguments.seeds)
         _print(device, figures[device])
+    for line in nested(figures):
+        print(line)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
 
@@ -158,6 +162,36 @@ def _print(device: str, figures: dict[str, list[float]]) -> None:
             for rule in rules
         ]
         print(f"{count:4d}  {at_random:6.1%}  {''.join(cells)}", flush=True)
+
+
+def nested(figures: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
+    """Return what each device saves by the rule that is best on the other devices."""
+    lines = ["", "chosen on the other devices; measurements for the error of k in random order"]
+    rules = [name for name in next(iter(figures.values()), {}) if "noise" in name]
+    for device, found in figures.items():
+        others = [one for name, one in figures.items() if name != device]
+        if not others:
+            continue
+        rule = min(rules, key=lambda name: float(np.mean([_share(one, name) for one in others])))
+        reached = [
+            f"{count}: {first_at(found['random'][COUNTS.index(count)], found[rule]) or '-'}"
+            for count in (3, 5, 10, 20, 40)
+            if COUNTS.index(count) < len(found["random"])
+        ]
+        lines.append(
+            f"{device:<22} {rule:<28} {_share(found, rule) - 1:+.1%}  {', '.join(reached)}"
+        )
+    return lines
+
+
+def _share(found: Mapping[str, Sequence[float]], rule: str) -> float:
+    """Return the mean error of a rule as a share of that of the random order."""
+    return float(np.mean(np.array(found[rule][1:]) / np.array(found["random"][1:])))
+
+
+def first_at(error: float, errors: Sequence[float]) -> int | None:
+    """Return the fewest measurements after which an order has an error or less."""
+    return next((count for count, one in zip(COUNTS, errors, strict=False) if one <= error), None)
 
 
 def needed_for(error: float, errors: Sequence[float]) -> int | None:

@@ -57,7 +57,8 @@ def measuring_order(
     cared : sequence of Step
         What the operator will ask about it; the candidates and what was measured by default.
     models : sequence of str, shape (candidates,), optional
-        Each is measured once before any is measured again.
+        Each is measured once before any is measured again; any may come at any time by default,
+        which saves as much or more.
     most : int, optional
         How many are put in order; all by default.
 
@@ -130,7 +131,6 @@ def order_campaign(
         _present(steps[position] for position in known),
         measured=_present(steps[len(waiting) : len(waiting) + len(done)]),
         cared=_present(steps[len(waiting) + len(done) :]),
-        models=[jobs[position].label for position in known],
     )
     # Below all turns of the list, which count from 0.
     turns = {waiting[known[at]].name: float(turn - len(order)) for turn, at in enumerate(order)}
