@@ -61,7 +61,8 @@ def test_operators_and_steps_become_records(trace: Path, tmp_path: Path) -> None
         ).stdout
     )  # fmt: skip
     # The two products, once each; of the all-reduce and the copy there is no record.
-    assert found["records"] == {"steps": 1, "kernels": 2, "collectives": 0, "placements": 0}
+    records = {"steps": 1, "kernels": 2, "collectives": 0, "placements": 0, "loaders": 0}
+    assert found["records"] == records
     assert (out / "kernels.parquet").exists() and (out / "steps.parquet").exists()
     assert found["devices"]["steps"] == {"H100-SXM5-80GB": 1}
 
