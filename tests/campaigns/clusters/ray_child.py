@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from campaign_world import SPEC, success
-from ray.cluster_utils import Cluster
 
 from perfmodel.campaigns.clusters.ray_engine import RayEngine
 from perfmodel.campaigns.device import CampaignDevice
@@ -54,6 +53,9 @@ def killing(cluster: Any, node: Any, folder: Path) -> None:
 
 
 def main() -> None:
+    # Imported here: the file is read by test runners without Ray, too.
+    from ray.cluster_utils import Cluster
+
     database, folder, campaign = sys.argv[1:]
     nodes = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=nodes)

@@ -31,7 +31,7 @@ def test_each_pod_is_a_worker_with_its_own_gpu() -> None:
     assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "A10"}
     [container] = pod["containers"]
     assert container["command"] == [
-        "perfmodel", "campaign", "work", "ab12", "--out", "/profiles",
+        "perfmodel", "campaign", "work", "ab12", "--out", "/profiles", "--device", "gpu",
     ]  # fmt: skip
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 1}}
     assert container["volumeMounts"][0]["name"] == pod["volumes"][0]["name"]

@@ -35,7 +35,7 @@ def test_each_element_of_the_array_is_a_worker() -> None:
         assert f"#SBATCH {directive}" in lines
     assert lines[-2:] == [
         "export PERFMODEL_DATABASE=postgresql://host/db",
-        "exec perfmodel campaign work ab12 --out /shared/profiles",
+        "exec perfmodel campaign work ab12 --out /shared/profiles --device gpu",
     ]
 
 
