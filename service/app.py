@@ -28,16 +28,15 @@ from service.operations.runner import Runner
 from service.routes import (
     accelerators,
     answers,
-    campaigns,
     graphs,
     health,
     jobs,
-    models,
     observations,
     operations,
     page,
     prices,
 )
+from service.routes.learning import campaigns, models
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
 

@@ -31,6 +31,7 @@ FLOORS = {
     "perfmodel.store": 5,
     "perfmodel.campaigns": 6,
     "perfmodel.registry": 6,
+    "perfmodel.feedback": 6,
     "perfmodel.features": 6,
     "perfmodel.predictors": 7,
     "perfmodel.placement": 8,
@@ -38,6 +39,7 @@ FLOORS = {
     "perfmodel.estimator": 9,
     "perfmodel.importers": 9,
     "perfmodel.training": 9,
+    "perfmodel.retraining": 9,
     "perfmodel.cli": 9,
     "perfmodel.adapters": 9,
     "perfmodel": 10,  # the facade: only names, all of them imported on first use
@@ -49,7 +51,7 @@ FLOORS = {
 ALLOWED_UP = {("perfmodel.cli.serve", "service"), ("perfmodel.cli.keys", "service")}
 
 #: Who may import the training tower, besides itself.
-TRAINING_USERS = ("perfmodel.training", "perfmodel.cli", "service.jobs")
+TRAINING_USERS = ("perfmodel.training", "perfmodel.retraining", "perfmodel.cli")
 
 #: Libraries that the light floors must never pull in.
 HEAVY = ("torch", "pandas", "pyarrow", "xgboost", "onnx", "transformers", "timm", "sklearn")

@@ -48,8 +48,9 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "asking": ("predict", "explain", "compare", "curve", "plans", "trace", "capture"),
         "learning": (
             "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
-            "probe-plan", "models",
+            "probe-plan",
         ),
+        "models": ("models",),
     }
 )  # fmt: skip
 

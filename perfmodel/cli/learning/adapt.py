@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.learning.publishing import open_registry, publish
+from perfmodel.cli.models.publishing import open_registry, publish
 from perfmodel.cli.options import (
     models_store_option,
     output_options,

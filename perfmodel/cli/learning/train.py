@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.learning.publishing import publish
+from perfmodel.cli.models.publishing import publish
 from perfmodel.cli.options import (
     members_option,
     models_store_option,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED
-from perfmodel.cli.learning.publishing import open_registry
+from perfmodel.cli.models.publishing import open_registry
 from perfmodel.cli.options import models_store_option, output_options, store_options
 from perfmodel.cli.output import percent, print_facts, print_json, print_table
 from perfmodel.errors import InvalidInputError

@@ -1,0 +1,1 @@
+"""Commands that say which trained version serves, and keep it true."""

@@ -1,0 +1,1 @@
+"""Paths of what is learned: versions of models, campaigns."""
