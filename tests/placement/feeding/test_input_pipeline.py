@@ -91,7 +91,7 @@ def test_costs_by_kind_are_in_order() -> None:
         InputKind.TOKENS: sample_cost(InputKind.TOKENS, sequence_length=1024),
         InputKind.SYNTHETIC: sample_cost(InputKind.SYNTHETIC),
     }
-    assert cost[InputKind.IMAGE_JPEG].cpu_s > 100 * cost[InputKind.TOKENS].cpu_s > 0
+    assert cost[InputKind.IMAGE_JPEG].cpu_s > 20 * cost[InputKind.TOKENS].cpu_s > 0
     assert cost[InputKind.TOKENS].stored_bytes == 2048
     assert cost[InputKind.SYNTHETIC] == SampleCost(stored_bytes=0.0, cpu_s=0.0)
     larger = sample_cost(InputKind.IMAGE_JPEG, side_pixels=448)
