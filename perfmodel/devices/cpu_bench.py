@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from perfmodel.devices.machine_load import LoadMeter, SystemLoad
 
 #: Rates that are measured with torch, with the torch dtype of each.
 _TORCH_DTYPES = {
@@ -61,20 +63,27 @@ class Rates:
         Best of the streams.
     engine : str
         What computed, for example ``"torch 2.13.0, 2 threads"``.
+    other_share : float
+        Share of the machine that others used meanwhile, in [0, 1].
     """
 
     gemm_flops_per_s: dict[str, float]
     bandwidth_bytes_per_s: float
     engine: str
+    other_share: float = 0.0
 
 
-def measure_cpu(effort: Effort) -> Rates:
+def measure_cpu(effort: Effort, load: LoadMeter | None = None) -> Rates:
     """Measure matrix products and streams with torch, or with numpy where torch is absent."""
+    load = load or SystemLoad()
+    load.start()
     try:
         import torch
     except ImportError:
-        return _measure_numpy(effort)
-    return _measure_torch(torch, effort)
+        rates = _measure_numpy(effort)
+    else:
+        rates = _measure_torch(torch, effort)
+    return replace(rates, other_share=load.other_share())
 
 
 def measure_accelerator(

@@ -9,7 +9,9 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +25,13 @@ from perfmodel.errors import InvalidInputError
 
 #: Raised whenever the way of measuring changes, so that older cached figures are not mixed in.
 _METHOD_VERSION = 1
+
+#: Others may use this share of the machine while it is measured, for rates that are kept for good.
+MOST_OTHER_SHARE = 0.05
+#: Time after which a machine that others used is measured again, seconds.
+_AGAIN_AFTER_S = 60.0
+#: Begins what the notes of such a description say.
+_CONTENDED = "Others used"
 
 
 def cache_folder() -> Path:
@@ -41,7 +50,9 @@ class LocalCpu:
     """Describes the CPU of this machine, measuring it the first time (some seconds).
 
     The description is kept as JSON, keyed by CPU model, cores, threads, the torch (or numpy)
-    version and the effort: any of these changes what is reached.
+    version and the effort: any of these changes what is reached. One that was taken while others
+    used the machine says so, and is measured again when it is asked for a minute later; the
+    higher of each rate is kept, since others can only lower it.
 
     Parameters
     ----------
@@ -84,9 +95,12 @@ class LocalCpu:
         key = _key(self.facts, effort)
         path = self._path(key)
         cached = None if refresh else _read_cached(path, key)
-        if cached is not None:
+        if cached is not None and not _is_due_again(cached, path):
             return cached
-        spec = spec_of(self.facts, self._measure(effort))
+        rates = self._measure(effort)
+        spec = spec_of(self.facts, rates)
+        if cached is not None:
+            spec = _higher(spec, cached)
         _write_cached(path, key, spec)
         return spec
 
@@ -119,6 +133,8 @@ def spec_of(facts: CpuFacts, rates: Rates) -> AcceleratorSpec:
     ]
     if slower:
         notes.append(f"Slower than fp32 and left out (FLOP/s): {', '.join(slower)}.")
+    if rates.other_share > MOST_OTHER_SHARE:
+        notes.append(f"{_CONTENDED} {rates.other_share:.0%} of the machine meanwhile.")
     return AcceleratorSpec(
         name=facts.name,
         kind="cpu",
@@ -140,6 +156,27 @@ def spec_of(facts: CpuFacts, rates: Rates) -> AcceleratorSpec:
             }
         ),
         notes=" ".join(notes),
+    )
+
+
+def _is_due_again(spec: AcceleratorSpec, path: Path) -> bool:
+    """Whether a kept description was taken beside others, and is old enough to try once more."""
+    if _CONTENDED not in spec.notes:
+        return False
+    try:
+        return abs(time.time() - path.stat().st_mtime) > _AGAIN_AFTER_S
+    except OSError:
+        return True
+
+
+def _higher(spec: AcceleratorSpec, earlier: AcceleratorSpec) -> AcceleratorSpec:
+    """Return a new description with the rates of an earlier one where those are higher."""
+    rates = {**earlier.peak_flops, **spec.peak_flops}
+    peaks = {rate: max(v, earlier.peak_flops.get(rate, 0.0)) for rate, v in rates.items()}
+    return replace(
+        spec,
+        peak_flops=MappingProxyType(peaks),
+        bandwidth_bytes_per_s=max(spec.bandwidth_bytes_per_s, earlier.bandwidth_bytes_per_s),
     )
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from perfmodel.profilers.machine_load import LoadMeter, SystemLoad
+from perfmodel.devices.machine_load import LoadMeter, SystemLoad
 from perfmodel.profilers.runtime.cpu import CpuRuntime
 from perfmodel.profilers.runtime.device_runtime import StepTime
 from perfmodel.profilers.runtime.telemetry import Telemetry, TelemetryReading

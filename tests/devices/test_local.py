@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ from perfmodel.devices import cpu_bench
 from perfmodel.devices.cpu_bench import Effort, Rates, best_time_s
 from perfmodel.devices.cpu_facts import CpuFacts
 from perfmodel.devices.local import LocalCpu, cache_folder, spec_of
+from perfmodel.devices.machine_load import LoadMeter
 
 QUICK = Effort(gemm_size=256, gemm_budget_s=0.02, stream_bytes=2**24, stream_budget_s=0.02)
 FACTS = CpuFacts(
@@ -77,6 +80,40 @@ def test_the_description_is_cached_and_refreshed_on_demand(tmp_path):
     assert measure.calls == 1
     local.describe(refresh=True)
     assert measure.calls == 2
+
+
+def test_what_was_measured_beside_others_is_measured_again_and_the_higher_rates_kept(tmp_path):
+    half = {rate: flops / 2 for rate, flops in RATES.gemm_flops_per_s.items()}
+    beside_others = replace(
+        RATES, gemm_flops_per_s=half, bandwidth_bytes_per_s=5e10, other_share=0.4
+    )
+    told = iter([beside_others, RATES])
+    local = local_in(tmp_path, measure=lambda effort: next(told))
+    first = local.describe()
+    assert "Others used 40% of the machine" in first.notes
+    assert local.describe() == first  # at once: nobody waits for the same again
+    (kept,) = (tmp_path / "devices").iterdir()
+    os.utime(kept, (0, 0))
+    quiet = local.describe()
+    assert quiet.peak_flops["fp32"] == 2e11
+    assert quiet.bandwidth_bytes_per_s == 5e10
+    assert "Others used" not in quiet.notes
+    os.utime(kept, (0, 0))
+    assert local.describe() == quiet  # for good
+
+
+def test_the_load_of_others_is_measured_with_the_rates():
+    class Busy(LoadMeter):
+        started = False
+
+        def start(self):
+            self.started = True
+
+        def other_share(self):
+            assert self.started
+            return 0.25
+
+    assert cpu_bench.measure_cpu(QUICK, Busy()).other_share == 0.25
 
 
 def test_another_effort_is_another_measurement(tmp_path):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfmodel.profilers.machine_load import LoadMeter, SystemLoad
+from perfmodel.devices.machine_load import LoadMeter, SystemLoad
 from perfmodel.profilers.runtime.device_runtime import StepTime
 from perfmodel.profilers.runtime.telemetry import NoTelemetry, Telemetry, TelemetryReading
 from perfmodel.profilers.timing import (

@@ -19,6 +19,7 @@ from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.kept_sketches import sketch_folder
 from perfmodel.training.samples.corpus import Corpus
+from perfmodel.training.samples.raised_rates import raised
 from perfmodel.training.samples.samples import NOISY_WEIGHT, unusable
 
 SOURCE = "profiles"
@@ -43,7 +44,8 @@ def profile_corpus(
     -------
     Corpus
         Samples of the source ``"profiles"``, by accelerator, model and workload; steps without
-        a graph, too noisy or without a positive time are counted as dropped.
+        a graph, too noisy or without a positive time are counted as dropped. Descriptions of
+        devices are those that :func:`.raised_rates.raised` returns.
     """
     records = store.steps(device)
     sketches = _sketches(
@@ -63,7 +65,7 @@ def profile_corpus(
             )
             sketch, peak = sketches[record.graph_hash]
             samples.append(_sample(record, spec, sketch, peak))
-    return Corpus(samples=tuple(samples), dropped=dict(dropped))
+    return Corpus(samples=tuple(raised(samples)), dropped=dict(dropped))
 
 
 def _sample(

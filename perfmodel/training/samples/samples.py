@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,13 @@ from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, StoreError, TrainingError
 from perfmodel.features.roofline import step_bound_s
+from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, StepRecord
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.training.samples.raised_rates import missing_factors, raised_spec
 from perfmodel.types import LEARNED_COMPILERS
 
 #: Share of the profiled operator time that must have been joined to nodes for the operator
@@ -74,16 +76,36 @@ def load_samples(store: ProfileStore, *, device: str | None = None) -> SampleSet
         sample = _sample(measurement, graphs[measurement.step.graph_hash], specs)
         if measurement.operators and not sample.node_times_s:
             notes["operator times not used: too few joined"] += 1
-        if sample.step_time_s < step_bound_s(sample.workload):
-            notes["faster than the bound of the device"] += 1
         samples.append(sample)
     if not samples:
         raise TrainingError(
             f"No usable measurement in {store.folder} (left out: {dict(dropped)}). Profile some "
             "workloads first."
         )
+    samples = _raised(samples, notes)
     samples.sort(key=lambda s: (s.workload.accelerator.name, s.model, s.workload.content_hash))
     return SampleSet(samples=tuple(samples), dropped=dict(dropped), notes=dict(notes))
+
+
+def _raised(samples: Sequence[Sample], notes: Counter[str]) -> list[Sample]:
+    """Put workloads on descriptions under which they are possible; count what stays too fast."""
+    factors = missing_factors(
+        [
+            StepSample(
+                step=Step.of(s.workload), step_time_s=s.step_time_s, model=s.model,
+                family=s.family, source="profiles",
+            )
+            for s in samples
+        ]
+    )  # fmt: skip
+    found: list[Sample] = []
+    for sample in samples:
+        workload = sample.workload
+        spec = raised_spec(workload.accelerator, factors[workload.accelerator.name])
+        found.append(replace(sample, workload=replace(workload, accelerator=spec)))
+        if sample.step_time_s < step_bound_s(found[-1].workload):
+            notes["faster than the bound of the device"] += 1
+    return found
 
 
 def unusable(step: StepRecord, has_graph: bool) -> str:

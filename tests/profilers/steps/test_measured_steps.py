@@ -12,10 +12,10 @@ from torch import nn
 from perfmodel.capture.program import make_program
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.devices.machine_load import SystemLoad
 from perfmodel.errors import MeasurementError, OutOfDeviceMemoryError
 from perfmodel.graph.job import Job
 from perfmodel.profilers.described import described_device
-from perfmodel.profilers.machine_load import SystemLoad
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.runtime import MemoryPeak, StepTime, TelemetryReading

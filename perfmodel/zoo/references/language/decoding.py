@@ -6,6 +6,8 @@ new ones are appended to them, and both are what a step returns beside its score
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -83,12 +85,15 @@ class Decoder(nn.Module):
         return (functional.linear(self.norm(x), self.tokens.weight), *longer)
 
 
-class NewTokenLoss(TokenLoss):
-    """The loss of the scores alone."""
+@dataclass(frozen=True)
+class NewTokenLoss:
+    """The loss of the scores alone, whatever else a step returns."""
+
+    of_scores: TokenLoss
 
     def __call__(self, output: tuple[Tensor, ...]) -> Tensor:
         """Return the mean cross entropy of the new tokens."""
-        return super().__call__(output[0])
+        return self.of_scores(output[0])
 
 
 def gpt2_decode(batch: Batch, size: str = "small", num_layers: int | None = None) -> Parts:
@@ -109,6 +114,6 @@ def gpt2_decode(batch: Batch, size: str = "small", num_layers: int | None = None
             torch.randint(_VOCABULARY, (batch.size, 1)),
             *(torch.randn(cached) for _ in range(2 * layers)),
         ),
-        loss=NewTokenLoss(torch.randint(_VOCABULARY, (batch.size, 1))),
+        loss=NewTokenLoss(TokenLoss(torch.randint(_VOCABULARY, (batch.size, 1)))),
         tokens_per_sample=1,
     )
