@@ -19,9 +19,9 @@ from perfmodel.campaigns.policy import CampaignPolicy, Order, parse_policy
 from perfmodel.campaigns.record_folder import RecordFolder, outcome_of
 from perfmodel.errors import MeasurementError, StoreError
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_job
 from perfmodel.profilers.profiling import Measure
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.wire import job_from_dict
 from perfmodel.profilers.worker import (
     Failure,
     Success,
@@ -199,7 +199,7 @@ class CampaignWorker:
         return True
 
     def _measure(self, claim: TaskClaim, policy: CampaignPolicy) -> None:
-        job, settings = job_from_dict(claim.job), self._settings(policy)
+        job, settings = stated_job(claim.job), self._settings(policy)
         threads = settings.threads
         held = self._records.find(job, threads=threads, look_again=claim.attempt > 1)
         if held is not None:
@@ -309,7 +309,7 @@ class CampaignWorker:
             self._tell(WorkEvent(kind=WorkEventKind.OTHERS_WORK, text=text))
 
     def _tell_of(self, claim: TaskClaim, kind: WorkEventKind, **more: Any) -> None:
-        job = job_from_dict(claim.job)
+        job = stated_job(claim.job)
         self._tell(WorkEvent(kind=kind, campaign=claim.campaign, task=claim.name, job=job, **more))
 
     def _tell(self, event: WorkEvent) -> None:

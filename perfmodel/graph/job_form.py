@@ -129,6 +129,17 @@ def stated_fields(job: Job) -> dict[str, Any]:
     }
 
 
+def stated_job(plain: Mapping[str, Any]) -> Job:
+    """Return the job of which :func:`stated_fields` says this; what is left out has its default.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`parse_job`.
+    """
+    return parse_job({**{name: _DEFAULTS[name] for name in _STATED}, **plain})
+
+
 #: What a job says that says nothing.
 _DEFAULTS = job_to_dict(Job())
 

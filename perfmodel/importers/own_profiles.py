@@ -19,6 +19,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_job
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -36,7 +37,6 @@ from perfmodel.process_records import (
     ReplicaRecord,
     kind_of,
 )
-from perfmodel.profilers.wire import job_from_dict
 from perfmodel.store.profiles.process_store import ProcessStore
 
 #: What joins the ranks of one host that compute on its cores.
@@ -145,7 +145,7 @@ def _collective(record: CollectiveRecord, origin: Origin) -> PublishedCollective
 
 
 def _replicas(record: ReplicaRecord, origin: Origin) -> PublishedPlacement:
-    job = job_from_dict(record.job)
+    job = stated_job(record.job)
     per_host = record.replicas // record.hosts
     node = Node(accelerator=record.accelerator, count=per_host, repeat=record.hosts)
     return PublishedPlacement(
@@ -161,10 +161,10 @@ def _replicas(record: ReplicaRecord, origin: Origin) -> PublishedPlacement:
 
 
 def _beside(record: NeighbourRecord, origin: Origin) -> PublishedPlacement:
-    job = job_from_dict(record.job)
+    job = stated_job(record.job)
     neighbours: tuple[Neighbour, ...] = ()
     if record.neighbour is not None:
-        neighbours = (Neighbour(job=job_from_dict(record.neighbour)),)
+        neighbours = (Neighbour(job=stated_job(record.neighbour)),)
     alone = {} if record.alone_s is None else {"alone_step_time_s": f"{record.alone_s:.9g}"}
     in_turn = record.sharing == Sharing.TIME_SLICING
     return PublishedPlacement(

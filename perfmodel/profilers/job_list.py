@@ -12,7 +12,7 @@ import orjson
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.profilers.wire import job_from_dict
+from perfmodel.graph.job_form import stated_job
 
 _TABLES = ("defaults", "workloads", "hf_configs")
 
@@ -47,7 +47,7 @@ def _jobs_of_lines(text: str, path: Path) -> Iterator[Job]:
             plain = orjson.loads(line)
         except ValueError as error:
             raise InvalidInputError(f"{path}, line {number}: no JSON ({error}).") from error
-        yield job_from_dict(plain)
+        yield stated_job(plain)
 
 
 def _jobs_of_grid(text: str, path: Path) -> Iterator[Job]:
@@ -63,7 +63,7 @@ def _jobs_of_grid(text: str, path: Path) -> Iterator[Job]:
     configs = document.get("hf_configs", {})
     for table in document.get("workloads", []):
         for plain in _expand({**document.get("defaults", {}), **table}):
-            yield job_from_dict(_with_config(plain, configs, path))
+            yield stated_job(_with_config(plain, configs, path))
 
 
 def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision
 
@@ -100,46 +99,6 @@ def key_of(step: StepRecord) -> str:
         threads=step.provenance.threads,
         execution=step.execution,
     )
-
-
-def job_from_dict(plain: Mapping[str, Any]) -> Job:
-    """Return the job that a plain dict describes.
-
-    Parameters
-    ----------
-    plain : mapping
-        Fields of :class:`Job`; those left out have their default.
-
-    Raises
-    ------
-    InvalidInputError
-        An unknown field, or a word that its vocabulary does not have.
-    """
-    known = [field.name for field in dataclasses.fields(Job)]
-    for key in plain:
-        if key not in known:
-            raise InvalidInputError(
-                f"Unknown field {key!r} in a job; known: {', '.join(known)}.",
-                pointer=f"/job/{key}",
-                allowed=known,
-            )
-    values = dict(plain)
-    for key, enum in _ENUMS.items():
-        if key in values:
-            values[key] = _word(enum, values[key], key)
-    return Job(**values)
-
-
-def _word(enum: Any, value: object, key: str) -> Any:
-    try:
-        return enum(value)
-    except ValueError as error:
-        allowed = [str(member) for member in enum]
-        raise InvalidInputError(
-            f"{key} must be one of {', '.join(allowed)}; got {value!r}.",
-            pointer=f"/job/{key}",
-            allowed=allowed,
-        ) from error
 
 
 def _step(plain: Mapping[str, Any]) -> StepRecord:

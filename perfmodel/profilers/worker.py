@@ -32,11 +32,10 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import OutOfDeviceMemoryError, PerfModelError
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job_form import stated_fields, stated_job
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import (
-    job_from_dict,
     measurement_from_json,
     measurement_to_json,
 )
@@ -217,7 +216,7 @@ def _result(
     job: Mapping[str, Any], accelerator: Mapping[str, Any], settings: MeasureSettings
 ) -> dict[str, Any]:
     try:
-        measurement, graph = measure_job(job_from_dict(job), spec_from_dict(accelerator), settings)
+        measurement, graph = measure_job(stated_job(job), spec_from_dict(accelerator), settings)
     except OutOfDeviceMemoryError as error:
         capacity = error.capacity_bytes
         return _failed("out_of_memory", str(error), capacity_bytes=capacity)

@@ -6,9 +6,9 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job_form import stated_fields, stated_job
 from perfmodel.profilers.job_list import read_jobs
-from perfmodel.profilers.wire import job_from_dict, workload_key
+from perfmodel.profilers.wire import workload_key
 from perfmodel.types import Compiler, Mode
 
 
@@ -78,7 +78,7 @@ def test_an_absent_list_is_an_error_of_ours(tmp_path: Path) -> None:
 
 def test_a_job_survives_the_way_through_a_dict() -> None:
     job = Job(hf_config={"model_type": "bert"}, mode=Mode.TRAINING, optimizer="adamw")
-    assert job_from_dict(stated_fields(job)) == job
+    assert stated_job(stated_fields(job)) == job
 
 
 def test_the_key_tells_apart_what_is_measured_apart() -> None:

@@ -62,7 +62,9 @@ def test_what_cannot_be_measured_is_a_failure_with_its_reason(tmp_path: Path) ->
     assert isinstance(unknown, Failure)
     assert unknown.kind == "error"
     assert "nosuchnet" in unknown.reason
-    huge = measure_in_fresh_process(Job(model="zoo/mlp", batch_size=10**10), DEVICE, settings)
+    wide = {"in_features": 10**5, "hidden_size": 8}  # 7 TB of inputs
+    large = Job(model="zoo/mlp", model_kwargs=wide, batch_size=2**24)
+    huge = measure_in_fresh_process(large, DEVICE, settings)
     assert isinstance(huge, Failure)
     assert huge.kind == "out_of_memory"
     assert huge.capacity_bytes

@@ -159,12 +159,12 @@ def _reference_row(reference: Reference) -> list[str]:
 
 def _task_row(task: Task) -> list[str]:
     from perfmodel.cli.subjects import describe_job
-    from perfmodel.profilers.wire import job_from_dict
+    from perfmodel.graph.job_form import stated_job
 
     outcome = task.outcome or {}
     said = task.reason or task.doubt or ("noisy" if outcome.get("noisy") else "")
     return [
-        describe_job(job_from_dict(task.job)), task.machine or task.accelerator,
+        describe_job(stated_job(task.job)), task.machine or task.accelerator,
         task.state.value.replace("_", " "), duration(outcome.get("step_time_s")),
         count(outcome.get("samples_per_second")), said,
     ]  # fmt: skip

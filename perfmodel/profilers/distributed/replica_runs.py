@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job_form import stated_fields, stated_job
 from perfmodel.process_records import ReplicaRecord
 from perfmodel.profilers.distributed.ranks import Rank, RankSettings, cores_per_rank, run_ranks
 from perfmodel.profilers.processes.cpu_use import CpuMeter, CpuUse, other_share
@@ -24,7 +24,6 @@ from perfmodel.profilers.processes.device_program import program_on
 from perfmodel.profilers.processes.provenance import provenance_of
 from perfmodel.profilers.processes.repeat_counts import repeat_counts, summed_up
 from perfmodel.profilers.steps.arithmetic import matrix_units
-from perfmodel.profilers.wire import job_from_dict
 from perfmodel.types import Compiler, Mode
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def _check(job: Job, sharding: str) -> None:
 
 
 def _time_steps(rank: Rank, job: Mapping[str, Any], sharding: str) -> _RankSteps:
-    described = job_from_dict(job)
+    described = stated_job(job)
     with matrix_units(described.precision):
         return _timed(rank, *_program(rank, described, sharding))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job_form import stated_fields, stated_job
 from perfmodel.process_records import NeighbourRecord
 from perfmodel.profilers.processes.cpu_use import CpuMeter, CpuUse, other_share
 from perfmodel.profilers.processes.device_program import program_on
@@ -28,7 +28,6 @@ from perfmodel.profilers.processes.repeat_counts import RepeatPolicy, summed_up
 from perfmodel.profilers.processes.together import Member, run_together
 from perfmodel.profilers.runtime import DeviceRuntime, open_runtime
 from perfmodel.profilers.steps.arithmetic import matrix_units
-from perfmodel.profilers.wire import job_from_dict
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program
@@ -153,7 +152,7 @@ def _compute(
     if threads is not None:
         torch.set_num_threads(threads)
     runtime = open_runtime(settings.device)
-    described = job_from_dict(job)
+    described = stated_job(job)
     with matrix_units(described.precision):
         program, model, family = program_on(runtime, described)
         alone, beside = _in_turn(meeting, position, runtime, program, settings)

@@ -17,8 +17,8 @@ import orjson
 
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_job
 from perfmodel.placement.memory.memory import peak_tensor_bytes
-from perfmodel.profilers.wire import job_from_dict
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.zoo.resolve import capture_job
 
@@ -53,7 +53,7 @@ def main() -> None:
         request = orjson.loads(line)
         answer = {"error": "", "message": ""}
         try:
-            files.write(request["key"], sketch_arrays(job_from_dict(request["job"])))
+            files.write(request["key"], sketch_arrays(stated_job(request["job"])))
         # Any failure of one model, of whatever library, is an answer about that model.
         except Exception as error:
             answer = {"error": type(error).__name__, "message": str(error)}

@@ -11,11 +11,11 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_job
 from perfmodel.importers.jobs.lambda_labs import TASKS
 from perfmodel.importers.published import Imported
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.memory.memory_profile import MemoryProfile
-from perfmodel.profilers.wire import job_from_dict
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.captures.kept_profiles import memory_profiles
@@ -101,7 +101,7 @@ def own_shortages(store: ProfileStore) -> Iterator[_Published]:
             continue
         for failure in store.failures(name).values():
             if failure.get("kind") == "out_of_memory":
-                yield job_from_dict(failure["job"]), name, 1, float("nan"), 1
+                yield stated_job(failure["job"]), name, 1, float("nan"), 1
 
 
 _Published = tuple[Job, str, int, float, int]

@@ -18,8 +18,8 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import stated_job
 from perfmodel.predictors.folds import Progress
-from perfmodel.profilers.wire import job_from_dict
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import Task, TaskState
 from perfmodel.training.captures.capture_key import capture_key
@@ -123,7 +123,7 @@ def order_campaign(
     waiting = [task for task in tasks if task.state is TaskState.WAITING]
     done = [task for task in tasks if _was_measured_on(task, device.spec)]
     cared = parse_policy(campaign.policy).cares_about
-    jobs = [*(job_from_dict(task.job) for task in (*waiting, *done)), *cared]
+    jobs = [*(stated_job(task.job) for task in (*waiting, *done)), *cared]
     steps = _steps(jobs, device.spec, progress)
     known = [position for position in range(len(waiting)) if steps[position] is not None]
     order = measuring_order(
