@@ -48,6 +48,16 @@ def test_matrix_product() -> None:
     assert price("linear", [(2, 3), (5, 3), (5,)], [(2, 5)]).flops == 60
 
 
+def test_product_in_groups() -> None:
+    # 10 rows of 3, each through one of 4 matrices (3, 5); then both gradients, alike.
+    assert price("_grouped_mm", [(10, 3), (4, 3, 5), (4,)], [(10, 5)]).flops == 2 * 10 * 3 * 5
+    assert price("_grouped_mm", [(10, 5), (4, 5, 3), (4,)], [(10, 3)]).flops == 2 * 10 * 3 * 5
+    assert price("_grouped_mm", [(3, 10), (10, 5), (4,)], [(4, 3, 5)]).flops == 2 * 10 * 3 * 5
+    # Groups of columns, and batches of equal ones.
+    assert price("_grouped_mm", [(4, 3, 5), (5, 10), (4,)], [(3, 10)]).flops == 2 * 10 * 3 * 5
+    assert price("_grouped_mm", [(4, 2, 3), (4, 3, 5)], [(4, 2, 5)]).flops == 4 * 2 * 2 * 3 * 5
+
+
 def test_convolution() -> None:
     # 2 images, 4 -> 6 channels, 3x3 on 5x5 outputs: 2*6*25 results of 4*9 multiply-adds.
     x, w, out = (2, 4, 5, 5), (6, 4, 3, 3), (2, 6, 5, 5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from graph_totals import totals
 from perfmodel.errors import InvalidInputError, UnknownModelError
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.job import Job
-from perfmodel.types import Mode
+from perfmodel.types import Mode, Precision
 from perfmodel.zoo.losses import FeatureLoss, OwnLoss
 from perfmodel.zoo.resolve import capture_job
 from perfmodel.zoo.transformers.architecture import load_config
@@ -208,16 +209,15 @@ def test_sequences_end_where_learned_positions_end() -> None:
         build_huggingface(_config("vit"), batch_size=1, sequence_length=8)
 
 
-def test_experts_are_priced_by_the_tokens_they_get() -> None:
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+def test_experts_are_priced_by_the_tokens_they_get(precision: Precision) -> None:
     fields = {
         "model_type": "mixtral", "hidden_size": 32, "intermediate_size": 64, "vocab_size": 100,
         "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
         "num_local_experts": 4, "num_experts_per_tok": 2,
     }  # fmt: skip
-    steps = {
-        mode: totals(capture_job(Job(hf_config=fields, mode=mode, batch_size=2, sequence_length=8)))
-        for mode in Mode
-    }
+    job = Job(hf_config=fields, precision=precision, batch_size=2, sequence_length=8)
+    steps = {mode: totals(capture_job(replace(job, mode=mode))) for mode in Mode}
     forward = steps[Mode.INFERENCE].flops_by_class[OpClass.MATMUL]
     # query and output 32 x 32, key and value 32 x 16, router 32 x 4, two experts of three 32 x 64
     # matrices, and the output layer 32 x 100, at 2 FLOP for each of 2 * 8 tokens

@@ -29,11 +29,12 @@ class GivenGraph:
     def step(self, job: Job) -> CapturedStep:
         """Return the captured step of a job."""
         from perfmodel.estimator import CapturedStep
+        from perfmodel.estimator.jobs.graph_library import asked_in
 
         if job.graph == self._graph.content_hash:
-            return CapturedStep(
-                graph=self._graph, tokens_per_sample=_noted_number(self._graph, "tokens_per_sample")
-            )
+            tokens = _noted_number(self._graph, "tokens_per_sample")
+            step = CapturedStep(graph=self._graph, tokens_per_sample=tokens)
+            return asked_in(step, job.precision)
         return self._others.step(job)
 
 

@@ -16,6 +16,7 @@ from perfmodel.estimator.jobs.code_versions import facts_version, installed_vers
 from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches, captured_batches
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
+from perfmodel.graph.in_precision import in_precision, may_differ
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
@@ -34,6 +35,12 @@ _SAME_PROGRAM: Mapping[Precision, Precision] = MappingProxyType(
 )
 _SAME_INFERENCE: Mapping[Precision, Precision] = MappingProxyType(
     {**_SAME_PROGRAM, Precision.INT8: Precision.BF16}
+)
+
+#: Said where a graph is asked for in another precision than it was captured in.
+_OTHER_PRECISION_WARNING = (
+    "The graph was captured in another precision than {precision}: it is answered as the same "
+    "program on other types. Capture it in {precision} to have its very casts counted."
 )
 
 
@@ -127,7 +134,10 @@ class GraphLibrary:
                 hint="Register it with POST /v1/graphs.",
             )
         _check_agreement(job, registration)
-        return self._step_of(stored)
+        step = self._step_of(stored)
+        if may_differ(inflated(stored.deflated, stored.graph_hash), job.precision):
+            return asked_in(step, job.precision)
+        return step
 
     def _kept(self, key: str) -> CapturedStep | None:
         if self.database is None:
@@ -183,6 +193,19 @@ class GraphLibrary:
             if len(self._locks) > 10_000:
                 self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}
             return self._locks.setdefault(key, Lock())
+
+
+def asked_in(step: CapturedStep, precision: Precision) -> CapturedStep:
+    """Return the step of a graph that somebody brought as it is in the precision asked for."""
+    graph = in_precision(step.graph, precision)
+    if graph is step.graph:
+        return step
+    warning = _OTHER_PRECISION_WARNING.format(precision=precision.value)
+    return CapturedStep(
+        graph=graph,
+        tokens_per_sample=step.tokens_per_sample,
+        warnings=(*step.warnings, warning),
+    )
 
 
 def captured_view(job: Job) -> Job:

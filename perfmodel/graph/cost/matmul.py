@@ -14,15 +14,25 @@ from perfmodel.graph.node import Tensor
 from perfmodel.types import Engine
 
 
-@register("mm", "bmm", "mv", "dot", "vdot", "matmul", "_int_mm", "_grouped_mm",
-          op_class=OpClass.MATMUL)  # fmt: skip
+@register("mm", "bmm", "mv", "dot", "vdot", "matmul", "_int_mm", op_class=OpClass.MATMUL)
 def product(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
-    """Price ``A @ B``: every element of the result sums over the last axis of ``A``.
-
-    A grouped product multiplies each row with one matrix only, which the same rule covers.
-    """
+    """Price ``A @ B``: every element of the result sums over the last axis of ``A``."""
     inner = inputs[0].shape[-1] if inputs[0].shape else 1
     return streamed(2 * outputs[0].element_count * inner, inputs, outputs, Engine.MATRIX)
+
+
+@register("_grouped_mm", op_class=OpClass.MATMUL)
+def grouped_product(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price a product in groups, as mixtures of experts run it.
+
+    Where rows are grouped, each of them meets one matrix only: every element of the result sums
+    over the last axis of ``A``. Where the axis is grouped that is summed over (two matrices in, a
+    matrix for each group out: the gradient of the weights), each sums over its group alone.
+    """
+    terms = 2 * outputs[0].element_count * inputs[0].shape[-1]
+    sums_over_groups = [len(tensor.shape) for tensor in (*inputs[:2], outputs[0])] == [2, 2, 3]
+    flops = terms / outputs[0].shape[0] if sums_over_groups else terms
+    return streamed(flops, inputs, outputs, Engine.MATRIX)
 
 
 @register("transformers::grouped_mm_fallback_backward", op_class=OpClass.MATMUL)

@@ -109,6 +109,20 @@ def test_a_registered_graph_is_found_by_its_hash(product: Product, capture: Coun
     assert capture.count == 0
 
 
+def test_a_registered_graph_is_answered_in_the_precision_asked_for(
+    product: Product, capture: Counter
+) -> None:
+    library = GraphLibrary(capture=capture, database=Database("sqlite://"))
+    graph = product(4)
+    library.register(graph, mode=Mode.INFERENCE, batch_size=4)
+    own = library.step(Job(graph=graph.content_hash, batch_size=4))
+    half = library.step(Job(graph=graph.content_hash, batch_size=4, precision=Precision.FP16))
+    assert {tensor.dtype for tensor in own.graph.tensors} == {"float32"}
+    assert own.warnings == ()
+    assert {tensor.dtype for tensor in half.graph.tensors} == {"float16"}
+    assert "another precision than fp16" in half.warnings[0]
+
+
 @pytest.mark.parametrize(
     ("asked", "pointer"),
     [
