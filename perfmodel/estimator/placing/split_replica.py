@@ -80,9 +80,13 @@ def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple
 
 
 def _refuse_stages(layers: int, plan: Plan, *, pointer: str) -> None:
-    """Refuse more chunks of a pipeline than there are layers to cut."""
+    """Refuse more chunks of a pipeline than there are layers to cut.
+
+    Where stages hold several chunks, the token table and the output layer may be a chunk each, as
+    Megatron counts them: 126 layers go in 128 chunks.
+    """
     chunks = plan.pipeline * plan.virtual_stages
-    if chunks <= layers:
+    if chunks <= layers + (2 if plan.virtual_stages > 1 else 0):
         return
     chunked = f" x virtual_stages {plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     raise InvalidPlacementError(

@@ -69,6 +69,10 @@ class TransformerShape:
         Masks of dropout are kept.
     other_parameters : int
         What stands outside of layers, tables and the last norm.
+    own_weights : int or None
+        Elements of the products of a layer that every token passes beside its experts, where they
+        are not the four of attention: keys and values from a common narrow vector, a network that
+        all tokens share.
 
     Raises
     ------
@@ -105,6 +109,7 @@ class TransformerShape:
     is_tied: bool = True
     has_dropout: bool = False
     other_parameters: int = 0
+    own_weights: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -149,7 +154,9 @@ class TransformerShape:
 
     @property
     def attention_weights(self) -> int:
-        """Elements of the four products of attention in a layer."""
+        """Elements of the four products of attention in a layer, or of what takes their place."""
+        if self.own_weights is not None:
+            return self.own_weights
         return self.hidden_size * 2 * (self.attention_width + self.key_value_width)
 
     @property

@@ -101,6 +101,14 @@ def test_a_pipeline_has_no_more_stages_than_layers(estimator: Estimator) -> None
         assert refused.value.pointer == "/placement/plan/pipeline"
 
 
+def test_the_ends_of_a_model_may_be_chunks_of_their_own(estimator: Estimator) -> None:
+    job = Job(
+        model="zoo/megatron-gpt", model_kwargs={"num_layers": 4}, mode=Mode.TRAINING,
+        precision=Precision.FP16, accumulation_steps=6,
+    )  # fmt: skip
+    assert _on(estimator, "3xA10 pp=3 schedule=interleaved vp=2", job).step_time_s > 0
+
+
 def test_what_libraries_would_refuse_is_said(estimator: Estimator) -> None:
     job = Job(
         model="zoo/megatron-gpt", model_kwargs={"num_heads": 16}, mode=Mode.TRAINING,

@@ -22,6 +22,24 @@ CONFIGS: list[dict[str, Any]] = [
     {"model_type": "mistral", "num_key_value_heads": 2, **SMALL},
     {"model_type": "mixtral", "num_key_value_heads": 2, "num_local_experts": 4, **SMALL},
     {"model_type": "qwen2", "num_key_value_heads": 2, **SMALL},
+    {"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 32, **SMALL},
+    {
+        "model_type": "qwen3_moe",
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 48,
+        **SMALL,
+    },
+    {
+        "model_type": "gpt_oss",
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        **SMALL,
+    },
     {"model_type": "bert", **SMALL},
     {"model_type": "roberta", **SMALL},
     {"model_type": "gpt_neox", **SMALL},
@@ -36,6 +54,22 @@ def test_parameters_of_a_config_are_those_of_the_model(config: dict[str, Any]) -
     found = transformer_shape(Job(hf_config=config, sequence_length=8))
     assert found is not None and found.sequence_length == 8
     assert found.parameter_count == sum(p.numel() for p in module.parameters())
+
+
+def test_layers_without_experts_count_as_layers_with_them() -> None:
+    """As many products for each token; the first layers of DeepSeek-V3 are as wide for that."""
+    from perfmodel.zoo.transformers.huggingface import build_huggingface
+
+    config = {"model_type": "deepseek_v3"}
+    found = transformer_shape(Job(hf_config=config, sequence_length=8))
+    assert found is not None
+    module = build_huggingface(config, batch_size=1, sequence_length=8).module
+    assert found.parameter_count == pytest.approx(
+        sum(p.numel() for p in module.parameters()), rel=0.05
+    )
+    # 37 billion parameters work on each token, among them the output layer but not the input's.
+    active = found.layers * found.token_weights + found.vocabulary * found.hidden_size
+    assert active == pytest.approx(37e9, rel=0.02)
 
 
 @pytest.mark.parametrize(
