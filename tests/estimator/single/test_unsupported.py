@@ -46,14 +46,17 @@ def test_a_type_without_units_is_named_with_the_rate_that_stands_in(
 
 @pytest.mark.parametrize("precision", list(Precision))
 def test_nothing_is_said_of_what_a_card_has(precision: Precision) -> None:
-    # Hopper multiplies every type that can be asked for.
-    assert _told("H100-SXM5-80GB", precision) == ""
+    # Hopper multiplies every type that can be asked for; of two of them nothing was learned.
+    said = _told("H100-SXM5-80GB", precision)
+    assert "has no" not in said
+    assert bool(said) == (precision in (Precision.FP8, Precision.INT8))
 
 
 def test_tensorrt_is_of_one_maker() -> None:
+    alone = "TensorRT runs on NVIDIA GPUs alone"
     for device in ("MI300X", "EPYC-9654", "TPU-v4"):
-        assert "TensorRT" in _told(device, Precision.BF16, Compiler.TENSORRT)
-    assert _told("A10", Precision.BF16, Compiler.TENSORRT) == ""
+        assert alone in _told(device, Precision.BF16, Compiler.TENSORRT)
+    assert alone not in _told("A10", Precision.BF16, Compiler.TENSORRT)
 
 
 def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
@@ -138,3 +141,23 @@ def test_openvino_is_answered_as_onnx_runtime_and_says_so(estimator: Estimator) 
     assert any("Nothing was learned of OpenVINO" in said for said in answered.warnings)
     assert not any("OpenVINO" in said for said in stand_in.warnings)
     assert answered.basis in (Basis.ANALYTICAL, Basis.DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("asked", "word", "wider"),
+    [
+        ({"precision": Precision.INT8}, "int8", 4.0),
+        ({"precision": Precision.FP8}, "fp8", 1.4),
+        ({"compiler": Compiler.TENSORRT}, "TensorRT", 2.0),
+    ],
+)
+def test_what_nothing_was_learned_of_is_analytical_wide_and_says_so(
+    estimator: Estimator, asked: dict[str, object], word: str, wider: float
+) -> None:
+    job = Job(model="zoo/one", batch_size=8, **asked)  # type: ignore[arg-type]
+    found = estimator.estimate(job, parse_placement("H100-SXM5-80GB"))
+    assert any(f"Nothing was learned of {word}" in said for said in found.warnings)
+    assert found.basis in (Basis.ANALYTICAL, Basis.DEFAULT)
+    rate = found.throughput
+    assert rate.high / rate.samples_per_second >= wider
+    assert rate.samples_per_second / rate.low >= wider
