@@ -36,13 +36,13 @@ from service.routes import (
     page,
     prices,
 )
-from service.routes.learning import campaigns, models
+from service.routes.learning import campaigns, models, shadows
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
 
 #: In the order in which the documentation lists them.
 _ROUTES = (
-    answers, graphs, accelerators, models, prices, health, kserve, slurm, dstack, jobs,
+    answers, graphs, accelerators, models, shadows, prices, health, kserve, slurm, dstack, jobs,
     observations, campaigns, operations, page, extender, volcano, webhook,
 )  # fmt: skip
 
@@ -75,6 +75,7 @@ def create_app(
         state.watch.start()
         runner.start()
         expiry.start()
+        dispatcher.shadow.start()
         async with dispatcher.watch.running():
             yield
         await runner.stop()

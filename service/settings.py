@@ -13,6 +13,9 @@ from perfmodel.registry.mirror import cache_folder
 
 _MIB = 1024 * 1024
 
+#: Fewer than comparisons of two versions that are kept, so that none is made twice.
+MOST_QUESTIONS = 2_000
+
 
 def _location(value: Any) -> Any:
     """Return a URL as it is, and anything else as a path."""
@@ -53,6 +56,13 @@ class Settings(BaseSettings):
         What reading one uploaded ONNX file may take.
     capture_timeout_s : float
         What capturing one named model may take.
+    shadow_questions, shadow_questions_bytes : int
+        Questions that are kept, those asked last, for versions that answer beside the one that
+        serves; 0: none. What they may take together.
+    shadow_poll_s : float
+        How often it is looked whether such a version has anything to answer; 0: never.
+    shadow_memory_bytes : int
+        What the process that answers with such a version may take.
     tls_certificate, tls_key : Path or None
         PEM files; with a certificate the service answers over TLS alone. Read at the start.
     kubernetes_nodes : str
@@ -99,6 +109,10 @@ class Settings(BaseSettings):
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)
     capture_timeout_s: float = Field(default=60.0, gt=0)
+    shadow_questions: int = Field(default=1_000, ge=0, le=MOST_QUESTIONS)
+    shadow_questions_bytes: int = Field(default=4 * _MIB, ge=1)
+    shadow_poll_s: float = Field(default=5.0, ge=0)
+    shadow_memory_bytes: int = Field(default=2048 * _MIB, ge=256 * _MIB)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     kubernetes_nodes: str = ""

@@ -21,6 +21,7 @@ ROOMS = (
     "graphs",
     "answering",
     "versions",
+    "shadow",
     "dispatch",
     "schemas",
     "observations",

@@ -198,6 +198,63 @@ CAMPAIGN_REFERENCES = Table(
     Index("ix_campaign_references_campaign_machine_id", "campaign", "machine", "id"),
 )
 
+#: Questions that were answered last: one job on one placement each, as they were written. The
+#: highest number was asked last.
+ASKED_QUESTIONS = Table(
+    "asked_questions",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("key", String(64), nullable=False, unique=True),
+    Column("content", Text, nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("asked_at", String(32), nullable=False),
+)
+
+#: Versions that answer beside the one that serves, and who lets them.
+SHADOW_RUNS = Table(
+    "shadow_runs",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("problem", Text),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+)
+
+#: A question as two versions answer it. Step times are those without what was observed of the job,
+#: none where a version fails or has nothing else to go by; ``answered_ratio`` is ln of the step
+#: time of the shadow over that of the other with what was observed. ``placement`` is as it was
+#: asked and ``named_placement`` by the names of the catalogue.
+SHADOW_ANSWERS = Table(
+    "shadow_answers",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("model", String(200), nullable=False),
+    Column("against", String(200), nullable=False),
+    Column("question", String(64), nullable=False),
+    Column("label", String(200), nullable=False),
+    Column("device", String(200), nullable=False),
+    Column("mode", String(16), nullable=False),
+    Column("family", String(64), nullable=False),
+    Column("placement_kind", String(32), nullable=False),
+    Column("job_family", String(64), nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("accumulation_steps", Integer, nullable=False),
+    Column("placement", Text, nullable=False),
+    Column("named_placement", Text, nullable=False),
+    Column("serving_s", Double),
+    Column("shadow_s", Double),
+    Column("answered_ratio", Double),
+    Column("serving_problem", Text),
+    Column("shadow_problem", Text),
+    Column("compared_at", String(32), nullable=False),
+    UniqueConstraint("model", "against", "question", name="uq_shadow_answers_question"),
+)
+
 #: Accelerators that the operator of the service describes, as JSON.
 ACCELERATORS = Table(
     "accelerators",

@@ -1,0 +1,76 @@
+"""What was asked, and what versions that nobody is told of would have answered."""
+
+from __future__ import annotations
+
+from perfmodel.client.shadowing import ShadowReport
+from perfmodel.registry.model_registry import ModelRegistry
+from perfmodel.registry.states import Change
+from perfmodel.registry.states import State as VersionState
+from perfmodel.shadow.shadow_report import read_report
+from perfmodel.store.shadow.asked_questions import AskedQuestionStore
+from perfmodel.store.shadow.shadow_runs import ShadowRunStore
+from service.settings import Settings
+from service.shadow.asked import AskedQuestions
+from service.shadow.shadow_watch import ShadowWatch
+from service.state.state import State
+from service.versions.loaded_versions import LoadedVersions
+from service.versions.model_source import ModelSource
+
+
+class Shadow:
+    """Keeps what was asked last and compares versions on it; does nothing until it is started."""
+
+    def __init__(
+        self, source: ModelSource, versions: LoadedVersions, state: State, settings: Settings
+    ) -> None:
+        self._connections = state.database.connections
+        self._runs = ShadowRunStore(self._connections)
+        store = AskedQuestionStore(
+            self._connections,
+            most=settings.shadow_questions,
+            most_bytes=settings.shadow_questions_bytes,
+        )
+        #: Takes questions that were answered.
+        self.asked = AskedQuestions(store, is_kept=settings.shadow_questions > 0)
+        self.watch = ShadowWatch(source, versions, state, settings)
+
+    def start(self) -> None:
+        """Begin to keep what is asked, and to look for versions that are shadows."""
+        self.asked.start()
+        self.watch.start()
+
+    def close(self) -> None:
+        """End both."""
+        self.asked.close()
+        self.watch.close()
+
+    def begin(self, registry: ModelRegistry, name: str, version: str, why: str) -> Change:
+        """Let a version be a shadow; one that is already is compared again if that had failed.
+
+        Raises
+        ------
+        InvalidInputError
+            It serves.
+        """
+        history = registry.history(name)
+        if history.states.get(version) is VersionState.SHADOW:
+            change = next(one for one in reversed(history.changes) if one.version == version)
+        else:
+            change = registry.judge(name, version, VersionState.SHADOW, why=why)
+        self._runs.begin_anew(f"{name}/{version}")
+        return change
+
+    def report(
+        self, registry: ModelRegistry, name: str, version: str, against: str | None
+    ) -> ShadowReport:
+        """Return what is known of a version that answers, or did, beside another.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such version.
+        """
+        manifest = registry.versions.manifest(name, version)
+        trained_at = str(manifest.get("created_at", ""))
+        model = f"{name}/{version}"
+        return read_report(self._connections, model, against=against, trained_at=trained_at)
