@@ -5,10 +5,9 @@ from __future__ import annotations
 from perfmodel.client.shadowing import ShadowReport
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import Change
-from perfmodel.registry.states import State as VersionState
 from perfmodel.shadow.shadow_report import read_report
+from perfmodel.shadow.starting import begin_shadow
 from perfmodel.store.shadow.asked_questions import AskedQuestionStore
-from perfmodel.store.shadow.shadow_runs import ShadowRunStore
 from service.settings import Settings
 from service.shadow.asked import AskedQuestions
 from service.shadow.shadow_watch import ShadowWatch
@@ -24,7 +23,6 @@ class Shadow:
         self, source: ModelSource, versions: LoadedVersions, state: State, settings: Settings
     ) -> None:
         self._connections = state.database.connections
-        self._runs = ShadowRunStore(self._connections)
         store = AskedQuestionStore(
             self._connections,
             most=settings.shadow_questions,
@@ -45,20 +43,8 @@ class Shadow:
         self.watch.close()
 
     def begin(self, registry: ModelRegistry, name: str, version: str, why: str) -> Change:
-        """Let a version be a shadow; one that is already is compared again if that had failed.
-
-        Raises
-        ------
-        InvalidInputError
-            It serves.
-        """
-        history = registry.history(name)
-        if history.states.get(version) is VersionState.SHADOW:
-            change = next(one for one in reversed(history.changes) if one.version == version)
-        else:
-            change = registry.judge(name, version, VersionState.SHADOW, why=why)
-        self._runs.begin_anew(f"{name}/{version}")
-        return change
+        """Let a version be a shadow, as :func:`~perfmodel.shadow.starting.begin_shadow`."""
+        return begin_shadow(registry, self._connections, name, version, why=why)
 
     def report(
         self, registry: ModelRegistry, name: str, version: str, against: str | None
