@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from asking import Service
@@ -17,7 +18,13 @@ from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
+from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore
+from perfmodel.store.shadow.shadow_runs import ShadowRunStore
+from perfmodel.store.sql.connections import Connections
 from perfmodel.store.state.database import Database
+from perfmodel.store.state.jobs import StoredJob
+from perfmodel.store.state.observation_records import StoredObservation
+from perfmodel.store.state.observations import ObservationStore
 from perfmodel.types import Phase, Role
 from service.app import create_app
 from service.settings import Settings
@@ -61,3 +68,48 @@ def make_app(folder: Path) -> FastAPI:
     graphs = GraphLibrary(capture=hand_capture, database=Database(settings.database))
     estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)
     return create_app(estimator, settings)
+
+
+def make_app_with_versions(folder: Path) -> FastAPI:
+    """Build an application over the trained versions in a folder, which compares nothing itself."""
+    settings = Settings(
+        models=folder / "models",
+        database=f"sqlite:///{folder}/state.db",
+        shadow_poll_s=0,
+        models_poll_s=0,
+    )
+    graphs = GraphLibrary(capture=hand_capture, database=Database(settings.database))
+    return create_app(Estimator.from_folder(settings.models_folder, graphs=graphs), settings)
+
+
+def fill_shadow(database: str, model: str, against: str) -> None:
+    """Keep made-up comparisons of two versions, and what was measured of one question."""
+    connections = Connections(database)
+    found = []
+    for number in range(60):
+        device = ("T4", "A100-SXM4-80GB", "H100-SXM5-80GB")[number % 3]
+        serving_s = 0.05 + 0.002 * number
+        found.append(
+            Comparison(
+                question=f"{number:032x}", label=f"timm/resnet50 training batch {number + 1}",
+                device=device, mode="training" if number % 2 else "inference", family="resnet",
+                placement_kind="one accelerator" if number % 4 else "several hosts",
+                job_family="f", batch_size=number + 1, accumulation_steps=1,
+                placement=f'"{device}"', named_placement=f'"{device}"', serving_s=serving_s,
+                shadow_s=serving_s * (0.8 + 0.2 * (number % 3) + 0.004 * number),
+                answered_ratio=0.01 * (number % 5),
+            )
+        )  # fmt: skip
+    failing = replace(
+        found[0], question="f" * 32, shadow_s=None, answered_ratio=None,
+        shadow_problem="The answer is no finite number above 0, or its interval is none.",
+    )  # fmt: skip
+    ComparisonStore(connections).add(model, against, [*found, failing])
+    seen = StoredObservation(
+        job=StoredJob(ref="r", family="f", content="{}"), key="1", content_hash="1",
+        placement='"A100-SXM4-80GB"', batch_size=2, accumulation_steps=1, step_time_s=0.06,
+        sync_time_s=None,
+    )  # fmt: skip
+    ObservationStore(connections).add([seen])
+    ShadowRunStore(connections).enter(model)
+    connections.close()

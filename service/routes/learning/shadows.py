@@ -55,6 +55,8 @@ async def start_shadow(request: Request, name: str, version: str, why: Why = "")
     """
     registry, dispatcher = registry_of(request), dispatcher_of(request)
     change = await looked(request, lambda: dispatcher.shadow.begin(registry, name, version, why))
+    # The list of versions says so at once; other workers and hosts follow.
+    await dispatcher.watch.reload()
     return json_response(asdict(change))
 
 
@@ -67,4 +69,5 @@ async def refuse(request: Request, name: str, version: str, why: Why = "") -> Re
     """Refuse a version that does not serve; to promote it takes `force` from then on."""
     registry = registry_of(request)
     change = await looked(request, lambda: registry.judge(name, version, State.REFUSED, why=why))
+    await dispatcher_of(request).watch.reload()
     return json_response(asdict(change))

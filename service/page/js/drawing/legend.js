@@ -1,6 +1,6 @@
 // What the colours of a picture mean.
 
-import { s } from "./dom.js";
+import { s } from "../dom.js";
 import { widthOf } from "./scale.js";
 
 const ROW_PX = 18;

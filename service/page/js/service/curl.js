@@ -1,6 +1,6 @@
 // A question as a command line. The key itself never stands in it.
 
-import { h, say } from "./dom.js";
+import { h, say } from "../dom.js";
 import { keyInUse } from "./key.js";
 
 /** Write a question as a call of curl. */

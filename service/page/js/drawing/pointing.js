@@ -1,6 +1,6 @@
 // Say what a mark of a picture stands for: to a pointer that comes near, and to the arrow keys.
 
-import { h, s } from "./dom.js";
+import { h, s } from "../dom.js";
 
 const NEAR_PX = 28;
 

@@ -1,7 +1,7 @@
 // The frame of every picture: its title, its files, its numbers and the request that made it.
 
-import { curl, curlBox } from "./curl.js";
-import { h } from "./dom.js";
+import { curl, curlBox } from "../service/curl.js";
+import { h } from "../dom.js";
 import { csv, save, standalone } from "./files.js";
 import { readable } from "./pointing.js";
 

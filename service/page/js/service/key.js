@@ -1,6 +1,6 @@
 // The API key: kept for this tab only, entered where the service asks for one.
 
-import { $ } from "./dom.js";
+import { $ } from "../dom.js";
 
 const PLACE = "perfmodel-key";
 let asking = null;

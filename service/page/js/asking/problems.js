@@ -1,6 +1,6 @@
 // Show what is wrong next to the field that it is about.
 
-import { $, h } from "./dom.js";
+import { $, h } from "../dom.js";
 
 /** Take all errors off a form. */
 export function clearProblems(form) {

@@ -1,6 +1,6 @@
 // What an hour of an accelerator costs: as the service keeps it, and over that what is typed here.
 
-import { ask, question } from "./service.js";
+import { ask, question } from "../service/service.js";
 
 const PLACE = "perfmodel-prices";
 let kept = null;

@@ -1,6 +1,6 @@
 // The form: its fields, and the four that build a placement.
 
-import { $, h } from "./dom.js";
+import { $, h } from "../dom.js";
 import { MODELS, NETWORKS } from "./names.js";
 import { readPlacement, writePlacement } from "./placement.js";
 

@@ -1,6 +1,6 @@
 // Bars of one kind, one below the other, with intervals where they have any.
 
-import { s } from "./dom.js";
+import { s } from "../dom.js";
 import { linear, shortened, widthOf } from "./scale.js";
 
 const ROW_PX = 26;

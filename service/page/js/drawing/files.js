@@ -1,6 +1,6 @@
 // Save a picture as SVG, and its numbers as CSV.
 
-import { s } from "./dom.js";
+import { s } from "../dom.js";
 
 const KEPT = [
   "fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity",
