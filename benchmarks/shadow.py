@@ -14,6 +14,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from _servers import Server, service
@@ -36,13 +37,20 @@ def main() -> None:
             questions = _asked(server)
             _measure(server, "no shadow", questions, options)
             server.ask(f"/v1/models/{shadow}/shadow", b"")
+            first = _wait(server, shadow, lambda found: found["compared_at"] is not None)
             _measure(server, "a shadow compared", questions, options)
-            report = server.ask_json(f"/v1/models/{shadow}/shadow")
-            print(f"  the shadow: {report['stage']}, {report['waiting']} questions wait")
-            while (report := server.ask_json(f"/v1/models/{shadow}/shadow"))["stage"] != "done":
-                time.sleep(1.0)
+            second = server.ask_json(f"/v1/models/{shadow}/shadow")
+            compared = first["waiting"] - second["waiting"]
+            print(f"  the shadow meanwhile compared {compared} questions: {second['stage']}")
+            report = _wait(server, shadow, lambda found: found["stage"] == "done")
             _measure(server, "no shadow again", questions, options)
         print(f"compared: {report['groups'][0]['asked']} questions")
+
+
+def _wait(server: Server, shadow: str, until: Callable[[dict], bool]) -> dict:
+    while not until(report := server.ask_json(f"/v1/models/{shadow}/shadow")):
+        time.sleep(0.5)
+    return report
 
 
 def _two_versions(models: Path, copied: Path) -> tuple[Path, str]:

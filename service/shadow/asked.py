@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from perfmodel.lru import LruCache
+from perfmodel.placement.topology.parse import format_placement
+from perfmodel.placement.topology.topology import Placement
 from perfmodel.store.shadow.asked_questions import AskedQuestion, AskedQuestionStore
 from perfmodel.store.sql.revisions import poll_until
 
@@ -50,9 +52,20 @@ class AskedQuestions:
         self._thread: threading.Thread | None = None
 
     def note(self, body: bytes) -> None:
-        """Take the body of a question that was answered; for one thread."""
+        """Take the body of a question that was answered; for any thread."""
         if len(body) <= _MOST_BYTES:
             self._bodies.append(body)
+
+    def note_row(self, job: Any, placements: Sequence[Placement]) -> None:
+        """Take one job on some placements that was answered; for any thread.
+
+        Parameters
+        ----------
+        job : object
+            As it was written: JSON, or a reference.
+        """
+        written = [format_placement(placement) for placement in placements]
+        self.note(orjson.dumps({"job": job, "placements": written}))
 
     def start(self) -> None:
         """Begin to keep what is noted."""

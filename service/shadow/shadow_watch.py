@@ -87,7 +87,8 @@ class ShadowWatch:
             The database cannot be used.
         """
         for model in self.shadows():
-            self._runs.enter(model)
+            if self._runs.find(model) is None:
+                self._runs.enter(model)
             if self._ended.is_set() or not self._waits(model):
                 continue
             held = self._runs.take(model, self._owner, lease_s=_LEASE_S)

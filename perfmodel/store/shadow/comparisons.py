@@ -82,6 +82,8 @@ class ComparisonStore(SharedStore):
         rows = [{**asdict(one), **pair} for one in comparisons]
         with self._connections.writing() as connection:
             table = SHADOW_ANSWERS
+            if not _is_known(connection, model, against):
+                _remove_old_pairs(connection)
             statement = insert_into(connection, table).on_conflict_do_nothing(
                 index_elements=["model", "against", "question"]
             )
@@ -143,15 +145,26 @@ class ComparisonStore(SharedStore):
 
 
 def _remove_oldest(connection: Connection, model: str, against: str) -> None:
-    """Keep the newest comparisons of a pair, and the newest pairs."""
+    """Keep the newest comparisons of a pair."""
     table = SHADOW_ANSWERS.c
     of_pair = and_(table.model == model, table.against == against)
     newest = select(table.id).where(of_pair).order_by(table.id.desc())
     first_gone = connection.execute(newest.offset(MOST_OF_A_PAIR).limit(1)).scalar()
     if first_gone is not None:
         connection.execute(delete(SHADOW_ANSWERS).where(of_pair, table.id <= first_gone))
+
+
+def _is_known(connection: Connection, model: str, against: str) -> bool:
+    table = SHADOW_ANSWERS.c
+    query = select(table.id).where(table.model == model, table.against == against).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _remove_old_pairs(connection: Connection) -> None:
+    """Keep the newest pairs but one, before another is added."""
+    table = SHADOW_ANSWERS.c
     last = func.max(table.id).label("last")
     pairs = select(table.model, table.against, last).group_by(table.model, table.against)
-    for row in connection.execute(pairs.order_by(last.desc()).offset(MOST_PAIRS)):
+    for row in connection.execute(pairs.order_by(last.desc()).offset(MOST_PAIRS - 1)):
         old = and_(table.model == row.model, table.against == row.against)
         connection.execute(delete(SHADOW_ANSWERS).where(old))

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from held_service import held_service
+from migrated import migrated_sqlite
 from two_hosts import two_hosts
 
 from perfmodel.store.shadow.asked_questions import AskedQuestionStore
@@ -58,8 +59,8 @@ def test_hosts_add_up(new_migrated_url: Any, tmp_path: Path) -> None:
         assert [one["placement"] for one in _kept(url)] == ["T4", "A10"]
 
 
-def test_what_waits_to_be_kept_is_bounded(tmp_path: Path, migrated_file: Path) -> None:
-    connections = Connections(f"sqlite:///{migrated_file}")
+def test_what_waits_to_be_kept_is_bounded(tmp_path: Path) -> None:
+    connections = Connections(migrated_sqlite(tmp_path))
     store = AskedQuestionStore(connections, most=1_000, most_bytes=1_000_000)
     asked = AskedQuestions(store)
     asked.note(b" " * 300_000)
@@ -86,3 +87,21 @@ def test_nothing_is_kept_where_nothing_shall_be(tmp_path: Path) -> None:
         service.ask("predict", job=JOB, placement="T4")
         service.dispatcher.shadow.asked.keep()
         assert _kept(service.dispatcher.state.database.url) == []
+
+
+def test_what_schedulers_ask_is_kept_too(tmp_path: Path) -> None:
+    with held_service(tmp_path, shadow_poll_s=0, kubernetes_wait_s=60) as service:
+        paths = service.client.get("/openapi.json").json()["paths"]
+        asked = service.dispatcher.shadow.asked
+        for route, placements in (
+            ("/v1/adapters/slurm", 2),
+            ("/v1/adapters/dstack/apply_policies/on_run_apply", 2),
+            ("/kubernetes/scheduler/prioritize", 2),
+        ):
+            content = paths[route]["post"]["requestBody"]["content"]["application/json"]
+            [example] = content["examples"].values()
+            assert service.client.post(route, json=example["value"]).status_code == 200
+            assert asked.keep() == placements, route
+        kept = _kept(service.dispatcher.state.database.url)
+        for one in kept:
+            service.ask("predict", **one)

@@ -21,10 +21,14 @@ from fastapi.testclient import TestClient
 from held_service import one_or_another
 from migrated import migrated_sqlite
 from trained_version import trained_version
+from webdav_server import webdav_store
 
 from perfmodel.cli import cli
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.registry.mirror import local_models
+from perfmodel.registry.model_registry import ModelRegistry
+from perfmodel.registry.states import State
 from perfmodel.store.shadow.shadow_runs import ShadowRunStore
 from perfmodel.store.state.database import Database
 from perfmodel.training.train import train
@@ -67,8 +71,8 @@ def service(folder: Path, **settings: Any) -> Iterator[TestClient]:
     """Run a service over the versions in a folder; graphs need no library."""
     database, models = migrated_sqlite(folder), folder / "models"
     stated = Settings(
-        database=database, models=models, keys=folder / "keys.json",
-        **{"shadow_poll_s": 0.2, "models_poll_s": 0, **settings},
+        database=database, keys=folder / "keys.json",
+        **{"models": models, "shadow_poll_s": 0.2, "models_poll_s": 0, **settings},
     )  # fmt: skip
     graphs = GraphLibrary(capture=one_or_another, database=Database(database))
     app = create_app(Estimator.from_folder(models, graphs=graphs), stated)
@@ -194,3 +198,21 @@ def test_a_shadow_that_cannot_be_loaded_is_given_up_and_says_why(
         report = _report(client, "1", lambda found: found["stage"] == "given up")
         assert "serving.json" in report["problem"]
         assert _ask(client, DEVICE)
+
+
+def test_a_shadow_of_a_store_elsewhere_is_fetched(trained: dict[str, Path], tmp_path: Path) -> None:
+    with webdav_store(tmp_path / "webdav") as store:
+        registry = ModelRegistry(store.open())
+        served, other = (registry.publish(trained[one], "default") for one in ("good", "slow"))
+        registry.promote("default", served)
+        settings = {
+            "models": store.url, "models_options": store.options,
+            "models_cache": tmp_path / "models", "models_poll_s": 0.2,
+        }  # fmt: skip
+        local_models(store.url, store.options, tmp_path / "models")
+        with service(tmp_path, **settings) as client:
+            _ask(client, DEVICE)
+            assert not (tmp_path / "models" / "default" / other).exists()
+            registry.judge("default", other, State.SHADOW)
+            report = _report(client, other, _compared(1))
+            assert report["against"] == f"default/{served}"
