@@ -1,0 +1,6 @@
+"""Retrainings in the database: what shall be learned anew, how far it is, and what came of it."""
+
+from perfmodel.store.retraining.log_store import RetrainingLogStore
+from perfmodel.store.retraining.retraining_store import RetrainingStore
+
+__all__ = ["RetrainingLogStore", "RetrainingStore"]
