@@ -15,9 +15,10 @@ from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.registry.file_store import FileStore, open_store
 from perfmodel.registry.model_registry import ModelRegistry
-from perfmodel.retraining.attempt import Attempt, Ending, Workplace
+from perfmodel.retraining.attempt import Attempt, Ending
 from perfmodel.retraining.data.sources import DataSources
 from perfmodel.retraining.run_folder import Phase
+from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.retraining import RetrainingStore
 from perfmodel.store.retraining.retraining_records import RetrainingClaim
@@ -31,7 +32,7 @@ QUICK: dict[str, Any] = {
 SAMPLES = tuple(made_up.samples(families=24))
 
 
-def measurement_of(sample: Sample, *, measured_at: str = "2026-01-01T00:00:00+00:00") -> Measurement:
+def measurement_of(sample: Sample, *, measured_at: str = "2026-01-01T00:00:00Z") -> Measurement:
     """Return a sample as a profiler would have measured it."""
     one, time_s = sample.workload, sample.step_time_s
     step = StepRecord(
@@ -116,6 +117,8 @@ class RetrainingWorld:
     def place(self) -> Workplace:
         """Where retrainings are done."""
         return Workplace(
+            database=self.url,
+            models=str(self.models),
             folder=self.folder / "runs",
             sources=DataSources(profiles=(self.profiles,)),
             workers=1,

@@ -16,7 +16,6 @@ from perfmodel.registry.states import State
 from perfmodel.retraining.data.learning_data import LearningData, read_learning_data
 from perfmodel.retraining.data.observed_cells import cells_of
 from perfmodel.retraining.data.snapshot import read_observed, take_snapshot
-from perfmodel.retraining.data.sources import DataSources
 from perfmodel.retraining.judging.gathering import evidence_from, gather
 from perfmodel.retraining.publishing import (
     Verdict,
@@ -28,6 +27,7 @@ from perfmodel.retraining.publishing import (
 )
 from perfmodel.retraining.run_folder import PHASES, Phase, RunFolder
 from perfmodel.retraining.settings import parse_settings
+from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.retraining import ObservedDataStore, RetrainingStore
 from perfmodel.store.retraining.retraining_records import RetrainingClaim, RetrainingState
 from perfmodel.store.state.database import Database
@@ -42,26 +42,6 @@ _EVIDENCE = "evidence.json"
 
 #: Is told the phase and what happens in it.
 Tell = Callable[[Phase, str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workplace:
-    """Where a retraining is done.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the runs; each has a folder of its own in it.
-    workers : int
-        Processes that capture and fit.
-    cache : Path or None
-        Folder of kept sketches; None: that of the user.
-    """
-
-    folder: Path
-    sources: DataSources
-    workers: int = 2
-    cache: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

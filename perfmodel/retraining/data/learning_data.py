@@ -89,9 +89,9 @@ def read_learning_data(
     Raises
     ------
     TrainingError
-        There is no usable record.
+        There is no usable record, or a public table has changed since.
     StoreError
-        A public table has changed since, or the database cannot be read.
+        The database cannot be read.
     """
     chosen = among(snapshot["records"])
     store = ProfileStore(folder / PROFILES)

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from perfmodel.errors import StoreError
+from perfmodel.errors import TrainingError
 from perfmodel.importers.published import Imported
 from perfmodel.predictors.folds import Progress
 from perfmodel.retraining.data.copied_profiles import copy_profiles, records_digest
@@ -57,7 +57,7 @@ def take_snapshot(
 
     Raises
     ------
-    StoreError
+    TrainingError
         A file is damaged or holds nothing, and nothing says that such are left out; names it.
     InvalidInputError
         A source is to be left out that is not there.
@@ -93,7 +93,7 @@ def read_public(snapshot: Mapping[str, Any]) -> dict[str, Imported]:
 
     Raises
     ------
-    StoreError
+    TrainingError
         They are not what they were when the snapshot was taken.
     """
     if snapshot["data"] is None:
@@ -103,7 +103,7 @@ def read_public(snapshot: Mapping[str, Any]) -> dict[str, Imported]:
     found = read_formats(data, names)
     for name in names:
         if name not in found or _tables_digest(found[name]) != snapshot["sources"][name]["digest"]:
-            raise StoreError(
+            raise TrainingError(
                 f"The tables of {name} in {data} have changed since the snapshot was taken. Cancel "
                 "the retraining and start it again."
             )
@@ -141,7 +141,7 @@ def _profiles(
     for path, reason in copied.damaged.items():
         device = f"{Path(path).parents[1].name}/{Path(path).parent.name}"
         if not settings.without_damaged and not is_left_out(device, settings.without):
-            raise StoreError(
+            raise TrainingError(
                 f"{path} cannot be learned from: {reason} Restore or remove it, leave out "
                 f"{device!r}, or leave out whatever is damaged (without_damaged)."
             )

@@ -195,11 +195,17 @@ class RetrainingStore(SharedStore):
         return int(changed.rowcount)
 
     def cancel(self, name: str, *, reason: str = "It was cancelled.") -> bool:
-        """End an open retraining without a result; False where none of that name is open."""
+        """End an open retraining without a result.
+
+        Returns
+        -------
+        bool
+            False where none of that name is open, or its version is being published.
+        """
         with self._connections.writing() as connection:
             changed = connection.execute(
                 update(RETRAININGS)
-                .where(_TABLE.name == name, _TABLE.state.in_(_OPEN))
+                .where(_TABLE.name == name, _TABLE.state.in_(_OPEN), _TABLE.version.is_(None))
                 .values(state=RetrainingState.CANCELLED.value, reason=reason, updated_at=now())
             )
         return changed.rowcount > 0
