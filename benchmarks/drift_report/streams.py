@@ -99,7 +99,9 @@ class Cluster:
             reporter=job.reporter,
         )
         is_meant = begun and self._cause is not None and CAUSES[self._cause] in groups
-        level = job.off + self._off(job, (card, -1), _ON_CARD) + self._off(job, (card, batch), _CELL)
+        level = (
+            job.off + self._off(job, (card, -1), _ON_CARD) + self._off(job, (card, batch), _CELL)
+        )
         noise = self._random.gauss(0.0, _NOISE) / math.sqrt(self._random.gammavariate(2.0, 0.5))
         measured = level + noise + (self._shift if is_meant else 0.0)
         answered, scale = _answer(job, card, batch)

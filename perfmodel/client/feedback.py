@@ -120,11 +120,18 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftCampaign:
-    """A campaign for what alarms doubt."""
+    """A campaign for what alarms doubt on one accelerator."""
 
     id: str
     total: Annotated[int, "Workloads that are to be measured."]
     created: Annotated[bool, "False where the same one was made before."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftCampaigns:
+    """Campaigns for what alarms doubt."""
+
+    campaigns: Annotated[tuple[DriftCampaign, ...], "One for each accelerator."]
 
 
 def drift(*, ended: int = 20) -> Call[Drift]:
@@ -138,7 +145,7 @@ def acknowledge_alarm(id: str, *, note: str = "") -> Call[DriftAlarm]:
     return Call(method="POST", path=path, kind=DriftAlarm, query={"note": note or None})
 
 
-def drift_campaign(policy: Mapping[str, Any] | None = None) -> Call[DriftCampaign]:
-    """Enter a campaign that measures what open alarms doubt."""
+def drift_campaigns(policy: Mapping[str, Any] | None = None) -> Call[DriftCampaigns]:
+    """Enter campaigns that measure what open alarms doubt, one for each accelerator."""
     body = {"policy": dict(policy or {})}
-    return Call(method="POST", path="/v1/drift/campaign", kind=DriftCampaign, body=body)
+    return Call(method="POST", path="/v1/drift/campaign", kind=DriftCampaigns, body=body)

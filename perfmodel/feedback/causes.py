@@ -29,7 +29,9 @@ LEAST_SHIFT = 0.05
 #: Share of the best gain from which another explanation is told beside it.
 NEARLY = 0.8
 #: Of groups with the same residuals the first of these is named.
-_KINDS = ("job", "accelerator", "software", "job_class", EVERYTHING.kind, "reporter")
+_ORDER = ("job", "accelerator", "software", "job_class", EVERYTHING.kind, "reporter")
+#: What may be alarming.
+KINDS = _ORDER[1:]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,4 +111,4 @@ def _gain(own: Sequence[Residual]) -> float:
 
 
 def _rank(group: Group) -> tuple[int, str]:
-    return _KINDS.index(group.kind), group.value
+    return _ORDER.index(group.kind), group.value

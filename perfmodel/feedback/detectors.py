@@ -11,7 +11,7 @@ from perfmodel.errors import MissingExtraError
 PROMISED = 30
 #: Settings of the Page-Hinkley test, in standard deviations of one residual: changes of the mean
 #: by less than the first are let pass, and so much of what exceeds it is an alarm.
-TOLERATED, THRESHOLD = 0.25, 12.0
+TOLERATED, THRESHOLD = 0.5, 12.0
 
 
 class Detector(Protocol):

@@ -24,6 +24,7 @@ ROOMS = (
     "dispatch",
     "schemas",
     "observations",
+    "feedback",
     "openapi",
     "adapters",
     "routes",

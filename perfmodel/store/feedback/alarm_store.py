@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import and_, insert, or_, select, update
 
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
@@ -76,8 +76,16 @@ class AlarmStore(SharedStore):
         return changed.rowcount > 0
 
     def to_tell(self) -> tuple[Alarm, ...]:
-        """Return alarms whose state was not told yet, oldest first."""
-        untold = or_(_ALARM.told.is_(None), _ALARM.told != _ALARM.state)
+        """Return alarms whose state was not told yet, oldest first.
+
+        One that ended before anybody was told of it is no news.
+        """
+        opened, ended = AlarmState.OPEN.value, AlarmState.ENDED.value
+        untold = or_(
+            and_(_ALARM.told.is_(None), _ALARM.state == opened),
+            and_(_ALARM.told == opened, _ALARM.state == ended),
+            and_(_ALARM.told == ended, _ALARM.state == opened),
+        )
         with self._connections.reading() as connection:
             query = select(ALARMS).where(untold).order_by(_ALARM.id)
             return tuple(Alarm.from_row(row) for row in connection.execute(query))
