@@ -88,8 +88,9 @@ class DriftKeeper:
         if self._has_more and not self._compare(self._keeping):
             self._keeping = None
             return False
-        if not self._has_more:
+        if not (self._has_more and self._folds_again):
             self._fold(self._keeping)
+        if not self._has_more:
             self._ask_again(self._keeping)
         if self._webhook is not None:
             self._webhook.tell()
