@@ -11,7 +11,15 @@ from functools import cache
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import catalogue, keeping, learning, measuring, questions, shadowing
+from perfmodel.client import (
+    catalogue,
+    feedback,
+    keeping,
+    learning,
+    measuring,
+    questions,
+    shadowing,
+)
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session
@@ -149,6 +157,9 @@ class Verbs(ABC, Generic[Sockets]):
     shadow = _Asks(shadowing.shadow)
     start_shadow = _Asks(shadowing.start_shadow)
     refuse_model = _Asks(shadowing.refuse_model)
+    drift = _Asks(feedback.drift)
+    acknowledge_alarm = _Asks(feedback.acknowledge_alarm)
+    drift_campaigns = _Asks(feedback.drift_campaigns)
     accuracy = _Asks(catalogue.accuracy)
     accuracy_points = _Lists(catalogue.accuracy_points)
     begin = _Asks(keeping.begin)

@@ -26,6 +26,7 @@ ROOMS = (
     "dispatch",
     "schemas",
     "observations",
+    "feedback",
     "openapi",
     "adapters",
     "routes",
