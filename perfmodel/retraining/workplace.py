@@ -42,16 +42,6 @@ class Workplace:
     workers: int = 2
     cache: Path | None = None
 
-<<<<<<< HEAD
-=======
-    def opened_engine(self) -> AbstractContextManager[TaskEngine]:
-        """Open what runs captures and fits."""
-        # Deferred: it brings all of training, which whoever enters a retraining does not need.
-        from perfmodel.training.training_engine import opened_engine
-
-        return opened_engine(self.engine, workers=self.workers, address=self.address)
-
->>>>>>> 90df159 (Open the database from commands of any room)
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types; :func:`workplace_from` reads it."""
         return {

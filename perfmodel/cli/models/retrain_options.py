@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-<<<<<<< HEAD
-from perfmodel.cli.campaigns.campaign_database import database_option, url_of
-from perfmodel.cli.options import FOLDER, CommandT, models_store_option, store_options
-=======
 from perfmodel.cli.database import database_option, url_of
-from perfmodel.cli.options import (
-    FOLDER,
-    CommandT,
-    engine_options,
-    models_store_option,
-    store_options,
-)
->>>>>>> 90df159 (Open the database from commands of any room)
+from perfmodel.cli.options import FOLDER, CommandT, models_store_option, store_options
 
 if TYPE_CHECKING:
     from perfmodel.retraining.worker import WorkerOptions
