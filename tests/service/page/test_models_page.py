@@ -13,7 +13,14 @@ import pytest
 from asking import Service
 from chromium import Tab
 from page_looks import faint, nameless, too_wide
-from page_service import fill_shadow, make_app_with_versions, running_service
+from page_service import (
+    fill_alarm,
+    fill_retrainings,
+    fill_shadow,
+    make_app_with_versions,
+    observe_drift,
+    running_service,
+)
 from trained_version import two_versions
 
 from service.access.key_file import KeyFile
@@ -145,6 +152,36 @@ def test_a_version_is_promoted_and_rolled_back_by_keyboard(shown: Open, service:
     assert service.ask("/v1/models")["serving"] == OLD
 
 
+def test_retrainings_drift_and_alarms_are_shown(
+    shown: Open, service: Service, folder: Path
+) -> None:
+    database = f"sqlite:///{folder}/state.db"
+    observe_drift(service, count=4)
+    fill_retrainings(database)
+    fill_alarm(database)
+    tab = shown(service)
+    tab.wait("document.querySelectorAll('#retrainings .entries > li').length == 2")
+    running, refused = tab.run(
+        "[...document.querySelectorAll('#retrainings .entries > li')].map((one) => one.innerText)"
+    )
+    assert "running" in running and "fold 3 of 5" in running and "40 %" in running
+    assert tab.run("document.querySelector('#retrainings progress').value") == 0.4
+    assert "off by 0.21" in refused
+    tab.click("#retrainings summary")
+    assert rows(tab, "#retrainings")[0][3:6] == ["120", "12 %", "21 %"]
+    # What was opened stays so while the panel is asked for again.
+    asked = len([one for one in tab.requests if "/v1/retrain" in one])
+    while len([one for one in tab.requests if "/v1/retrain" in one]) == asked:
+        tab.settle()
+    tab.wait("document.querySelector('#retrainings details').open")
+    tab.wait("document.querySelector('#drift svg')")
+    drift = service.ask("/v1/drift")
+    assert f"{drift['compared']} observations compared" in tab.text("#drift .caption")
+    alarm = tab.text("#drift .alarms")
+    # exp(0.4) - 1.
+    assert "T4" in alarm and "49 % slower" in alarm and "perfmodel retrain --why T4" in alarm
+
+
 def test_another_version_is_chosen_and_stays_in_the_address(shown: Open, service: Service) -> None:
     tab = shown(service)
     tab.click(f"input[value='{OLD}']")
@@ -167,6 +204,8 @@ def test_a_caller_without_the_scope_is_told_so(tab: Tab, folder: Path) -> None:
         tab.write(made["predict"][0])
         tab.press("Enter")
         settled(tab)
+        # What retrainings say is for administrators.
+        tab.wait("document.querySelector('#retrainings .note')?.innerText.includes('admin')")
         tab.click(f"input[value='{OLD}']")
         tab.click("[data-verb=promote]")
         tab.wait("document.querySelector('#decision').open")
@@ -209,8 +248,15 @@ def test_nothing_waits_for_a_service_that_is_gone(tab: Tab, folder: Path, shown:
     tab.wait("!document.querySelector('.waiting')")
 
 
-def test_it_can_be_made_out_and_nothing_scrolls_sideways(shown: Open, service: Service) -> None:
+def test_it_can_be_made_out_and_nothing_scrolls_sideways(
+    shown: Open, service: Service, folder: Path
+) -> None:
+    database = f"sqlite:///{folder}/state.db"
+    fill_retrainings(database)
+    fill_alarm(database)
     tab = shown(service)
+    tab.wait("document.querySelectorAll('#retrainings .entries > li').length == 2")
+    tab.wait("document.querySelector('#drift .entries > li')")
     tab.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     for dark in (False, True):
         assert not faint(tab, dark=dark, least=150)

@@ -41,11 +41,21 @@ export function driftPanel() {
   };
 }
 
+/** Return a distance between logarithms as the share that it is. */
+function asShare(logarithm) {
+  return Math.expm1(logarithm);
+}
+
+/** Write a distance between logarithms as a share. */
+function distance(logarithm) {
+  return typeof logarithm === "number" ? share(asShare(logarithm)) : share(null);
+}
+
 function linesOf(points) {
   const groups = new Map();
   for (const point of points) {
     const name = point.kind === ALL ? ALL : point.value;
-    groups.set(name, [...(groups.get(name) ?? []), { ...point, at: (Date.parse(point.begins_at) + Date.parse(point.ends_at)) / 2 }]);
+    groups.set(name, [...(groups.get(name) ?? []), { ...point, error: asShare(point.error), at: (Date.parse(point.begins_at) + Date.parse(point.ends_at)) / 2 }]);
   }
   const counted = [...groups].map(([name, own]) => ({ name, points: own, count: own.reduce((sum, one) => sum + one.count, 0) }));
   counted.sort((one, other) => Number(other.name === ALL) - Number(one.name === ALL) || other.count - one.count);
@@ -78,7 +88,7 @@ function drawLines(lines, width) {
 function caption({ compared, left_out: left, waiting, groups }) {
   const all = groups.find(({ kind }) => kind === ALL);
   const words = [`${number(compared)} observations compared.`];
-  if (all) words.push(`Mean error ${share(all.error)}, ${share(all.coverage)} inside the interval.`);
+  if (all) words.push(`Mean error ${distance(all.error)}, ${share(all.coverage)} inside the interval.`);
   if (left) words.push(`${number(left)} had no answer.`);
   if (waiting) words.push(`${number(waiting)} wait.`);
   return words.join(" ");
@@ -89,8 +99,8 @@ function pointTable(points) {
     columns: [
       { key: "kind", label: "By", text: true }, { key: "value", label: "Group", text: true },
       { key: "begins_at", label: "From", write: moment, text: true }, { key: "ends_at", label: "To", write: moment, text: true },
-      { key: "count", label: "Steps", write: number }, { key: "error", label: "Error", write: share }, { key: "bias", label: "Bias", write: number },
-      { key: "error_now", label: "Error by what serves now", write: share },
+      { key: "count", label: "Steps", write: number }, { key: "error", label: "Error", write: distance }, { key: "bias", label: "Bias (ln)", write: number },
+      { key: "error_now", label: "Error by what serves now", write: distance },
     ],
     rows: points,
   };

@@ -9,7 +9,7 @@ import { shortName } from "./facts.js";
 const ROW_PX = 30;
 const DIMENSIONS = [["device", "Device"], ["mode", "Mode"], ["family", "Family"], ["placement_kind", "Placement"]];
 const STAGES = {
-  waiting: "questions wait to be compared", running: "is being compared", done: "all that was asked is compared",
+  waiting: "waits for questions to be compared", running: "is being compared", done: "all that was asked is compared",
   "given up": "was given up after it had failed too often; let it shadow again to try once more", none: "was never a shadow",
 };
 const MOST_ROWS = 16;
@@ -102,7 +102,7 @@ function drawRatios(groups, width) {
   const ticks = RATIOS.map(Math.log).filter((value) => Math.abs(value) <= far && (value === 0 || Math.abs(value) >= far / 8));
   const svg = s("svg", { viewBox: `0 0 ${width} ${box.bottom + 42}` },
     ticks.map((tick) => s("path", { d: `M${x(tick)} ${box.top}V${box.bottom}`, class: tick === 0 ? "axis" : "grid" })),
-    spaced(ticks, x, signed, { left: box.left - 20, right: width }).map((tick) => s("text", { x: x(tick), y: box.bottom + 16, "text-anchor": "middle" }, tick === 0 ? "same" : signed(tick))),
+    spaced(ticks, x, tickOf, { left: box.left - 20, right: width }).map((tick) => s("text", { x: x(tick), y: box.bottom + 16, "text-anchor": "middle" }, tickOf(tick))),
     s("text", { x: box.left, y: box.bottom + 36 }, shortened("time of a step by the shadow against the other →", width - box.left)));
   const marks = groups.map((group, row) => {
     const y = box.top + row * ROW_PX + ROW_PX / 2;
@@ -114,6 +114,12 @@ function drawRatios(groups, width) {
     return { x: x(group.median), left: x(group.low), y, text: wordsOf(group) };
   });
   return { svg, marks };
+}
+
+/** Write the place of a mark of the axis, which is a round share. */
+function tickOf(logarithm) {
+  const percent = Math.round(100 * Math.expm1(logarithm));
+  return percent === 0 ? "same" : `${percent < 0 ? "−" : "+"}${Math.abs(percent)} %`;
 }
 
 function nameOf({ dimension, name }) {
