@@ -24,7 +24,7 @@ from service.feedback.webhook import Webhook
 logger = logging.getLogger(__name__)
 
 #: Time after which a keeper that is not heard of is replaced, seconds.
-LEASE_S = 15.0
+LEASE_S = 10.0
 #: Observations that are compared at a time, and the newest that another version is asked about.
 AT_ONCE, NEWEST = 32, 2_000
 #: Comparing takes at most one part in so many of the time of a thread.
