@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.client.shadowing import ShadowReport
+from perfmodel.errors import InvalidInputError
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import Change
 from perfmodel.shadow.shadow_report import read_report
@@ -43,7 +44,19 @@ class Shadow:
         self.watch.close()
 
     def begin(self, registry: ModelRegistry, name: str, version: str, why: str) -> Change:
-        """Let a version be a shadow, as :func:`~perfmodel.shadow.starting.begin_shadow`."""
+        """Let a version be a shadow, as :func:`~perfmodel.shadow.starting.begin_shadow`.
+
+        Raises
+        ------
+        InvalidInputError
+            The database is in the memory of this process, where none that compares can read it.
+        """
+        if not self.watch.can_compare:
+            raise InvalidInputError(
+                "No version can answer beside the one that serves: the database is in memory, and "
+                "the process that would compare them cannot read it. Let PERFMODEL_DATABASE name a "
+                "file or a server."
+            )
         return begin_shadow(registry, self._connections, name, version, why=why)
 
     def report(

@@ -62,7 +62,7 @@ class ShadowWatch:
     def start(self) -> None:
         """Begin to look."""
         every_s = self._settings.shadow_poll_s
-        if every_s and self._can_compare and self._thread is None:
+        if every_s and self.can_compare and self._thread is None:
             self._thread = threading.Thread(
                 target=poll_until,
                 args=(self._ended, self.look),
@@ -105,8 +105,8 @@ class ShadowWatch:
         ]
 
     @property
-    def _can_compare(self) -> bool:
-        # A database in memory is that of one process.
+    def can_compare(self) -> bool:
+        """Whether another process can read the database; one in memory is that of one process."""
         return self._database not in ("sqlite://", "sqlite:///:memory:")
 
     def _waits(self, model: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from held_service import HeldModel, NonsenseModel, one_or_another
 from migrated import migrated_sqlite
 
@@ -20,6 +21,8 @@ from perfmodel.store.shadow.asked_questions import AskedQuestion
 from perfmodel.store.state.database import Database
 from service.answering.answerer import Answerer
 from service.answering.question_cache import JobCache
+from service.app import create_app
+from service.settings import Settings
 from service.shadow.comparing import Comparer
 from service.state.state import State
 
@@ -94,3 +97,12 @@ def test_job_types_have_nothing_but_what_was_observed(serving: Answerer) -> None
     )
     [one] = _beside(serving, HeldModel(version="v/2", times=3)).compare([typed])
     assert (one.serving_s, one.shadow_s, one.family) == (None, None, "job types")
+
+
+def test_a_database_in_memory_is_refused(tmp_path: Path) -> None:
+    graphs = GraphLibrary(capture=one_or_another, database=Database("sqlite://"))
+    estimator = Estimator(accelerators=Catalog.default(), model=HeldModel(), graphs=graphs)
+    app = create_app(estimator, Settings(models=tmp_path, keys=tmp_path / "keys.json"))
+    with TestClient(app) as client:
+        refused = client.post("/v1/models/default/1/shadow")
+    assert refused.status_code == 422 and "PERFMODEL_DATABASE" in refused.json()["detail"]
