@@ -53,7 +53,11 @@ async def drift(
     "/campaign",
     summary="Measure what alarms doubt",
     status_code=201,
-    responses={201: {"model": DriftCampaignsEntered}, **problems(400, 413, 415, 422, 503)},
+    responses={
+        200: {"model": DriftCampaignsEntered, "description": "Made before, or nothing is doubted"},
+        201: {"model": DriftCampaignsEntered}, 
+        **problems(400, 413, 415, 422, 503),
+    },
     openapi_extra=json_body(_SCHEMA, _EXAMPLES),
 )
 async def campaign(request: Request) -> Response:
@@ -79,7 +83,9 @@ async def campaign(request: Request) -> Response:
         ]
         return {"campaigns": listed}
 
-    return json_response(await dispatcher_of(request).threads.run(entered), 201)
+    answer = await dispatcher_of(request).threads.run(entered)
+    created = any(one["created"] for one in answer["campaigns"])
+    return json_response(answer, 201 if created else 200)
 
 
 @router.post(
