@@ -40,9 +40,11 @@ def test_a_card_that_slows_down_is_named_until_answers_fit_again(
     assert 'perfmodel_drift_alarms{kind="accelerator"} 1.0' in client.get(
         "/metrics", headers=admin
     ).text  # fmt: skip
-    path = f"/v1/drift/{alarm['id']}/acknowledge?note=fans"
-    known = client.post(path, headers=admin).json()
-    assert (known["state"], known["note"]) == ("open", "fans")
+    for which, count in (("none", 0), ("no/name", 0), (alarm["id"], 1)):
+        path = f"/v1/drift/acknowledge?alarm={which}&note=fans"
+        assert client.post(path, headers=admin).json() == {"acknowledged": count}
+    (known,) = cluster.alarms(1, "open")
+    assert known["note"] == "fans"
     # The service has learned from what it was told: its answers fit, and the alarm ends.
     cluster.report(136, slow={"T4": 1.4})
     (ended,) = cluster.alarms(1, "ended")
@@ -95,7 +97,9 @@ def test_what_to_do_about_an_alarm_can_be_done(reported: Reported, cluster: Drif
     nothing = client.post("/v1/drift/campaign", json={}, headers=admin)
     assert (nothing.status_code, nothing.json()) == (200, {"campaigns": []})
     database = str(reported.app.state.settings.database)
-    none = CliRunner().invoke(cli, ["campaign", "create", "--from", "drift", "--database", database])
+    none = CliRunner().invoke(
+        cli, ["campaign", "create", "--from", "drift", "--database", database]
+    )
     assert none.exit_code == 2 and "No open alarm" in none.stderr
     cluster.report(64)
     cluster.drift()
