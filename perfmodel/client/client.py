@@ -158,7 +158,7 @@ class Verbs(ABC, Generic[Sockets]):
     start_shadow = _Asks(shadowing.start_shadow)
     refuse_model = _Asks(shadowing.refuse_model)
     drift = _Asks(feedback.drift)
-    acknowledge_alarm = _Asks(feedback.acknowledge_alarm)
+    acknowledge_alarms = _Asks(feedback.acknowledge_alarms)
     drift_campaigns = _Asks(feedback.drift_campaigns)
     accuracy = _Asks(catalogue.accuracy)
     accuracy_points = _Lists(catalogue.accuracy_points)
