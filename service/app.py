@@ -74,7 +74,9 @@ def create_app(
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
     expiry = Expiry(state, settings.observations_keep_s)
     webhook = _webhook(state.alarms, counts, settings)
-    keeper = DriftKeeper(dispatcher, webhook, poll_s=settings.drift_poll_s)
+    keeper = DriftKeeper(
+        dispatcher, webhook, poll_s=settings.drift_poll_s, share=settings.drift_share
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
