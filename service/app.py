@@ -77,7 +77,9 @@ def create_app(
     expiry = Expiry(state, settings.observations_keep_s)
     retraining_keeper = RetrainingKeeper(state.retrainings, state.database.url, settings, counts)
     drift_webhook = _webhook(state.alarms, counts, settings)
-    drift_keeper = DriftKeeper(dispatcher, drift_webhook, poll_s=settings.drift_poll_s)
+    drift_keeper = DriftKeeper(
+        dispatcher, drift_webhook, poll_s=settings.drift_poll_s, share=settings.drift_share
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from drifting_cluster import CARDS, JOBS, Drifting
 from guarded_service import make_app
 from reported_service import Reported
 from running import running
+from sqlalchemy import update
 
 from perfmodel.cli import cli
 from perfmodel.client import Client
+from perfmodel.store.sql.tables import RESIDUALS
 from service.schemas.feedback_bodies import DriftAnswer
 
 
@@ -73,6 +76,22 @@ def test_each_is_compared_with_what_was_answered_before_it_counted(
     assert {(one.accelerator, one.mode, one.operators) for one in kept} == {
         (card, "training", "products")
     }
+
+
+def test_the_version_that_serves_by_now_is_asked_about_what_was_compared_before(
+    reported: Reported, cluster: Drifting
+) -> None:
+    cluster.report(8)
+    cluster.drift()
+    state, keeper = reported.app.state.dispatcher.state, reported.app.state.drift_keeper
+    kept = state.residuals.newest(10)
+    with state.database.connections.writing() as connection:  # as another version left it
+        connection.execute(update(RESIDUALS).values(now_version="default/old", now_s=9.0))
+    keeper._now_version = "default/old"
+    until_s = time.monotonic() + 60.0
+    while state.residuals.newest(10) != kept:
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
 
 
 def test_job_types_are_compared_once_something_was_observed_of_them(
