@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -9,12 +10,16 @@ from fastapi import FastAPI
 
 import perfmodel
 from perfmodel.estimator import Estimator
+from perfmodel.store.feedback import AlarmStore
 from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
+from service.feedback.drift_keeper import DriftKeeper
+from service.feedback.drift_report import DriftReport
+from service.feedback.webhook import Webhook
 from service.http import errors
 from service.http.body_coding import BodyCoding
 from service.metrics.registry import Metrics
@@ -25,6 +30,7 @@ from service.observations.intake import ObservationIntake
 from service.openapi import document
 from service.operations.middleware import RespondAsync
 from service.operations.runner import Runner
+from service.retraining.keeper import RetrainingKeeper
 from service.routes import (
     accelerators,
     answers,
@@ -36,14 +42,14 @@ from service.routes import (
     page,
     prices,
 )
-from service.routes.learning import campaigns, models
+from service.routes.learning import campaigns, drift, models, retraining, shadows
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
 
 #: In the order in which the documentation lists them.
 _ROUTES = (
-    answers, graphs, accelerators, models, prices, health, kserve, slurm, dstack, jobs,
-    observations, campaigns, operations, page, extender, volcano, webhook,
+    answers, graphs, accelerators, models, shadows, prices, health, kserve, slurm, dstack, jobs,
+    observations, drift, campaigns, retraining, operations, page, extender, volcano, webhook,
 )  # fmt: skip
 
 
@@ -69,16 +75,28 @@ def create_app(
     state = dispatcher.state
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
     expiry = Expiry(state, settings.observations_keep_s)
+    retraining_keeper = RetrainingKeeper(state.retrainings, state.database.url, settings, counts)
+    drift_webhook = _webhook(state.alarms, counts, settings)
+    drift_keeper = DriftKeeper(
+        dispatcher, drift_webhook, poll_s=settings.drift_poll_s, share=settings.drift_share
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.watch.start()
         runner.start()
         expiry.start()
+        dispatcher.shadow.start()
+        retraining_keeper.start()
+        drift_keeper.start()
         async with dispatcher.watch.running():
             yield
+        await asyncio.to_thread(retraining_keeper.stop)
         await runner.stop()
         expiry.stop()
+        drift_keeper.stop()
+        if drift_webhook is not None:
+            drift_webhook.close()
         dispatcher.close()
         if on_close is not None:
             on_close()
@@ -92,6 +110,8 @@ def create_app(
     app.state.dispatcher = dispatcher
     app.state.observation_intake = ObservationIntake(dispatcher)
     app.state.accuracy_report = AccuracyReport(dispatcher)
+    app.state.drift_report = DriftReport(dispatcher, looks=settings.drift_poll_s > 0)
+    app.state.drift_keeper = drift_keeper
     app.state.settings = settings
     app.state.own_catalog = OwnCatalog(state, dispatcher.models)
     app.state.operations = runner
@@ -103,6 +123,17 @@ def create_app(
     errors.install(app)
     document.install(app)
     return app
+
+
+def _webhook(alarms: AlarmStore, counts: Metrics, settings: Settings) -> Webhook | None:
+    if not settings.drift_webhook:
+        return None
+    return Webhook(
+        alarms,
+        settings.drift_webhook,
+        allows_private=settings.drift_webhook_private,
+        on_sent=counts.drift_webhook,
+    )
 
 
 def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Settings) -> None:

@@ -13,6 +13,9 @@ from perfmodel.registry.mirror import cache_folder
 
 _MIB = 1024 * 1024
 
+#: Fewer than comparisons of two versions that are kept, so that none is made twice.
+MOST_QUESTIONS = 2_000
+
 
 def _location(value: Any) -> Any:
     """Return a URL as it is, and anything else as a path."""
@@ -47,12 +50,27 @@ class Settings(BaseSettings):
         Time for which the answer to ``Prefer: respond-async`` is kept.
     observations_keep_s : float
         Age from which an observation counts no longer, and is removed; 0: never.
+    drift_poll_s : float
+        How often new observations are held against what was answered before; 0: never.
+    drift_share : float
+        Share of a core that this may take while many wait for it.
+    drift_webhook : str
+        URL that is told of alarms; nothing: nobody is.
+    drift_webhook_private : bool
+        Whether that may be an address of a private network, or this machine.
     max_waiting : int
         Questions that may wait for a capture or the model; past it the answer is 503.
     onnx_time_s, onnx_memory_bytes : float, int
         What reading one uploaded ONNX file may take.
     capture_timeout_s : float
         What capturing one named model may take.
+    shadow_questions, shadow_questions_bytes : int
+        Questions that are kept, those asked last, for versions that answer beside the one that
+        serves; 0: none. What they may take together.
+    shadow_poll_s : float
+        How often it is looked whether such a version has anything to answer; 0: never.
+    shadow_memory_bytes : int
+        What the process that answers with such a version may take.
     tls_certificate, tls_key : Path or None
         PEM files; with a certificate the service answers over TLS alone. Read at the start.
     kubernetes_nodes : str
@@ -75,6 +93,19 @@ class Settings(BaseSettings):
     rate_per_s, burst_s : float
         Requests a second of a key without a rate of its own, 0: no limit; seconds of its rate
         that it may use at once.
+    data : Path or None
+        Folder of public tables that retrainings learn from.
+    retrain_here : bool
+        Do retrainings that wait in a process beside this one; else `perfmodel retrain work` does,
+        on any host.
+    retraining_profiles : str
+        Folders of records that they learn from, with colons between them.
+    retrainings : Path or None
+        Folder of those that are under way; None: beside an SQLite database, else in the cache.
+    retraining_memory_bytes : int
+        Memory of all processes of one past which it is ended.
+    retraining_processes : int
+        Processes that capture and fit.
     log_requests : str
         Which requests the log names: ``all``, ``none``, or ``problems``: those that were refused,
         failed, or took longer than ``slow_request_s``.
@@ -95,10 +126,18 @@ class Settings(BaseSettings):
     max_cells: int = Field(default=1_000_000, ge=1)
     operations_keep_s: float = Field(default=86_400.0, gt=0)
     observations_keep_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    drift_poll_s: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    drift_share: float = Field(default=0.25, gt=0, le=1)
+    drift_webhook: str = ""
+    drift_webhook_private: bool = False
     max_waiting: int = Field(default=64, ge=1)
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)
     capture_timeout_s: float = Field(default=60.0, gt=0)
+    shadow_questions: int = Field(default=1_000, ge=0, le=MOST_QUESTIONS)
+    shadow_questions_bytes: int = Field(default=4 * _MIB, ge=1)
+    shadow_poll_s: float = Field(default=5.0, ge=0)
+    shadow_memory_bytes: int = Field(default=2048 * _MIB, ge=256 * _MIB)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     kubernetes_nodes: str = ""
@@ -112,6 +151,12 @@ class Settings(BaseSettings):
     open_paths: tuple[str, ...] = ()
     rate_per_s: float = Field(default=0.0, ge=0)
     burst_s: float = Field(default=2.0, gt=0)
+    data: Annotated[Path | None, BeforeValidator(lambda value: value or None)] = None
+    retrain_here: bool = True
+    retraining_profiles: str = "profiles"
+    retrainings: Path | None = None
+    retraining_memory_bytes: int = Field(default=8 * 1024 * _MIB, ge=64 * _MIB)
+    retraining_processes: int = Field(default=2, ge=1)
     log_requests: Literal["all", "problems", "none"] = "problems"
     slow_request_s: float = Field(default=1.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -31,6 +31,7 @@ FLOORS = {
     "perfmodel.store": 5,
     "perfmodel.campaigns": 6,
     "perfmodel.registry": 6,
+    "perfmodel.shadow": 6,
     "perfmodel.feedback": 6,
     "perfmodel.features": 6,
     "perfmodel.predictors": 7,

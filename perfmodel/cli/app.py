@@ -30,11 +30,13 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "campaign": "Measure workloads with any number of workers, each of them once.",
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
+        "retrain": "Learn a model anew from all that was measured, judge it, let it serve.",
         "fit-placement": "Fit links, plans, memory and sharing again.",
         "adapt": "Take a few profiles of a device into account, without training.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
         "probe": "Calibrate a device of this machine: plan, measure, adapt, tell a service.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
+        "drift": "Say whether answers still fit what is observed, and what to do.",
         "models": "List the versions of trained models, and say which one serves.",
         "serve": "Answer over HTTP.",
         "keys": "Make, list and revoke the keys of the service.",
@@ -50,7 +52,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
             "probe-plan",
         ),
-        "models": ("models",),
+        "models": ("drift", "models", "retrain"),
     }
 )  # fmt: skip
 

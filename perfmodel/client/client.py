@@ -11,7 +11,15 @@ from functools import cache
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import catalogue, keeping, measuring, questions
+from perfmodel.client import (
+    catalogue,
+    feedback,
+    keeping,
+    learning,
+    measuring,
+    questions,
+    shadowing,
+)
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session
@@ -146,6 +154,12 @@ class Verbs(ABC, Generic[Sockets]):
     promote_model = _Asks(catalogue.promote_model)
     rollback_model = _Asks(catalogue.rollback_model)
     collect_models = _Asks(catalogue.collect_models)
+    shadow = _Asks(shadowing.shadow)
+    start_shadow = _Asks(shadowing.start_shadow)
+    refuse_model = _Asks(shadowing.refuse_model)
+    drift = _Asks(feedback.drift)
+    acknowledge_alarms = _Asks(feedback.acknowledge_alarms)
+    drift_campaigns = _Asks(feedback.drift_campaigns)
     accuracy = _Asks(catalogue.accuracy)
     accuracy_points = _Lists(catalogue.accuracy_points)
     begin = _Asks(keeping.begin)
@@ -159,6 +173,12 @@ class Verbs(ABC, Generic[Sockets]):
     campaign_results = _Lists(measuring.campaign_results)
     cancel_campaign = _Asks(measuring.cancel_campaign)
     wait_for_campaign = _Asks(measuring.wait_for_campaign)
+    retrain = _Asks(learning.retrain)
+    retraining = _Asks(learning.retraining)
+    retrainings = _Lists(learning.retrainings)
+    retraining_log = _Asks(learning.retraining_log)
+    cancel_retraining = _Asks(learning.cancel_retraining)
+    wait_for_retraining = _Asks(learning.wait_for_retraining)
     health = _Asks(catalogue.health)
 
 

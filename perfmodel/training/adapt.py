@@ -11,10 +11,12 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import InvalidInputError, TrainingError, UnknownAcceleratorError
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
+from perfmodel.predictors.predictor_checks import json_bytes
 from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.training.learned_steps import LEARNED, read_learned, step_key
 from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.provenance import corpus_digest, time_now
 from perfmodel.training.samples.corpus import Corpus
@@ -70,6 +72,10 @@ def adapt_model(
     joint = load_joint(version / JOINT).forget(by_device).adapt(probes)
     files = {path: (version / path).read_bytes() for path in artifact.manifest["files"]}
     files[f"{JOINT}/{FACTS}"] = facts_bytes(joint)
+    learned = read_learned(version)
+    if learned is not None:
+        keys = learned.union(step_key(one.model, one.step) for one in probes)
+        files[LEARNED] = json_bytes({"keys": sorted(keys)})
     manifest = _manifest(artifact, by_device, name or artifact.folder.parent.name)
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(models / manifest["name"], manifest), files, manifest)

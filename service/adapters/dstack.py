@@ -153,6 +153,7 @@ def _fitting(
         return []
     matrix = answerer.row(parse_job(written), placements)
     dispatcher.metrics.table(_COUNTED, matrix.basis)
+    dispatcher.shadow.asked.note_row(written, placements)
     judged = {
         name: (float(matrix.samples_per_second[0, column]), bool(matrix.fits[0, column]))
         for column, name in enumerate(known)

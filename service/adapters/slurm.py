@@ -94,6 +94,7 @@ def _choose(dispatcher: Dispatcher, question: Any) -> str:
     asked = _read(answerer.resolved(question))
     matrix = answerer.row(asked.job, asked.placements)
     dispatcher.metrics.table(_ROUTE, matrix.basis)
+    dispatcher.shadow.asked.note_row(question["job"], asked.placements)
     best = _best(matrix)
     if best is None:
         return ""

@@ -29,6 +29,7 @@ from service.http.bodies import read_json
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 from service.settings import Settings
+from service.shadow.shadow import Shadow
 from service.state.state import State
 from service.versions.folder_watch import ModelWatch
 from service.versions.loaded_versions import ANALYTICAL, LoadedVersions
@@ -89,6 +90,7 @@ class Dispatcher:
             self.state.prices.all,
         )
         self.models.jobs.on_new = self.prefetch.add
+        self.shadow = Shadow(self.source, self.models, self.state, settings)
 
     @property
     def estimator(self) -> Estimator:
@@ -137,6 +139,7 @@ class Dispatcher:
             full = partial(answerer.predict, question)
             answer = await self._in_time(options, key, full, instead, route, preparation)
         self.metrics.answer(route, answer.basis)
+        self.shadow.asked.note(body)
         return answer
 
     async def matrix(self, body: bytes, waits: bytes | None = None) -> Table:
@@ -155,6 +158,7 @@ class Dispatcher:
         key = (Answerer.matrix, answerer, body)
         answer = await self._in_time(options, key, partial(action, asked), instead, route)
         self.metrics.table(route, answer.basis)
+        self.shadow.asked.note(body)
         return answer
 
     async def curve(self, body: bytes, waits: bytes | None = None) -> Curve:
@@ -180,6 +184,7 @@ class Dispatcher:
     def close(self) -> None:
         """Let the threads end."""
         self.prefetch.close()
+        self.shadow.close()
         for threads in (self.threads, self._background, self._fallbacks, self.loads, self.looks):
             threads.close()
         self.state.close()
@@ -200,7 +205,9 @@ class Dispatcher:
 
         key = (full, answerer, body)
         action = partial(full, answerer, question)
-        return await self._in_time(options, key, action, instead, route)
+        answer = await self._in_time(options, key, action, instead, route)
+        self.shadow.asked.note(body)
+        return answer
 
     async def _in_time(
         self,

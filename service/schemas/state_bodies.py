@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from perfmodel.client import records
+from perfmodel.client import records, shadowing
 from perfmodel.types import Phase, Role
 from service.schemas.answer_bodies import Problem as Problem  # what records refer to
 from service.schemas.from_dataclass import EXACT, model_of, page_of
@@ -33,6 +33,9 @@ ModelVersionAnswer = model_of(records.ModelVersion, "ModelVersionAnswer", config
 ModelDifferencesAnswer = model_of(records.ModelDifferences, "ModelDifferencesAnswer", config=EXACT)
 PromotionAnswer = model_of(records.Promotion, "PromotionAnswer", config=EXACT)
 CollectionAnswer = model_of(records.Collection, "CollectionAnswer", config=EXACT)
+ShadowGroupEntry = model_of(shadowing.ShadowGroup, "ShadowGroupEntry", config=EXACT)
+ShadowQuestionEntry = model_of(shadowing.ShadowQuestion, "ShadowQuestionEntry", config=EXACT)
+ShadowAnswer = model_of(shadowing.ShadowReport, "ShadowAnswer", config=EXACT)
 
 GraphAnswer = model_of(records.RegisteredGraph, "GraphAnswer")
 GraphShown = model_of(records.StoredGraph, "GraphShown", config=EXACT, summary="One graph.")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED
-from perfmodel.cli.models.publishing import open_registry
+from perfmodel.cli.models.publishing import named_version, open_registry, why_option
+from perfmodel.cli.models.shadow import refuse, shadow
 from perfmodel.cli.options import models_store_option, output_options, store_options
 from perfmodel.cli.output import percent, print_facts, print_json, print_table
 from perfmodel.errors import InvalidInputError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from perfmodel.registry.model_registry import ModelRegistry
     from perfmodel.registry.states import Change
 
-_why_option = click.option("--why", default="", help="The reason, kept with the change.")
 _name_option = click.option(
     "--name", default="default", show_default=True, help="Name of the trained model."
 )
@@ -37,6 +37,10 @@ def command(ctx: click.Context, models: str, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is None:
         _list(models, as_json=as_json)
+
+
+command.add_command(shadow)
+command.add_command(refuse)
 
 
 @command.command("list")
@@ -57,7 +61,7 @@ def list_(models: str, as_json: bool) -> None:
 def show(version: str, models: str, as_json: bool) -> None:
     """Show what VERSION learned from, how good it is, and what became of it."""
     registry = open_registry(models)
-    name, number = _named(version)
+    name, number = named_version(version)
     manifest = registry.versions.manifest(name, number)
     history = registry.history(name)
     state = history.state_of(number, registry.versions.versions(name))
@@ -101,7 +105,9 @@ def diff(before: str, after: str | None, models: str, as_json: bool) -> None:
 
     registry = open_registry(models)
     first, second = (before, after) if after else (_serving(registry, before), before)
-    found = differences(*(registry.versions.manifest(*_named(one)) for one in (first, second)))
+    found = differences(
+        *(registry.versions.manifest(*named_version(one)) for one in (first, second))
+    )
     if as_json:
         print_json({"before": first, "after": second, **asdict(found)})
         return
@@ -113,7 +119,7 @@ def diff(before: str, after: str | None, models: str, as_json: bool) -> None:
 @command.command()
 @click.argument("version")
 @click.option("--force", is_flag=True, help="Even if it was refused.")
-@_why_option
+@why_option
 @models_store_option
 @output_options
 def promote(version: str, force: bool, why: str, models: str, as_json: bool) -> None:
@@ -122,7 +128,7 @@ def promote(version: str, force: bool, why: str, models: str, as_json: bool) -> 
     Its files are compared with their hashes, and it is loaded, before.
     """
     registry = open_registry(models)
-    name, number = _named(version)
+    name, number = named_version(version)
     change = registry.promote(
         name, number, why=why, force=force, check=lambda: _check(registry, name, number)
     )
@@ -131,7 +137,7 @@ def promote(version: str, force: bool, why: str, models: str, as_json: bool) -> 
 
 @command.command()
 @_name_option
-@_why_option
+@why_option
 @models_store_option
 @output_options
 def rollback(name: str, why: str, models: str, as_json: bool) -> None:
@@ -151,7 +157,7 @@ def rollback(name: str, why: str, models: str, as_json: bool) -> None:
     "--pinned-days", type=click.FloatRange(0), default=7.0, show_default=True,
     help="A version that a question was pinned to within so many days stays.",
 )  # fmt: skip
-@_why_option
+@why_option
 @models_store_option
 @output_options
 def collect(name: str, keep: int, pinned_days: float, why: str, models: str, as_json: bool) -> None:
@@ -166,13 +172,8 @@ def collect(name: str, keep: int, pinned_days: float, why: str, models: str, as_
         print(f"Deleted: {', '.join(removed) or 'nothing'}.")
 
 
-def _named(version: str) -> tuple[str, str]:
-    name, slash, number = version.rpartition("/")
-    return (name, number) if slash else ("default", version)
-
-
 def _serving(registry: ModelRegistry, beside: str) -> str:
-    name, _ = _named(beside)
+    name, _ = named_version(beside)
     serving = registry.serving(name)
     if serving is None:
         raise InvalidInputError(f"No version of {name!r} serves; name two versions to compare.")

@@ -10,10 +10,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from perfmodel.cli.options import store_options
 
 if TYPE_CHECKING:
     from perfmodel.registry.model_registry import ModelRegistry
+
+
+#: Adds ``--why`` to a command that changes a state.
+why_option = click.option("--why", default="", help="The reason, kept with the change.")
+
+
+def named_version(version: str) -> tuple[str, str]:
+    """Return name and version of what a command was given.
+
+    Examples
+    --------
+    >>> named_version("mine/3"), named_version("3")
+    (('mine', '3'), ('default', '3'))
+    """
+    name, slash, number = version.rpartition("/")
+    return (name, number) if slash else ("default", version)
 
 
 @dataclass(frozen=True, kw_only=True)

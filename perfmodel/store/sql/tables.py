@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 METADATA = MetaData()
@@ -81,7 +82,8 @@ JOBS = Table(
 )
 
 #: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
-#: one is quarantined, ``reporter`` who sent it (empty where that was not written down).
+#: one is quarantined, ``reporter`` who sent it (empty where that was not written down),
+#: ``software`` the versions it was measured with, as JSON, where they were stated beside the job.
 OBSERVATIONS = Table(
     "observations",
     METADATA,
@@ -100,9 +102,76 @@ OBSERVATIONS = Table(
     Column("revision", BigInteger, nullable=False, index=True),
     Column("received_at", String(32), nullable=False, index=True),
     Column("reporter", String(64), nullable=False, server_default=""),
+    Column("software", Text),
     UniqueConstraint("family", "reporter", "key", name="uq_observations_family_reporter_key"),
     Index("ix_observations_family_reporter_state_id", "family", "reporter", "state", "id"),
     Index("ix_observations_reporter_state_id", "reporter", "state", "id"),
+)
+
+#: An accepted observation beside what was answered before it counted: ``predicted_s`` with its
+#: interval, what was observed until then included; ``model_s`` by the version that served then
+#: alone, and ``now_s`` by ``now_version``. ``reason`` says why there is no prediction.
+RESIDUALS = Table(
+    "residuals",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("observation", BigInteger, nullable=False, unique=True),
+    Column("accelerator", String(200), nullable=False),
+    Column("software", Text, nullable=False),
+    Column("mode", String(16), nullable=False),
+    Column("operators", String(32), nullable=False),
+    Column("label", String(300), nullable=False),
+    Column("model_version", String(200), nullable=False),
+    Column("predicted_s", Double),
+    Column("low_s", Double),
+    Column("high_s", Double),
+    Column("model_s", Double),
+    Column("now_version", String(200), nullable=False),
+    Column("now_s", Double),
+    Column("reason", Text),
+    Column("compared_at", String(32), nullable=False),
+)
+
+#: What residuals are alarming about: one group of them, from one observation on. ``remedies`` and
+#: ``doubts`` are JSON: what to do, and which jobs on which accelerators are doubted; ``told`` is
+#: the last state of it that a webhook was sent.
+ALARMS = Table(
+    "alarms",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),
+    Column("value", String(300), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("shift", Double, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("since_observation", BigInteger, nullable=False),
+    Column("opened_observation", BigInteger, nullable=False),
+    Column("since", String(32), nullable=False),
+    Column("opened_at", String(32), nullable=False),
+    Column("ended_at", String(32)),
+    Column("ended_because", Text),
+    Column("acknowledged_by", String(64)),
+    Column("acknowledged_at", String(32)),
+    Column("note", Text),
+    Column("also", Text, nullable=False),
+    Column("remedies", Text, nullable=False),
+    Column("doubts", Text, nullable=False),
+    Column("told", String(16)),
+    Index("ix_alarms_state_id", "state", "id"),
+)
+
+#: One row: who compares observations and looks for drift, of all processes on the database.
+DRIFT_KEEPERS = Table(
+    "drift_keepers",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("updated_at", String(32), nullable=False),
 )
 
 #: What an hour of one accelerator costs, as the operator of the service says.
@@ -196,6 +265,110 @@ CAMPAIGN_REFERENCES = Table(
     Column("good", Boolean, nullable=False),
     Column("measured_at", String(32), nullable=False),
     Index("ix_campaign_references_campaign_machine_id", "campaign", "machine", "id"),
+)
+
+#: Questions that were answered last: one job on one placement each, as they were written. The
+#: highest number was asked last.
+ASKED_QUESTIONS = Table(
+    "asked_questions",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("key", String(64), nullable=False, unique=True),
+    Column("content", Text, nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("asked_at", String(32), nullable=False),
+)
+
+#: Versions that answer beside the one that serves, and who lets them.
+SHADOW_RUNS = Table(
+    "shadow_runs",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("problem", Text),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+)
+
+#: A question as two versions answer it. Step times are those without what was observed of the job,
+#: none where a version fails or has nothing else to go by; ``answered_ratio`` is ln of the step
+#: time of the shadow over that of the other with what was observed. ``placement`` is as it was
+#: asked and ``named_placement`` by the names of the catalogue.
+SHADOW_ANSWERS = Table(
+    "shadow_answers",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("model", String(200), nullable=False),
+    Column("against", String(200), nullable=False),
+    Column("question", String(64), nullable=False),
+    Column("label", String(200), nullable=False),
+    Column("device", String(200), nullable=False),
+    Column("mode", String(16), nullable=False),
+    Column("family", String(64), nullable=False),
+    Column("placement_kind", String(32), nullable=False),
+    Column("job_family", String(64), nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("accumulation_steps", Integer, nullable=False),
+    Column("placement", Text, nullable=False),
+    Column("named_placement", Text, nullable=False),
+    Column("serving_s", Double),
+    Column("shadow_s", Double),
+    Column("answered_ratio", Double),
+    Column("serving_problem", Text),
+    Column("shadow_problem", Text),
+    Column("compared_at", String(32), nullable=False),
+    UniqueConstraint("model", "against", "question", name="uq_shadow_answers_question"),
+)
+
+#: Models that are learned anew. ``settings`` is how, as JSON; ``decision`` what the gate said of
+#: ``version``. The index lets one retraining of a model be open at a time.
+RETRAININGS = Table(
+    "retrainings",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("model", String(200), nullable=False),
+    Column("trigger", String(16), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("caller", String(200), nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("phase", String(32), nullable=False),
+    Column("progress", Text, nullable=False),
+    Column("fraction", Double, nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("version", String(200)),
+    Column("decision", Text),
+    Column("reason", Text),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+    Index("ix_retrainings_state_id", "state", "id"),
+    Index("ix_retrainings_model_id", "model", "id"),
+    Index(
+        "uq_retrainings_open_model",
+        "model",
+        unique=True,
+        sqlite_where=text("state IN ('waiting', 'running')"),
+        postgresql_where=text("state IN ('waiting', 'running')"),
+    ),
+)
+
+#: What retrainings say while they run.
+RETRAINING_LINES = Table(
+    "retraining_lines",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("retraining", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", String(32), nullable=False),
+    Index("ix_retraining_lines_retraining_id", "retraining", "id"),
 )
 
 #: Accelerators that the operator of the service describes, as JSON.

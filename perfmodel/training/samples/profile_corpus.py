@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ def profile_corpus(
     *,
     device: str | None = None,
     cache: Path | None = None,
+    chosen: Callable[[StepRecord], bool] | None = None,
 ) -> Corpus:
     """Turn every usable step of a store into a sample.
 
@@ -39,6 +40,8 @@ def profile_corpus(
         One accelerator; all by default.
     cache : Path or None
         Folder of kept sketches; None: :func:`.kept_sketches.sketch_folder`.
+    chosen : callable or None
+        As in :func:`~perfmodel.training.samples.samples.load_samples`.
 
     Returns
     -------
@@ -47,7 +50,7 @@ def profile_corpus(
         a graph, too noisy or without a positive time are counted as dropped. Descriptions of
         devices are those that :func:`.raised_rates.raised` returns.
     """
-    records = store.steps(device)
+    records = [one for one in store.steps(device) if chosen is None or chosen(one)]
     sketches = _sketches(
         store, [r.graph_hash for r in records], SketchFiles(cache or sketch_folder())
     )

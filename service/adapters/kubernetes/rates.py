@@ -227,6 +227,8 @@ class RateCache:
             logger.exception("no scores for the job %s", name.ref or "of an annotation")
         if found is not None:
             evidence, made = found
+            written = name.ref if name.text is None else orjson.loads(name.text)
+            self._dispatcher.shadow.asked.note_row(written, _placements(devices))
             # Shares of one another mean something on one evidence alone: what else there was goes.
             entry.cells = {**entry.cells, **made} if evidence.is_same(entry.evidence) else made
             entry.evidence = evidence
@@ -249,9 +251,7 @@ def predict_cells(
         seen=state.feed.of(family),
         others=state.feed.of_all(),
     )
-    placements = [
-        Placement(nodes=(Node(accelerator=device.name, count=device.count),)) for device in devices
-    ]
+    placements = _placements(devices)
     matrix = answerer.row(job, placements)
     for error in matrix.errors:
         logger.info("no prediction for a device: %s", error.error)
@@ -268,6 +268,12 @@ def predict_cells(
                 basis=bases[column] or "",
             )
     return evidence, cells
+
+
+def _placements(devices: list[Device]) -> list[Placement]:
+    return [
+        Placement(nodes=(Node(accelerator=device.name, count=device.count),)) for device in devices
+    ]
 
 
 def _find_job(name: JobName, state: State) -> Job:

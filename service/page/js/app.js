@@ -1,145 +1,40 @@
-// The page: what is asked, and the panels that answer it.
+// The page: one view of it, its key, and which model serves.
 
 import { $ } from "./dom.js";
-import { fill, offer, read, replaceAccelerator, setUp } from "./form.js";
-import { askForKey, showState } from "./key.js";
-import { accuracyPanels } from "./panels/accuracy.js";
-import { answerPanel } from "./panels/answer.js";
-import { comparePanel } from "./panels/compare.js";
-import { curvePanel } from "./panels/curve.js";
-import { explainPanels } from "./panels/explain.js";
-import { readPlacement } from "./placement.js";
-import { clearProblems, showProblem } from "./problems.js";
-import { ask, Problem, question } from "./service.js";
-import { FieldError, fromAddress, jobOf, toAddress } from "./state.js";
+import { askForKey, showState } from "./service/key.js";
+import { ask, question } from "./service/service.js";
 
-const SETTLED_MS = 300;
-const PATIENCE_MS = 1500;
+const models = new URLSearchParams(location.search).get("view") === "models";
 
-const form = $("question");
-const answer = answerPanel($("answer"));
-const curve = curvePanel(adjust);
-const compare = comparePanel(adjust);
-const explain = explainPanels();
-const accuracy = accuracyPanels();
-const view = { state: fromAddress(location.search), running: null, timer: 0 };
-
-const [roofline, operators, factors, nearest] = explain.elements;
-$("panels").append(compare.element, curve.element, roofline, operators, factors, nearest, ...accuracy.elements);
-
-/** Ask all that the form says. */
-async function predict({ focus = false, remember = true } = {}) {
-  clearTimeout(view.timer);
-  view.running?.abort();
-  view.running = new AbortController();
-  const { signal } = view.running;
-  view.state = read(form, view.state);
-  if (remember && toAddress(view.state) !== (location.search || location.pathname)) history.pushState(null, "", toAddress(view.state));
-  clearProblems(form);
-  const label = sentence(view.state);
-  answer.wait(label);
-  const patience = setTimeout(() => answer.patience(`${label}: reading the model for the first time takes some seconds.`), PATIENCE_MS);
-  try {
-    const job = jobOf(view.state);
-    const request = question("POST", "v1/predict", { job, placement: view.state.on });
-    const estimate = await ask(request, { signal });
-    answer.show(estimate, label, request);
-    $("panels").classList.remove("unanswered");
-    document.title = `${label} – perfmodel`;
-    if (focus) $("answer").focus({ preventScroll: false });
-    await elaborate(job, signal);
-  } catch (error) {
-    if (error.name !== "AbortError") refuse(error, focus);
-  } finally {
-    clearTimeout(patience);
-  }
-}
-
-/** Fill the panels that need an answerable question. */
-async function elaborate(job, signal) {
-  const parts = readPlacement(view.state.on);
-  await Promise.all([
-    compare.ask(job, parts, view.state, signal),
-    curve.ask(job, parts, view.state, signal),
-    explain.ask(job, view.state.on, signal),
-  ]);
-}
-
-function refuse(error, focus) {
-  if (!(error instanceof Problem || error instanceof FieldError)) throw error;
-  const problem = error instanceof FieldError ? { errors: [{ pointer: error.pointer, detail: error.message }] } : error;
-  const field = showProblem(form, problem, repair);
-  answer.clear(field ? "The question cannot be answered as it is; see the marked field." : "There is no answer.");
-  for (const panel of [compare, curve, explain]) panel.clear();
-  $("panels").classList.add("unanswered");
-  if (focus && field) (field.matches("input, select") ? field : field.querySelector("input")).focus();
-}
-
-/** Take the name that was meant. */
-function repair(field, name) {
-  if (field.id === "accelerator" || field.id === "on") replaceAccelerator(name);
-  else field.value = name;
-  field.focus();
-  predict();
-}
-
-/** Change what single pictures show, and keep it in the address. */
-function adjust(fields) {
-  Object.assign(view.state, fields);
-  history.replaceState(null, "", toAddress(view.state));
-  let job;
-  try {
-    job = jobOf(view.state);
-  } catch {
-    return;
-  }
-  const parts = readPlacement(view.state.on);
-  if ("versus" in fields) compare.ask(job, parts, view.state, view.running?.signal);
-  else curve.ask(job, parts, view.state, view.running?.signal);
-}
-
-function sentence({ model, mode, batch, precision, on }) {
-  const name = model.trim().startsWith("{") ? "a transformers config" : model.trim();
-  return `${name}, ${mode}, batch ${batch}, ${precision}, on ${on}`;
-}
-
-/** Offer the names that the service knows, and say which model serves. */
+/** Say which model serves. */
 async function introduce() {
   try {
-    const [{ accelerators }, { serving, problems }] = await Promise.all([
-      ask(question("GET", "v1/accelerators")), ask(question("GET", "v1/models"))]);
-    offer("accelerators", accelerators.map(({ name }) => name));
+    const { serving, problems } = await ask(question("GET", "v1/models"));
     $("serving").textContent = problems.length ? `Model ${serving}. Degraded: ${problems.join(" ")}` : `Model ${serving}`;
-    $("serving").title = $("serving").textContent;
   } catch (error) {
     $("serving").textContent = error.message;
   }
+  $("serving").title = $("serving").textContent;
 }
 
-setUp(form);
+/** Load the view that the address names; the other one is not. */
+async function load() {
+  if (!models) return (await import("./question_view.js")).showQuestions;
+  return (await import("./models/models_view.js")).showModels;
+}
+
+$(models ? "versions" : "asking").hidden = false;
+document.querySelector(".skip").hidden = models;
+$(models ? "to-models" : "to-questions").setAttribute("aria-current", "page");
 showState();
-fill(form, view.state);
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  predict({ focus: true });
-});
-form.addEventListener("change", () => {
-  clearTimeout(view.timer);
-  view.timer = setTimeout(predict, SETTLED_MS);
-});
-$("key-button").addEventListener("click", async () => {
-  if (await askForKey()) start();
-});
-addEventListener("popstate", () => {
-  view.state = fromAddress(location.search);
-  fill(form, view.state);
-  predict({ remember: false });
-});
+const show = await load();
 
 function start() {
   introduce();
-  predict({ remember: false });
-  accuracy.load();
+  show();
 }
 
+$("key-button").addEventListener("click", async () => {
+  if (await askForKey()) start();
+});
 start();

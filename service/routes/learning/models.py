@@ -96,7 +96,7 @@ async def version_of(request: Request, name: str, version: str) -> Response:
             "manifest": {key: value for key, value in manifest.items() if key != "files"},
         }
 
-    return etagged_response(request, await _looked(request, found))
+    return etagged_response(request, await looked(request, found))
 
 
 @router.get(
@@ -127,7 +127,7 @@ async def diff(
             **asdict(differences(old, new)),
         }
 
-    return json_response(await _looked(request, found))
+    return json_response(await looked(request, found))
 
 
 @router.post(
@@ -145,7 +145,7 @@ async def promote(
     needs `force`.
     """
     dispatcher = dispatcher_of(request)
-    registry = _registry(request)
+    registry = registry_of(request)
 
     def change() -> Change:
         return registry.promote(
@@ -156,7 +156,7 @@ async def promote(
             check=lambda: dispatcher.models.check(f"{name}/{version}"),
         )
 
-    return await _promoted(dispatcher, name, await _looked(request, change))
+    return await _promoted(dispatcher, name, await looked(request, change))
 
 
 @router.post(
@@ -167,14 +167,14 @@ async def promote(
 async def rollback(request: Request, name: str, why: Why = "") -> Response:
     """Go back to the version that served before, and once more to the one before that."""
     dispatcher = dispatcher_of(request)
-    registry = _registry(request)
+    registry = registry_of(request)
 
     def change() -> Change:
         return registry.rollback(
             name, why=why, check=lambda version: dispatcher.models.check(f"{name}/{version}")
         )
 
-    return await _promoted(dispatcher, name, await _looked(request, change))
+    return await _promoted(dispatcher, name, await looked(request, change))
 
 
 @router.post(
@@ -194,20 +194,20 @@ async def collect(
     Never one that serves, that a rollback goes back to, that is newer than the one that serves, or
     that was pinned lately.
     """
-    registry = _registry(request)
+    registry = registry_of(request)
 
     def removed() -> list[str]:
         return registry.collect(name, keep=keep, pinned_for_days=pinned_days, why=why)
 
-    return json_response({"name": name, "removed": await _looked(request, removed)})
+    return json_response({"name": name, "removed": await looked(request, removed)})
 
 
-def _registry(request: Request) -> ModelRegistry:
+def registry_of(request: Request) -> ModelRegistry:
     """Return the registry for changes by whoever asks."""
     return dispatcher_of(request).source.registry.acting_for(caller_of(request))
 
 
-async def _looked(request: Request, action: Callable[[], T]) -> T:
+async def looked(request: Request, action: Callable[[], T]) -> T:
     """Do what waits for the store."""
     try:
         return await dispatcher_of(request).looks.run(action)

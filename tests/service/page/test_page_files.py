@@ -108,7 +108,7 @@ def test_a_script_is_asked_for_a_key_by_the_page_alone(anybody: TestClient) -> N
 
 
 def names_in(constant: str) -> Iterator[str]:
-    text = (FOLDER / "js" / "names.js").read_text()
+    text = (FOLDER / "js" / "asking" / "names.js").read_text()
     block = re.search(rf"export const {constant} = \[(.*?)\]", text, re.DOTALL)
     assert block is not None
     yield from re.findall(r'"([^"]+)"', block[1])

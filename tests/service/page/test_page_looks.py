@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chromium import Tab
+from page_looks import contrast, faint, nameless, too_wide
 
 Shown = Callable[..., Tab]
-
-_COLOURS = Path(__file__).with_name("colours.js").read_text()
-
-
-def luminance(colour: list[int]) -> float:
-    """Return the relative luminance of WCAG 2.2."""
-    linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4
-              for c in colour[:3]]  # fmt: skip
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: list[int], other: list[int]) -> float:
-    """Return the ratio of WCAG 2.2, from 1 to 21."""
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def unfold(tab: Tab) -> None:
@@ -48,21 +32,7 @@ def test_everything_can_be_made_out(shown: Shown, tab: Tab) -> None:
     shown("?versus=T4,T5000&kwargs={}")
     unfold(tab)
     for dark in (False, True):
-        tab.look(dark=dark)
-        tab.settle()
-        colours: list[list[Any]] = tab.run(_COLOURS)
-        assert {kind for kind, *_ in colours} == {"text", "mark"}
-        assert len(colours) > 300
-        least = {"text": 4.5, "mark": 3.0}
-        faint = {
-            f"{kind} {name}: {contrast(colour, ground):.2f}"
-            for kind, name, colour, ground in colours
-            if contrast(colour, ground) < least[kind]
-        }
-        assert not faint
-        # It follows the scheme: the ground is dark in the dark one.
-        ground = luminance(colours[0][3])
-        assert (ground < 0.1) is dark
+        assert not faint(tab, dark=dark, least=300)
 
 
 def test_nothing_scrolls_sideways(shown: Shown, tab: Tab) -> None:
@@ -72,14 +42,7 @@ def test_nothing_scrolls_sideways(shown: Shown, tab: Tab) -> None:
             shown("?on=2x(8xH100-SXM5-80GB)@ib-400g&kwargs={}")
             unfold(tab)
         tab.settle()
-        assert tab.run("document.documentElement.scrollWidth") <= width
-        wide = tab.run(
-            "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()"
-            "&& !e.closest('.scroll, pre, svg, .visually-hidden, .skip')"
-            f"&& e.getBoundingClientRect().right > {width} + 0.5)"
-            ".map((e) => e.outerHTML.slice(0, 80))"
-        )
-        assert wide == []
+        assert too_wide(tab, width) == []
         # Pictures are as wide as their frame, so that their text keeps its size.
         scales = tab.run(
             "[...document.querySelectorAll('.figure svg')].map("
@@ -100,12 +63,7 @@ def test_an_error_fits_a_small_screen(tab: Tab, shown: Shown) -> None:
 
 def test_every_control_has_a_name_and_is_large_enough(shown: Shown, tab: Tab) -> None:
     shown()
-    nameless = tab.run(
-        "[...document.querySelectorAll('button, input, select, a, summary, [tabindex=\"0\"]')]"
-        ".filter((e) => e.checkVisibility() && !(e.labels?.length || e.getAttribute('aria-label')"
-        " || e.textContent.trim())).map((e) => e.outerHTML)"
-    )
-    assert nameless == []
+    assert nameless(tab) == []
     # WCAG 2.2, 2.5.8: at least 24 pixels each way, links in a text apart.
     small = tab.run(
         "[...document.querySelectorAll('button, input:not([type=radio]), select')]"

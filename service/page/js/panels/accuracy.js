@@ -1,11 +1,11 @@
 // What was predicted against what was measured, and how the error went over time.
 
 import { h, s } from "../dom.js";
-import { figure, tableOf } from "../figure.js";
-import { legend } from "../legend.js";
-import { moment, number, prefixed, share, time } from "../numbers.js";
-import { decades, linear, logarithmic, spaced, widthOf } from "../scale.js";
-import { ask, question } from "../service.js";
+import { figure, tableOf } from "../drawing/figure.js";
+import { legend } from "../drawing/legend.js";
+import { moment, number, prefixed, share, time } from "../drawing/numbers.js";
+import { decades, linear, logarithmic, spaced, widthOf } from "../drawing/scale.js";
+import { ask, question } from "../service/service.js";
 
 const LIMIT = 500;
 const NOTHING = "Nothing was observed yet. Steps that are sent to POST /v1/observations are compared here with what was predicted of them.";

@@ -1,9 +1,9 @@
 // The answer in figures: throughput with its interval, the parts of a step, memory, and grounds.
 
 import { h, s, say } from "../dom.js";
-import { figure } from "../figure.js";
-import { bytes, number, share, time } from "../numbers.js";
-import { linear } from "../scale.js";
+import { figure } from "../drawing/figure.js";
+import { bytes, number, share, time } from "../drawing/numbers.js";
+import { linear } from "../drawing/scale.js";
 
 const BASES = {
   measured: "This very cell was measured.",

@@ -1,12 +1,12 @@
 // One job on many accelerators: throughput, and what a million samples cost.
 
-import { drawBars } from "../bars.js";
+import { drawBars } from "../drawing/bars.js";
 import { h } from "../dom.js";
-import { figure } from "../figure.js";
-import { bytes, money, number, time } from "../numbers.js";
-import { countOf, withAccelerator } from "../placement.js";
-import { costOfMillion, loadPrices, priceOf, setPrice } from "../prices.js";
-import { ask, question } from "../service.js";
+import { figure } from "../drawing/figure.js";
+import { bytes, money, number, time } from "../drawing/numbers.js";
+import { countOf, withAccelerator } from "../asking/placement.js";
+import { costOfMillion, loadPrices, priceOf, setPrice } from "../asking/prices.js";
+import { ask, question } from "../service/service.js";
 
 /** Make the panel; `changed` is called with fields of the address that its controls set. */
 export function comparePanel(changed) {

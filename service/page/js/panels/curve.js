@@ -1,12 +1,12 @@
 // Throughput over the number of accelerators, against ideal scaling.
 
 import { h, s } from "../dom.js";
-import { figure } from "../figure.js";
-import { bytes, number, prefixed, share, time } from "../numbers.js";
-import { countOf } from "../placement.js";
-import { decades, linear, logarithmic, spaced, steps, widthOf } from "../scale.js";
-import { ask, question } from "../service.js";
-import { count } from "../state.js";
+import { figure } from "../drawing/figure.js";
+import { bytes, number, prefixed, share, time } from "../drawing/numbers.js";
+import { countOf } from "../asking/placement.js";
+import { decades, linear, logarithmic, spaced, steps, widthOf } from "../drawing/scale.js";
+import { ask, question } from "../service/service.js";
+import { count } from "../asking/state.js";
 
 /** Make the panel; `changed` is called with fields of the address that its controls set. */
 export function curvePanel(changed) {

@@ -1,10 +1,10 @@
 // What an answer is made of: one question fills the roofline, the operators and the factors.
 
 import { h } from "../dom.js";
-import { drawBars } from "../bars.js";
-import { figure } from "../figure.js";
-import { number, prefixed, share, time } from "../numbers.js";
-import { ask, question } from "../service.js";
+import { drawBars } from "../drawing/bars.js";
+import { figure } from "../drawing/figure.js";
+import { number, prefixed, share, time } from "../drawing/numbers.js";
+import { ask, question } from "../service/service.js";
 import { besides, colourOf, computes, drawRoofline, operatorName, rooflineTable } from "./roofline.js";
 
 const MOST_BARS = 14;

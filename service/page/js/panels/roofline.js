@@ -1,9 +1,9 @@
 // The roofline: what memory and arithmetic allow, and where the operators of a job stand below it.
 
 import { s } from "../dom.js";
-import { legend } from "../legend.js";
-import { number, prefixed, share, time } from "../numbers.js";
-import { decades, logarithmic, spaced, widthOf } from "../scale.js";
+import { legend } from "../drawing/legend.js";
+import { number, prefixed, share, time } from "../drawing/numbers.js";
+import { decades, logarithmic, spaced, widthOf } from "../drawing/scale.js";
 
 /** What takes less of the time, or hardly computes, would stretch the axes for nothing. */
 const LEAST_SHARE = 0.0005;

@@ -1,0 +1,1 @@
+"""What is found where a version answers beside the one that serves."""

@@ -1,0 +1,135 @@
+"""Which process lets a version answer beside the one that serves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, select, update
+
+from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.leases import RUNNING, WAITING, LeaseTable, clock
+from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.tables import SHADOW_RUNS
+
+#: How often in a row a comparison may end badly before somebody has to start it again.
+MOST_ATTEMPTS = 5
+
+_COLUMNS = (
+    SHADOW_RUNS.c.name, SHADOW_RUNS.c.state, SHADOW_RUNS.c.attempts, SHADOW_RUNS.c.problem,
+    SHADOW_RUNS.c.created_at, SHADOW_RUNS.c.updated_at,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShadowRun:
+    """How the comparison of a version is getting on.
+
+    Parameters
+    ----------
+    name : str
+        ``"<name>/<version>"``.
+    state : str
+        ``"waiting"`` or ``"running"``.
+    attempt : int
+        How often it ended badly in a row, with the one that is under way.
+    problem : str or None
+        How it ended badly last.
+    """
+
+    name: str
+    state: str
+    attempt: int
+    problem: str | None
+    created_at: str
+    updated_at: str
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nobody tries again unless it is started anew."""
+        return self.state != RUNNING and self.attempt >= MOST_ATTEMPTS
+
+
+class ShadowRunStore(SharedStore):
+    """Keeps who compares which version; one process does at a time."""
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self._leases = LeaseTable(connections, SHADOW_RUNS)
+
+    def enter(self, name: str) -> None:
+        """Let a version be compared, unless it is already."""
+        with self._connections.writing() as connection:
+            statement = insert_into(connection, SHADOW_RUNS).on_conflict_do_nothing(
+                index_elements=["name"]
+            )
+            connection.execute(statement, [_new(name)])
+
+    def begin_anew(self, name: str) -> None:
+        """Let a version be compared now, however often that ended badly."""
+        self.enter(name)
+        with self._connections.writing() as connection:
+            table = SHADOW_RUNS.c
+            given_up = (table.name == name, table.state == WAITING)
+            connection.execute(
+                update(SHADOW_RUNS).where(*given_up).values(attempts=0, lease_until=0.0)
+            )
+
+    def find(self, name: str) -> ShadowRun | None:
+        """Return how a comparison is getting on; None of a version that was never a shadow."""
+        return self._find(select(*_COLUMNS).where(SHADOW_RUNS.c.name == name), _run)
+
+    def take(self, name: str, owner: str, *, lease_s: float) -> ShadowRun | None:
+        """Take a comparison on; None where somebody else has it, or it ended badly too often."""
+
+        def mine(connection: Connection) -> Select[tuple[int]]:
+            free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+            return select(SHADOW_RUNS.c.id).where(free, SHADOW_RUNS.c.name == name)
+
+        row = self._leases.take(owner, mine, lease_s=lease_s, columns=_COLUMNS)
+        return None if row is None else _run(row)
+
+    def renew(self, name: str, owner: str, *, lease_s: float) -> bool:
+        """Say that it is still worked on; False where somebody else has it by now."""
+        return self._leases.renew(owner, [name], lease_s=lease_s) > 0
+
+    def end(self, held: ShadowRun, problem: str | None, *, wait_s: float = 0.0) -> None:
+        """Let it wait until there is more to compare, or to be tried again.
+
+        Parameters
+        ----------
+        problem : str or None
+            How it ended badly; None: it did not, and earlier problems are forgotten.
+        """
+        with self._connections.writing() as connection:
+            self._leases.end(
+                connection,
+                held,
+                state=WAITING,
+                problem=problem,
+                attempts=0 if problem is None else held.attempt,
+                lease_until=clock(connection) + wait_s,
+            )
+
+
+def _run(row: Row[Any]) -> ShadowRun:
+    return ShadowRun(
+        name=row.name,
+        state=row.state,
+        attempt=row.attempts,
+        problem=row.problem,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _new(name: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "state": WAITING,
+        "owner": "",
+        "attempts": 0,
+        "lease_until": 0.0,
+        "created_at": now(),
+        "updated_at": now(),
+    }

@@ -1,0 +1,113 @@
+// The frame of every picture: its title, its files, its numbers and the request that made it.
+
+import { curl, curlBox } from "../service/curl.js";
+import { h } from "../dom.js";
+import { csv, save, standalone } from "./files.js";
+import { readable } from "./pointing.js";
+
+/**
+ * Make a frame.
+ *
+ * `show` takes `draw(width)`, which returns `{svg, marks}`; `table`, `{columns: [{key, label,
+ * write}], rows}`; `request`; and a `caption`. The picture is drawn anew for another width.
+ */
+export function figure({ name, title, about = "", whole = false }) {
+  const canvas = h("div", { class: "canvas" });
+  const body = h("div", { class: "body" }, canvas);
+  const caption = h("p", { class: "caption" });
+  const controls = h("div", { class: "controls" });
+  const numbers = fold("Numbers");
+  const request = fold("Request");
+  const asSvg = h("button", { type: "button", class: "small", disabled: true, "aria-label": `Save ${title} as SVG` }, "↓ SVG");
+  const asCsv = h("button", { type: "button", class: "small", disabled: true, "aria-label": `Save ${title} as CSV` }, "↓ CSV");
+  const element = h("section", { class: `card figure${whole ? " whole" : ""}`, id: name, "aria-labelledby": `${name}-title` },
+    h("header", {}, h("h2", { id: `${name}-title` }, title), h("div", { class: "tools" }, asSvg, asCsv)),
+    about ? h("p", { class: "about" }, about) : null,
+    controls, body, caption,
+    h("div", { class: "below" }, numbers.element, request.element));
+  const view = { shown: null, svg: null, width: 0 };
+
+  function draw() {
+    const width = Math.max(240, Math.round(canvas.clientWidth));
+    if (!view.shown || (view.svg && width === view.width)) return;
+    view.width = width;
+    const { svg, marks } = view.shown.draw(width);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", `${title}. ${view.shown.caption ?? ""} Its numbers stand below it.`);
+    view.svg = svg;
+    canvas.replaceChildren(svg);
+    readable(svg, canvas, marks);
+  }
+
+  function reset(message, kind) {
+    Object.assign(view, { shown: null, svg: null });
+    for (const button of [asSvg, asCsv]) button.disabled = true;
+    for (const part of [numbers, request]) part.clear();
+    caption.textContent = "";
+    canvas.replaceChildren(...(message ? [h("p", { class: kind }, message)] : []));
+    canvas.classList.remove("waiting");
+  }
+
+  asSvg.addEventListener("click", () => {
+    const text = standalone(view.svg, { title, request: curl(view.shown.request) });
+    save(`perfmodel-${name}.svg`, text, "image/svg+xml");
+  });
+  asCsv.addEventListener("click", () => save(`perfmodel-${name}.csv`, csv(view.shown.table), "text/csv"));
+  new ResizeObserver(() => draw()).observe(canvas);
+
+  return {
+    element,
+    controls,
+    /** Put something next to the picture, or below it where there is no room. */
+    beside: (part) => {
+      body.classList.add("two");
+      body.append(part);
+    },
+    wait: () => canvas.classList.add("waiting"),
+    clear: () => reset("", "note"),
+    note: (message) => reset(message, "note"),
+    fail: (problem) => reset(problem.message, "error"),
+    show(shown) {
+      Object.assign(view, { shown, svg: null });
+      canvas.classList.remove("waiting");
+      caption.textContent = shown.caption ?? "";
+      numbers.fill(() => tableOf(shown.table, title));
+      request.fill(() => curlBox(shown.request));
+      for (const button of [asSvg, asCsv]) button.disabled = false;
+      draw();
+    },
+  };
+}
+
+/** Make a part that is filled when it is first opened. */
+function fold(label) {
+  const inside = h("div");
+  const element = h("details", { hidden: true }, h("summary", {}, label), inside);
+  let make = null;
+  const refresh = () => {
+    if (element.open && make) inside.replaceChildren(make());
+  };
+  element.addEventListener("toggle", refresh);
+  return {
+    element,
+    fill(maker) {
+      make = maker;
+      element.hidden = false;
+      refresh();
+    },
+    clear() {
+      make = null;
+      element.hidden = true;
+      inside.replaceChildren();
+    },
+  };
+}
+
+/** Show rows as a table; each column says how its values are written. */
+export function tableOf({ columns, rows }, title) {
+  const head = columns.map(({ label, text }) => h("th", { scope: "col", class: text ? "text" : null }, label));
+  const body = rows.map((row) => h("tr", {}, columns.map(({ key, write, text }) =>
+    h("td", { class: text ? "text" : null }, write ? write(row[key], row) : String(row[key] ?? "–")))));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Numbers of: ${title}` },
+    h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+}

@@ -1,0 +1,45 @@
+// Decide about a version: ask for the reason, do it, or say why it was not done.
+
+import { $, h, say } from "../dom.js";
+import { askForKey } from "../service/key.js";
+import { ask, question } from "../service/service.js";
+
+const FORBIDDEN = 403;
+
+/** Ask for a reason; resolves to it, or to null where nothing shall be done. */
+function confirmed({ title, about, label }) {
+  const dialog = $("decision");
+  $("decision-title").textContent = title;
+  $("decision-about").textContent = about;
+  $("decision-do").textContent = label;
+  $("decision-why").value = "";
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  $("decision-why").focus();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "do" ? $("decision-why").value.trim() : null), { once: true });
+  });
+}
+
+/**
+ * Make a decision `{path, force, title, about, label}`.
+ *
+ * `refuse(message, repair)` is told why the service did not do it. Resolves to what it answered, or null.
+ */
+export async function decideAbout(decision, refuse) {
+  refuse(null);
+  const why = await confirmed(decision);
+  if (why === null) return null;
+  const query = new URLSearchParams();
+  if (why) query.set("why", why);
+  if (decision.force) query.set("force", "true");
+  try {
+    const answer = await ask(question("POST", `${decision.path}${query.size ? `?${query}` : ""}`));
+    say(`${decision.title}: done.`);
+    return answer;
+  } catch (problem) {
+    const other = h("button", { type: "button", onclick: () => askForKey() }, "Use another key");
+    refuse(`${decision.title}: ${problem.message}`, problem.status === FORBIDDEN ? other : null);
+    return null;
+  }
+}

@@ -1,0 +1,1 @@
+"""Versions that answer what was asked beside the one that serves."""
