@@ -13,10 +13,10 @@ from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
 from perfmodel.predictors.predictor_checks import json_bytes
 from perfmodel.predictors.serving.serving import JOINT_KINDS
-from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
+from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT, LEARNED
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.learned_steps import LEARNED, read_learned, step_key
+from perfmodel.training.learned_steps import read_learned, step_key
 from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.provenance import corpus_digest, time_now
 from perfmodel.training.samples.corpus import Corpus

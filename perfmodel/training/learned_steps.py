@@ -17,11 +17,10 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.predictor_checks import read_json
+from perfmodel.predictors.serving.serving_parts import LEARNED
 from perfmodel.training.validation.held_out_folds import unit_hash
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
-#: File of a version that holds the keys.
-LEARNED = "learned.json"
 #: Share of the jobs, by name and mode, that no retraining ever learns from.
 KEPT_BACK = 0.1
 

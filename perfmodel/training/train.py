@@ -21,10 +21,10 @@ from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.predictor_checks import json_bytes
 from perfmodel.predictors.serving.distance import TrainingDistance
 from perfmodel.predictors.serving.intervals import HeldOut
-from perfmodel.predictors.serving.serving_parts import MEASURED, SERVING
+from perfmodel.predictors.serving.serving_parts import LEARNED, MEASURED, SERVING
 from perfmodel.store.artifacts import write_artifact
 from perfmodel.training.fitted_parts import FittedParts, fit_parts, read_parts
-from perfmodel.training.learned_steps import LEARNED, learned_keys
+from perfmodel.training.learned_steps import learned_keys
 from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.provenance import (
     code_facts,

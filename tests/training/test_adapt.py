@@ -20,10 +20,10 @@ from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.serving.serving import ServingModel
-from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
+from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT, LEARNED
 from perfmodel.store.artifacts import latest, read_artifact
 from perfmodel.training.adapt import MOST_RECORDS, adapt_model
-from perfmodel.training.learned_steps import LEARNED, read_learned
+from perfmodel.training.learned_steps import read_learned
 from perfmodel.training.model_card import CARD
 from perfmodel.training.probes.probe_plan import prior_of
 from perfmodel.training.provenance import corpus_digest

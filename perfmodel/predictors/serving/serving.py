@@ -37,6 +37,7 @@ from perfmodel.predictors.serving.serving_explained import (
 )
 from perfmodel.predictors.serving.serving_parts import (
     FALLBACK,
+    LEARNED,
     MEASURED,
     SERVING,
     load_joint_part,
@@ -129,7 +130,7 @@ class ServingModel:
             The manifest or a file that all members share is damaged, or no member is left.
         """
         artifact = read_artifact(Path(folder))
-        for shared in (SERVING, MEASURED, f"{FALLBACK}/"):
+        for shared in (SERVING, MEASURED, LEARNED, f"{FALLBACK}/"):
             artifact.check(shared)
         path = artifact.folder / SERVING
         state = read_json(path)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SERVING = "serving.json"
 MEASURED = "measured.json"
+#: Keys of what a version has learned from; nothing is answered from it.
+LEARNED = "learned.json"
 FALLBACK = "efficiency"
 JOINT = "joint"
 #: What a manifest calls the devices that the joint predictor was adapted to.

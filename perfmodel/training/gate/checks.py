@@ -104,7 +104,9 @@ def _intervals(
                 judged.name + where,
             )
     width, known = _width(own), _width(other)
-    if width > margins.width_times * known:
+    # Intervals that hold too little, as on a device that was not known, are no measure of width.
+    holds = float(before.mean()) >= _least_share(margins.coverage, len(before), margins)
+    if holds and width > margins.width_times * known:
         detail = f"intervals are {width / known:.3g} times as wide as those that serve"
         yield _found("width", detail, judged.name)
 

@@ -185,6 +185,13 @@ def test_other_reasons_to_refuse() -> None:
     assert decide(law, replace(SERVING, violations={"monotone in batch": 2}), SETS).accepted
 
 
+def test_intervals_are_compared_in_width_with_those_that_hold_what_they_state() -> None:
+    wide = _changed(_wide)
+    assert "width" in {one.check for one in decide(wide, SERVING, SETS).findings}
+    narrow = {name: _narrow(SETS[0], one) for name, one in SERVING.answers.items()}
+    assert decide(wide, replace(SERVING, answers=narrow), SETS).accepted
+
+
 def test_the_same_evidence_gives_the_same_decision() -> None:
     candidate = BAD["poisoned"][0]
     assert decide(candidate, SERVING, SETS) == decide(candidate, SERVING, SETS)
