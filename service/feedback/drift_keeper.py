@@ -87,7 +87,7 @@ class DriftKeeper:
         if not self._is_keeper():
             return False
         assert self._keeping is not None
-        self._look(self._keeping)
+        self._look()
         if self._has_more and not self._compare(self._keeping):
             self._keeping = None
             return False
@@ -108,7 +108,7 @@ class DriftKeeper:
             self._looks_back = self._folds_again = self._has_more = True
         return self._keeping is not None
 
-    def _look(self, keeping: Keeping) -> None:
+    def _look(self) -> None:
         """Find out what happened since the last look."""
         serving = self._dispatcher.models.serving
         if self._comparison.answerer is not serving:
