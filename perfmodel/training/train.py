@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.devices.codec import spec_to_dict
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.features.steps.step import StepSample
@@ -51,7 +52,9 @@ def train(
     corpus: Sequence[StepSample] = (),
     operators: Sequence[StepSample] = (),
     joint_settings: Mapping[str, Any] | None = None,
+    member_settings: Mapping[str, Mapping[str, Any]] | None = None,
     created_at: str | None = None,
+    engine: TaskEngine | None = None,
 ) -> Path:
     """Train an ensemble and write it as a new version of a model.
 
@@ -71,9 +74,14 @@ def train(
         Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
         Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
+    member_settings : mapping or None
+        Settings of members by name, as :func:`~perfmodel.predictors.registry.new_predictor` takes
+        them; their own by default.
     created_at : str or None
         The time that the version states, UTC, as :func:`~perfmodel.training.provenance.time_now`
         returns it, which is the default.
+    engine : TaskEngine or None
+        Where members are fitted; None: in this process. The bytes do not depend on it.
 
     Returns
     -------
@@ -89,8 +97,11 @@ def train(
     """
     check_samples(samples, least=4)
     # First: its members are fitted in forked processes, which must not inherit busy threads.
-    joint = _joint(corpus, operators, seed, joint_settings or {}, progress) if corpus else None
-    ensemble = EnsemblePredictor(members, folds, seed, progress).fit(samples)
+    chosen = {"seed": seed, "engine": engine, **(joint_settings or {})}
+    joint = _joint(corpus, operators, chosen, progress) if corpus else None
+    ensemble = EnsemblePredictor(
+        members, folds, seed, progress, settings=member_settings, engine=engine
+    ).fit(samples)
     held_out = _held_out(
         samples, ensemble.answers_, coverage, unseen_device_residuals(samples, folds)
     )
@@ -227,11 +238,10 @@ def _manifest(
 def _joint(
     corpus: Sequence[StepSample],
     operators: Sequence[StepSample],
-    seed: int,
     settings: Mapping[str, Any],
     progress: Progress | None,
 ) -> JointPredictor:
-    predictor = JointPredictor(seed=seed, report=progress, **settings)
+    predictor = JointPredictor(report=progress, **settings)
     predictor.fit(corpus, operators=operators)
     if progress is not None:
         progress(

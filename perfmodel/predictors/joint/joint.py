@@ -26,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.engines.local_engine import LocalEngine
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.sketch import architecture_key
@@ -43,7 +45,6 @@ from perfmodel.predictors.joint.joint_members import (
     LogStages,
     Member,
     MemberAnswers,
-    fit_members,
 )
 from perfmodel.predictors.joint.joint_regimes import (
     balanced,
@@ -97,8 +98,8 @@ class JointPredictor:
         Parts of the families that are left out in turn.
     rounds : int
         Trees of the whole-step predictor.
-    workers : int
-        Members that are fitted at the same time.
+    engine : TaskEngine or None
+        Where members are fitted; None: in this process, one after the other.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class JointPredictor:
         epochs: int = 8,
         rounds: int = 500,
         coverage: float = 0.9,
-        workers: int = 1,
+        engine: TaskEngine | None = None,
         report: Report | None = None,
     ) -> None:
         self.seed = seed
@@ -117,7 +118,7 @@ class JointPredictor:
         self.epochs = epochs
         self.rounds = rounds
         self.coverage = coverage
-        self.workers = workers
+        self.engine = engine or LocalEngine()
         self.report = report
 
     # -- learning -----------------------------------------------------------------------------
@@ -178,8 +179,8 @@ class JointPredictor:
         return self
 
     def _fit_members(self, task: FitTask) -> list[Member]:
-        members = []
-        for member in fit_members(task, [*range(self.folds), ALL], self.workers):
+        members: list[Member] = []
+        for member in self.engine.map(FitTask.member, task, [*range(self.folds), ALL]):
             members.append(member)
             if self.report is not None:
                 self.report(f"fitted member {len(members)} of {self.folds + 1}")

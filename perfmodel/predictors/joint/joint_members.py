@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step, StepSample
@@ -73,32 +70,6 @@ class FitTask:
             self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
         )
         return Member(net=net, boost=boost)
-
-
-#: Set in the parent before members are fitted in forked children, which inherit it.
-_TASK: list[FitTask] = []
-
-
-def fit_members(task: FitTask, folds: Sequence[int], workers: int) -> Iterator[Member]:
-    """Fit members one after the other, or several at a time in forked processes."""
-    if workers < 2:
-        yield from map(task.member, folds)
-        return
-    _TASK[:] = [task]
-    context = multiprocessing.get_context("fork")
-    try:
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
-            yield from pool.map(_member, folds)
-    finally:
-        _TASK.clear()
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _member(k: int) -> Member:
-    return _TASK[0].member(k)
 
 
 @dataclass(frozen=True, kw_only=True)
