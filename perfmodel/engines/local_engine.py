@@ -7,8 +7,8 @@ import multiprocessing
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -36,17 +36,17 @@ class LocalEngine:
 
     workers: int = 1
 
-    def map(
+    def run(
         self, function: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task]
-    ) -> Iterator[Result]:
-        """Return what comes of each task in turn; see :meth:`.TaskEngine.map`."""
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield what comes of each task; see :meth:`.TaskEngine.run`."""
         if self.workers > 1 and len(tasks) > 1:
             yield from _forked(self.workers, function, shared, tasks)
             return
-        for task in tasks:
+        for position, task in enumerate(tasks):
             with one_thread():
                 result = function(shared, task)
-            yield result
+            yield position, result
 
 
 def _forked(
@@ -54,32 +54,32 @@ def _forked(
     function: Callable[[Shared, Task], Result],
     shared: Shared,
     tasks: Sequence[Task],
-) -> Iterator[Result]:
-    done = losses = 0
-    while losses < _MOST_LOSSES:
-        before = done
+) -> Iterator[tuple[int, Result]]:
+    rest = dict(enumerate(tasks))
+    losses = 0
+    while rest and losses < _MOST_LOSSES:
+        before = len(rest)
         try:
-            for result in _of_one_pool(workers, function, shared, tasks[done:]):
-                done += 1
-                yield result
+            for position, result in _of_one_pool(workers, function, shared, dict(rest)):
+                del rest[position]
+                yield position, result
         except BrokenProcessPool:
-            losses = 1 if done > before else losses + 1
-        else:
-            return
-    raise TrainingError(
-        f"A process that worked on task {done + 1} of {len(tasks)} was killed, {losses} times one "
-        "after the other. Most often the memory did not suffice: take fewer workers, and begin "
-        "again."
-    )
+            losses = 1 if len(rest) < before else losses + 1
+    if rest:
+        raise TrainingError(
+            f"A process was killed {losses} times one after the other, with {len(rest)} of "
+            f"{len(tasks)} tasks left. Most often the memory did not suffice: take fewer workers, "
+            "and begin again."
+        )
 
 
 def _of_one_pool(
     workers: int,
     function: Callable[[Shared, Task], Result],
     shared: Shared,
-    tasks: Sequence[Task],
-) -> Iterator[Result]:
-    """Return results in turn until all are there or a process is lost; no process outlives it."""
+    tasks: Mapping[int, Task],
+) -> Iterator[tuple[int, Result]]:
+    """Yield results until all are there or a process is lost; no process outlives it."""
     told, teller = multiprocessing.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
         min(workers, len(tasks)),
@@ -88,8 +88,9 @@ def _of_one_pool(
         initargs=(told, teller, function, shared),
     )
     try:
-        for future in [pool.submit(_run, task) for task in tasks]:
-            yield pickle.loads(future.result())
+        positions = {pool.submit(_run, task): position for position, task in tasks.items()}
+        for future in as_completed(positions):
+            yield positions[future], pickle.loads(future.result())
     finally:
         # Children that are still at work see the end of the pipe, as they would had this one died.
         teller.close()
@@ -108,6 +109,7 @@ def _begin(
     """Prepare a forked process; the arguments were inherited, nothing was copied."""
     teller.close()
     # For good: threads of OpenMP that the parent had do not exist here and would be waited for.
+    os.environ["OMP_NUM_THREADS"] = "1"
     _WHOLE_LIFE.enter_context(one_thread())
     threading.Thread(target=_end_with, args=(told,), daemon=True).start()
     _WORK[:] = [(function, shared)]

@@ -33,19 +33,19 @@ class RayTasks:
         self._ray = ray
         self._facts = facts
 
-    def map(
+    def run(
         self, function: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task]
-    ) -> Iterator[Result]:
-        """Return what comes of each task in turn; see :meth:`.TaskEngine.map`."""
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield what comes of each task; see :meth:`.TaskEngine.run`."""
         ray = self._ray
         common = ray.put((function, shared, self._facts, dict(self._facts())))
         run = ray.remote(_run).options(num_cpus=1, max_retries=_MOST_RETRIES)
-        waiting = [run.remote(common, task) for task in tasks]
+        waiting = {run.remote(common, task): position for position, task in enumerate(tasks)}
         try:
             while waiting:
-                result = self._result(waiting[0])
-                del waiting[0]
-                yield result
+                (done,), _ = ray.wait(list(waiting), num_returns=1)
+                result = self._result(done)
+                yield waiting.pop(done), result
         finally:
             for task in waiting:
                 ray.cancel(task, force=True)

@@ -1,12 +1,15 @@
 """What every engine of tasks does, and the law that makes them exchangeable.
 
 A task is a function of what all tasks share and of what is its own. It draws on nothing else, and
-computes on one thread, so that what comes out does not depend on where it ran or what ran beside it.
+computes on one thread, so that what comes out does not depend on where it ran, nor on what ran
+beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -20,10 +23,10 @@ Result = TypeVar("Result")
 class TaskEngine(Protocol):
     """Runs tasks, as many at a time as it has room for."""
 
-    def map(
+    def run(
         self, function: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task]
-    ) -> Iterator[Result]:
-        """Return what comes of each task, in the order of the tasks, as soon as it is known.
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the position of each task and what came of it, as soon as that is known.
 
         Parameters
         ----------
@@ -57,6 +60,8 @@ def one_thread() -> Iterator[None]:
 
 
 def _library(name: str) -> ModuleType | None:
+    if os.environ.get("OMP_NUM_THREADS") == "1":
+        return sys.modules.get(name)  # what is loaded later reads that
     try:
         return import_module(name)
     except ModuleNotFoundError:

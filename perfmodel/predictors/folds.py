@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -113,11 +114,12 @@ class CrossFit:
             if fit not in self._answers and (fit[1] or fit[0] not in self._fitted)
         ]  # fmt: skip
         lessons = _Lessons(samples=self.samples, fold=self.fold, factory=self.factory)
-        for fit, outcome in zip(missing, self.engine.map(_run, lessons, missing), strict=True):
-            if isinstance(outcome, Predictor):
-                self._fitted[fit[0]] = outcome
+        for position, outcome in self.engine.run(_run, lessons, missing):
+            fit = missing[position]
+            if fit[1]:
+                self._answers[fit] = cast(FloatArray, outcome)
             else:
-                self._answers[fit] = outcome
+                self._fitted[fit[0]] = cast(Predictor, outcome)
             if self.progress is not None:
                 self.progress(f"fitted {fit[0]} {_seen(fit[1], len(self.samples))}")
 

@@ -9,6 +9,7 @@ import click
 
 from perfmodel.cli.models.publishing import publish
 from perfmodel.cli.options import (
+    engine_options,
     members_option,
     models_store_option,
     output_options,
@@ -17,6 +18,7 @@ from perfmodel.cli.options import (
 from perfmodel.cli.output import print_json, tell
 
 if TYPE_CHECKING:
+    from perfmodel.engines.task_engine import TaskEngine
     from perfmodel.training.samples.public_data import TrainingData
 
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--workers", type=int, default=2, show_default=True, help="Processes that capture and fit."
 )
+@engine_options
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same model.")
@@ -43,6 +46,8 @@ def command(
     name: str,
     data: Path | None,
     workers: int,
+    engine: str,
+    address: str | None,
     members: tuple[str, ...],
     device: str | None,
     seed: int,
@@ -57,25 +62,26 @@ def command(
     from perfmodel.store.profiles.profile_store import ProfileStore
     from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.train import train
+    from perfmodel.training.training_engine import opened_engine
 
     found = load_samples(ProfileStore(profiles), device=device)
-    public = _public(data, profiles, workers) if data else None
-    chosen = members or DEFAULT_MEMBERS
+    with opened_engine(engine, workers=workers, address=address) as tasks:
+        public = _public(data, profiles, tasks) if data else None
 
-    def write(out: Path) -> Path:
-        return train(
-            found.samples,
-            out,
-            name=name,
-            members=chosen,
-            seed=seed,
-            progress=tell,
-            corpus=public.samples if public else (),
-            operators=public.operators if public else (),
-            joint_settings={"workers": workers},
-        )
+        def write(out: Path) -> Path:
+            return train(
+                found.samples,
+                out,
+                name=name,
+                members=members or DEFAULT_MEMBERS,
+                seed=seed,
+                progress=tell,
+                corpus=public.samples if public else (),
+                operators=public.operators if public else (),
+                engine=tasks,
+            )
 
-    made = publish(models, write, why="trained")
+        made = publish(models, write, why="trained")
     if as_json:
         print_json(
             {
@@ -94,10 +100,10 @@ def command(
         click.echo(f"Note: {number} ({note}).")
 
 
-def _public(data: Path, profiles: Path, workers: int) -> TrainingData:
+def _public(data: Path, profiles: Path, engine: TaskEngine) -> TrainingData:
     from perfmodel.training.samples.public_data import load_data
 
-    found = load_data(data, profiles=profiles, workers=workers, progress=tell)
+    found = load_data(data, profiles=profiles, engine=engine, progress=tell)
     for name, number in found.rejected.items():
         tell(f"{number} rows of {name} were not understood; perfmodel import {name} lists them.")
     for reason, number in found.dropped.items():

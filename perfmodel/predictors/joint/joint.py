@@ -179,12 +179,12 @@ class JointPredictor:
         return self
 
     def _fit_members(self, task: FitTask) -> list[Member]:
-        members: list[Member] = []
-        for member in self.engine.map(FitTask.member, task, [*range(self.folds), ALL]):
-            members.append(member)
+        members: dict[int, Member] = {}
+        for position, member in self.engine.run(FitTask.member, task, [*range(self.folds), ALL]):
+            members[position] = member
             if self.report is not None:
                 self.report(f"fitted member {len(members)} of {self.folds + 1}")
-        return members
+        return [members[position] for position in range(self.folds + 1)]
 
     def _weigh_training_networks(
         self, table: StepTable, logs: FloatArray, weights: FloatArray, fold: IntArray
