@@ -19,19 +19,25 @@ from typing import Any
 from perfmodel.engines.task_engine import Result, Shared, Task, one_thread
 from perfmodel.errors import MissingExtraError, TrainingError
 
-#: Times that Ray begins a task again whose process was lost.
-_MOST_RETRIES = 3
-
 #: What a machine computes with, by name: versions of code and libraries.
 Facts = Callable[[], Mapping[str, str]]
 
 
 class RayTasks:
-    """Runs tasks on a Ray cluster that :func:`opened_ray` has connected to."""
+    """Runs tasks on a Ray cluster that :func:`opened_ray` has connected to.
 
-    def __init__(self, ray: Any, facts: Facts) -> None:
+    Parameters
+    ----------
+    facts : callable
+        Of a module; what results depend on besides the tasks. Each node must say the same.
+    retries : int
+        Times that a task is begun again whose process was lost.
+    """
+
+    def __init__(self, ray: Any, facts: Facts, *, retries: int = 3) -> None:
         self._ray = ray
         self._facts = facts
+        self._retries = retries
 
     def run(
         self, function: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task]
@@ -39,7 +45,7 @@ class RayTasks:
         """Yield what comes of each task; see :meth:`.TaskEngine.run`."""
         ray = self._ray
         common = ray.put((function, shared, self._facts, dict(self._facts())))
-        run = ray.remote(_run).options(num_cpus=1, max_retries=_MOST_RETRIES)
+        run = ray.remote(_run).options(num_cpus=1, max_retries=self._retries)
         waiting = {run.remote(common, task): position for position, task in enumerate(tasks)}
         try:
             while waiting:
@@ -59,9 +65,9 @@ class RayTasks:
         except errors.RayError as error:
             reason = str(error).strip().splitlines()[0]
             raise TrainingError(
-                f"A task on the Ray cluster was lost, {_MOST_RETRIES} times begun again and lost "
-                f"again: {reason} Look after its nodes (their memory most often), or train with "
-                "the engine local."
+                f"A task on the Ray cluster was lost and begun again {self._retries} times: "
+                f"{reason} Look after its nodes (their memory most often), or train with the "
+                "engine local."
             ) from error
 
 
@@ -74,7 +80,7 @@ def opened_ray(address: str | None, facts: Facts) -> Iterator[RayTasks]:
     address : str or None
         Of the cluster; None: the one of the environment, or else one of this machine alone.
     facts : callable
-        Of a module; what results depend on besides the tasks. Each node must say the same.
+        As :class:`RayTasks` takes it.
 
     Raises
     ------
