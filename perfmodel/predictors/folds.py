@@ -176,7 +176,7 @@ def _run(lessons: _Lessons, fit: Fit) -> FloatArray | Predictor:
         return predictor
     answers = np.full(len(outside), np.nan)
     chosen = np.flatnonzero(outside)
-    answers[chosen] = predictor.predict([lessons.samples[i].workload for i in chosen])
+    answers[chosen] = predictor.predict([lessons.samples[i].workload for i in chosen.tolist()])
     return answers
 
 
