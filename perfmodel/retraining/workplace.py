@@ -51,7 +51,7 @@ class Workplace:
 
     def opened_engine(self) -> AbstractContextManager[TaskEngine]:
         """Open what runs captures and fits."""
-        # Deferred: it brings all of training with it, which whoever enters retrainings does not need.
+        # Deferred: it brings all of training, which whoever enters a retraining does not need.
         from perfmodel.training.training_engine import opened_engine
 
         return opened_engine(self.engine, workers=self.workers, address=self.address)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import database_option, opened
+from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.options import job_options, output_options
 from perfmodel.cli.output import print_json
 from perfmodel.cli.subjects import jobs_of

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import database_option, found, opened, url_of
+from perfmodel.cli.campaigns.campaign_names import found
+from perfmodel.cli.database import database_option, opened, url_of
 from perfmodel.cli.options import CommandT, debug_option
 from perfmodel.cli.output import print_json
 

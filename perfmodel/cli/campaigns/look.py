@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import database_option, found, opened
+from perfmodel.cli.campaigns.campaign_names import found
+from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.options import output_options
 from perfmodel.cli.output import count, duration, percent, print_facts, print_json, print_table
 from perfmodel.errors import InvalidInputError

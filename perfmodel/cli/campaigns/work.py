@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from perfmodel.cli.campaigns.adaptive_turns import AdaptiveTurns
-from perfmodel.cli.campaigns.campaign_database import database_option, found, opened, url_of
+from perfmodel.cli.campaigns.campaign_names import found
 from perfmodel.cli.campaigns.progress_lines import ProgressLines
+from perfmodel.cli.database import database_option, opened, url_of
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
 from perfmodel.cli.options import FOLDER, device_option, models_option, output_options
 from perfmodel.cli.output import duration, print_json, tell

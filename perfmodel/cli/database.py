@@ -1,4 +1,4 @@
-"""The database of campaigns, as commands open it."""
+"""The database of the service, as commands open it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.options import CommandT
-from perfmodel.errors import InvalidInputError, MissingExtraError
+from perfmodel.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from perfmodel.store.campaigns import CampaignStore
-    from perfmodel.store.campaigns.campaign_records import Campaign
     from perfmodel.store.sql.connections import Connections
 
 _option = click.option(
@@ -52,27 +50,10 @@ def opened(database: str) -> Iterator[Connections]:
         from perfmodel.store.sql.connections import Connections
         from perfmodel.store.sql.migrate import migrate
     except ModuleNotFoundError as error:
-        raise MissingExtraError("A campaign", extra="serve") from error
+        raise MissingExtraError("The database", extra="serve") from error
     connections = Connections(url_of(database))
     try:
         migrate(connections)
         yield connections
     finally:
         connections.close()
-
-
-def found(campaigns: CampaignStore, name: str) -> Campaign:
-    """Return a campaign by its name.
-
-    Raises
-    ------
-    InvalidInputError
-        There is none of that name.
-    """
-    campaign = campaigns.find(name)
-    if campaign is None:
-        raise InvalidInputError(
-            f"There is no campaign {name!r} in the database; `perfmodel campaign status` lists "
-            "those that are."
-        )
-    return campaign
