@@ -32,10 +32,12 @@ from perfmodel.retraining.settings import parse_settings
 from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.retraining import ObservedDataStore, RetrainingStore
 from perfmodel.store.retraining.retraining_records import RetrainingClaim, RetrainingState
+from perfmodel.store.retraining.tuning_journal import TuningJournalStore
 from perfmodel.store.state.database import Database
 from perfmodel.training.fitted_parts import fit_parts, read_parts
 from perfmodel.training.gate.gate import decide
 from perfmodel.training.train import calibrate
+from perfmodel.training.tuning.tune import Tuned, tune
 
 #: How often a retraining begins again because what it rests on was taken back, or because another
 #: version came to serve.
@@ -164,6 +166,7 @@ class Attempt:
     def _fit(self, folder: Path) -> Mapping[str, Any]:
         data, settings = self._data, self._settings
         with self._place.opened_engine() as engine:
+            tuned = self._tuned(data, engine) if settings.tune else None
             fit_parts(
                 data.samples,
                 folder,
@@ -175,8 +178,22 @@ class Attempt:
                 joint_settings=settings.joint,
                 progress=self._tell,
                 engine=engine,
+                tuned=tuned,
             )
         return {}
+
+    def _tuned(self, data: LearningData, engine: TaskEngine) -> Tuned:
+        """Search settings; what was tried is in the database, whoever was killed since."""
+        return tune(
+            data.samples,
+            TuningJournalStore(self._database.connections),
+            trials=self._settings.tune,
+            seed=self._settings.seed,
+            members=self._settings.members or DEFAULT_MEMBERS,
+            corpus=data.corpus,
+            engine=engine,
+            progress=self._tell,
+        )
 
     def _calibrate(self, folder: Path) -> Mapping[str, Any]:
         data, settings = self._data, self._settings

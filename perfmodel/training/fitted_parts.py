@@ -26,6 +26,7 @@ from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.predictor_checks import check_samples, read_json, write_json
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEMBERS
 from perfmodel.training.model_card import joint_facts
+from perfmodel.training.tuning.tune import Tuned
 from perfmodel.training.validation.held_out_folds import FOLDS
 
 _PARTS = "parts"
@@ -52,6 +53,8 @@ class FittedParts:
         Facts of the joint predictor, where there is one.
     golden_s : ndarray
         What the mix of members said of the first samples before it was written.
+    tuning : mapping
+        How settings were searched, by learner; empty where they were not.
     """
 
     files: Mapping[str, bytes]
@@ -60,6 +63,7 @@ class FittedParts:
     answers_s: Mapping[str, FloatArray]
     joint: Mapping[str, Any] | None
     golden_s: FloatArray
+    tuning: Mapping[str, Any]
 
 
 def fit_parts(
@@ -72,7 +76,7 @@ def fit_parts(
     corpus: Sequence[StepSample] = (),
     operators: Sequence[StepSample] = (),
     joint_settings: Mapping[str, Any] | None = None,
-    member_settings: Mapping[str, Mapping[str, Any]] | None = None,
+    tuned: Tuned | None = None,
     progress: Progress | None = None,
     engine: TaskEngine | None = None,
 ) -> None:
@@ -86,10 +90,11 @@ def fit_parts(
         Too few samples or families.
     """
     check_samples(samples, least=4)
-    chosen = {"seed": seed, "engine": engine, **(joint_settings or {})}
+    tuned = tuned or Tuned()
+    chosen = {"seed": seed, "engine": engine, **tuned.joint, **(joint_settings or {})}
     joint = _joint(corpus, operators, chosen, progress) if corpus else None
     ensemble = EnsemblePredictor(
-        members, folds, seed, progress, settings=member_settings, engine=engine
+        members, folds, seed, progress, settings=tuned.members, engine=engine
     ).fit(samples)
     fitted = ensemble.predictors_ or {}
     parts = folder / _PARTS
@@ -104,6 +109,7 @@ def fit_parts(
         "answers_s": {m: answers.tolist() for m, answers in ensemble.answers_.items()},
         "joint": None if joint is None else joint_facts(joint, corpus, operators),
         "golden_s": golden.tolist(),
+        "tuning": dict(tuned.facts),
     }
     write_json(folder / _FACTS, plain)
 
@@ -127,6 +133,7 @@ def read_parts(folder: Path) -> FittedParts:
             answers_s={m: np.array(a, dtype=np.float64) for m, a in plain["answers_s"].items()},
             joint=plain["joint"],
             golden_s=np.array(plain["golden_s"], dtype=np.float64),
+            tuning=plain["tuning"],
         )
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise DamagedArtifactError(f"{folder} holds no fitted parts: {error}.") from error

@@ -35,6 +35,7 @@ from perfmodel.training.provenance import (
     time_now,
 )
 from perfmodel.training.samples.samples import data_digest
+from perfmodel.training.tuning.tune import Tuned
 from perfmodel.training.validation.held_out_folds import FOLDS
 from perfmodel.training.validation.workload_scores import score
 
@@ -52,7 +53,7 @@ def train(
     corpus: Sequence[StepSample] = (),
     operators: Sequence[StepSample] = (),
     joint_settings: Mapping[str, Any] | None = None,
-    member_settings: Mapping[str, Mapping[str, Any]] | None = None,
+    tuned: Tuned | None = None,
     created_at: str | None = None,
     engine: TaskEngine | None = None,
 ) -> Path:
@@ -74,9 +75,8 @@ def train(
         Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
         Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
-    member_settings : mapping or None
-        Settings of members by name, as :func:`~perfmodel.predictors.registry.new_predictor` takes
-        them; their own by default.
+    tuned : Tuned or None
+        Settings that were found for these very samples; those of ``joint_settings`` go before.
     created_at : str or None
         The time that the version states, UTC, as :func:`~perfmodel.training.provenance.time_now`
         returns it, which is the default.
@@ -105,7 +105,7 @@ def train(
             corpus=corpus,
             operators=operators,
             joint_settings=joint_settings,
-            member_settings=member_settings,
+            tuned=tuned,
             progress=progress,
             engine=engine,
         )
@@ -156,6 +156,8 @@ def calibrate(
     }
     if parts.joint is not None:
         manifest["joint"] = dict(parts.joint)
+    if parts.tuning:
+        manifest["tuning"] = dict(parts.tuning)
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(out / name, manifest), files, manifest)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.models.publishing import publish
 from perfmodel.cli.options import (
     engine_options,
@@ -19,7 +21,9 @@ from perfmodel.cli.output import print_json, tell
 
 if TYPE_CHECKING:
     from perfmodel.engines.task_engine import TaskEngine
+    from perfmodel.predictors.predictor import Sample
     from perfmodel.training.samples.public_data import TrainingData
+    from perfmodel.training.tuning.tune import Tuned
 
 
 @click.command()
@@ -36,6 +40,15 @@ if TYPE_CHECKING:
     "--workers", type=int, default=2, show_default=True, help="Processes that capture and fit."
 )
 @engine_options
+@click.option(
+    "--tune",
+    "trials",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Search the settings of each learner in N trials, kept in the database. [default: 0]",
+)
+@database_option
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same model.")
@@ -48,6 +61,8 @@ def command(
     workers: int,
     engine: str,
     address: str | None,
+    trials: int,
+    database: str,
     members: tuple[str, ...],
     device: str | None,
     seed: int,
@@ -67,6 +82,7 @@ def command(
     found = load_samples(ProfileStore(profiles), device=device)
     with opened_engine(engine, workers=workers, address=address) as tasks:
         public = _public(data, profiles, tasks) if data else None
+        tuned = _tuned(database, trials, found.samples, public, tasks, members, seed)
 
         def write(out: Path) -> Path:
             return train(
@@ -79,6 +95,7 @@ def command(
                 corpus=public.samples if public else (),
                 operators=public.operators if public else (),
                 engine=tasks,
+                tuned=tuned,
             )
 
         made = publish(models, write, why="trained")
@@ -98,6 +115,34 @@ def command(
         click.echo(f"Left out: {number} ({reason}).")
     for note, number in found.notes.items():
         click.echo(f"Note: {number} ({note}).")
+
+
+def _tuned(
+    database: str,
+    trials: int,
+    samples: Sequence[Sample],
+    public: TrainingData | None,
+    engine: TaskEngine,
+    members: tuple[str, ...],
+    seed: int,
+) -> Tuned | None:
+    if not trials:
+        return None
+    with opened(database) as connections:
+        from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
+        from perfmodel.store.retraining.tuning_journal import TuningJournalStore
+        from perfmodel.training.tuning.tune import tune
+
+        return tune(
+            samples,
+            TuningJournalStore(connections),
+            trials=trials,
+            seed=seed,
+            members=members or DEFAULT_MEMBERS,
+            corpus=public.samples if public else (),
+            engine=engine,
+            progress=tell,
+        )
 
 
 def _public(data: Path, profiles: Path, engine: TaskEngine) -> TrainingData:

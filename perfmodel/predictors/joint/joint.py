@@ -96,8 +96,10 @@ class JointPredictor:
     ----------
     folds : int
         Parts of the families that are left out in turn.
-    rounds : int
-        Trees of the whole-step predictor.
+    rounds, depth : int
+        Trees of the whole-step predictor, and the depth of each.
+    epochs, learning_rate, shrinkage : int, float, float
+        Of the networks, see :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
     engine : TaskEngine or None
         Where members are fitted; None: in this process, one after the other.
     """
@@ -109,6 +111,9 @@ class JointPredictor:
         folds: int = 4,
         epochs: int = 8,
         rounds: int = 500,
+        learning_rate: float = 2e-3,
+        shrinkage: float = 0.003,
+        depth: int = 6,
         coverage: float = 0.9,
         engine: TaskEngine | None = None,
         report: Report | None = None,
@@ -117,6 +122,9 @@ class JointPredictor:
         self.folds = folds
         self.epochs = epochs
         self.rounds = rounds
+        self.learning_rate = learning_rate
+        self.shrinkage = shrinkage
+        self.depth = depth
         self.coverage = coverage
         self.engine = engine or LocalEngine()
         self.report = report
@@ -139,15 +147,9 @@ class JointPredictor:
         """
         if len({sample.family for sample in samples}) < 2:
             raise TrainingError("The joint predictor needs samples of two families or more.")
-        table = step_table([sample.step for sample in samples])
-        logs = np.log([sample.step_time_s for sample in samples])
-        weights = balanced(samples)
-        fold = even_folds([sample.family for sample in samples], self.folds)
-        rows, reference = whole_rows(table)
-        task = FitTask(
-            table=table, rows=rows, reference_s=reference, log_times=logs, weights=weights,
-            fold=fold, seed=self.seed, epochs=self.epochs, rounds=self.rounds,
-        )  # fmt: skip
+        task = self.task_of(samples)
+        table, rows, reference = task.table, task.rows, task.reference_s
+        logs, weights, fold = task.log_times, task.weights, task.fold
         self.members_ = self._fit_members(task.beside(samples, operators))
         self._weigh_training_networks(table, logs, weights, fold)
         net, boost = self._held_out(table, rows, reference, fold)
@@ -177,6 +179,25 @@ class JointPredictor:
         scores = rung_scores(residuals / scale, factor, jobs, self.memory_, self.abroad_)
         self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.coverage)
         return self
+
+    def task_of(self, samples: Sequence[StepSample]) -> FitTask:
+        """Return what members learn from some steps, and how."""
+        table = step_table([sample.step for sample in samples])
+        rows, reference = whole_rows(table)
+        return FitTask(
+            table=table,
+            rows=rows,
+            reference_s=reference,
+            log_times=np.log([sample.step_time_s for sample in samples]),
+            weights=balanced(samples),
+            fold=even_folds([sample.family for sample in samples], self.folds),
+            seed=self.seed,
+            epochs=self.epochs,
+            rounds=self.rounds,
+            learning_rate=self.learning_rate,
+            shrinkage=self.shrinkage,
+            depth=self.depth,
+        )
 
     def _fit_members(self, task: FitTask) -> list[Member]:
         members: dict[int, Member] = {}
