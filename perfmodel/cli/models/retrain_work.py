@@ -15,6 +15,7 @@ from perfmodel.cli.output import print_json, tell
 
 
 @click.command()
+@click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 @click.option("--until-idle", is_flag=True, help="End when nothing waits.")
 @click.option(
     "--lease", "lease_s", type=click.FloatRange(min=1), default=60.0, show_default=True,
@@ -23,6 +24,7 @@ from perfmodel.cli.output import print_json, tell
 @workplace_options
 @output_options
 def work(
+    quiet: bool,
     until_idle: bool,
     lease_s: float,
     database: str,
@@ -50,13 +52,17 @@ def work(
             connections,
             place,
             worker_options(memory_gb, lease_s),
-            on_line=lambda phase, text: tell(f"{phase}: {text}" if phase else text),
+            on_line=(lambda phase, text: None) if quiet else _say,
         )
         done = worker.work(until_idle=until_idle)
     if as_json:
         print_json({"done": done})
     else:
         click.echo(f"{done} retrainings were done.")
+
+
+def _say(phase: str, text: str) -> None:
+    tell(f"{phase}: {text}" if phase else text)
 
 
 def _interrupt(signal_number: int, frame: Any) -> NoReturn:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from perfmodel.store.retraining.retraining_records import (
     Retraining,
@@ -96,6 +96,13 @@ class RetrainingStore(SharedStore):
         if model is not None:
             query = query.where(_TABLE.model == model)
         return self._page(query, _TABLE.id, _retraining, cursor=cursor, limit=limit)
+
+    def states(self) -> dict[str, int]:
+        """Return how many retrainings are in each state; every state is there."""
+        query = select(_TABLE.state, func.count()).group_by(_TABLE.state)
+        with self._connections.reading() as connection:
+            found = {row[0]: int(row[1]) for row in connection.execute(query)}
+        return {state.value: found.get(state.value, 0) for state in RetrainingState}
 
     def has_due(self) -> bool:
         """Tell whether one waits, or has lost its worker."""
