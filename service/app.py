@@ -10,12 +10,16 @@ from fastapi import FastAPI
 
 import perfmodel
 from perfmodel.estimator import Estimator
+from perfmodel.store.feedback import AlarmStore
 from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
+from service.feedback.drift_keeper import DriftKeeper
+from service.feedback.drift_report import DriftReport
+from service.feedback.webhook import Webhook
 from service.http import errors
 from service.http.body_coding import BodyCoding
 from service.metrics.registry import Metrics
@@ -38,14 +42,14 @@ from service.routes import (
     page,
     prices,
 )
-from service.routes.learning import campaigns, models, retraining
+from service.routes.learning import campaigns, drift, models, retraining
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
 
 #: In the order in which the documentation lists them.
 _ROUTES = (
     answers, graphs, accelerators, models, prices, health, kserve, slurm, dstack, jobs,
-    observations, campaigns, retraining, operations, page, extender, volcano, webhook,
+    observations, drift, campaigns, retraining, operations, page, extender, volcano, webhook,
 )  # fmt: skip
 
 
@@ -71,19 +75,25 @@ def create_app(
     state = dispatcher.state
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
     expiry = Expiry(state, settings.observations_keep_s)
-    keeper = RetrainingKeeper(state.retrainings, state.database.url, settings, counts)
+    retrainer = RetrainingKeeper(state.retrainings, state.database.url, settings, counts)
+    drift_webhook = _webhook(state.alarms, counts, settings)
+    drift_keeper = DriftKeeper(dispatcher, drift_webhook, poll_s=settings.drift_poll_s)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.watch.start()
         runner.start()
         expiry.start()
-        keeper.start()
+        retrainer.start()
+        drift_keeper.start()
         async with dispatcher.watch.running():
             yield
-        await asyncio.to_thread(keeper.stop)
+        await asyncio.to_thread(retrainer.stop)
         await runner.stop()
         expiry.stop()
+        drift_keeper.stop()
+        if drift_webhook is not None:
+            drift_webhook.close()
         dispatcher.close()
         if on_close is not None:
             on_close()
@@ -97,6 +107,8 @@ def create_app(
     app.state.dispatcher = dispatcher
     app.state.observation_intake = ObservationIntake(dispatcher)
     app.state.accuracy_report = AccuracyReport(dispatcher)
+    app.state.drift_report = DriftReport(dispatcher, looks=settings.drift_poll_s > 0)
+    app.state.drift_keeper = drift_keeper
     app.state.settings = settings
     app.state.own_catalog = OwnCatalog(state, dispatcher.models)
     app.state.operations = runner
@@ -108,6 +120,17 @@ def create_app(
     errors.install(app)
     document.install(app)
     return app
+
+
+def _webhook(alarms: AlarmStore, counts: Metrics, settings: Settings) -> Webhook | None:
+    if not settings.drift_webhook:
+        return None
+    return Webhook(
+        alarms,
+        settings.drift_webhook,
+        allows_private=settings.drift_webhook_private,
+        on_sent=counts.drift_webhook,
+    )
 
 
 def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Settings) -> None:

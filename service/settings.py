@@ -47,6 +47,12 @@ class Settings(BaseSettings):
         Time for which the answer to ``Prefer: respond-async`` is kept.
     observations_keep_s : float
         Age from which an observation counts no longer, and is removed; 0: never.
+    drift_poll_s : float
+        How often new observations are held against what was answered before; 0: never.
+    drift_webhook : str
+        URL that is told of alarms; nothing: nobody is.
+    drift_webhook_private : bool
+        Whether that may be an address of a private network, or this machine.
     max_waiting : int
         Questions that may wait for a capture or the model; past it the answer is 503.
     onnx_time_s, onnx_memory_bytes : float, int
@@ -108,6 +114,9 @@ class Settings(BaseSettings):
     max_cells: int = Field(default=1_000_000, ge=1)
     operations_keep_s: float = Field(default=86_400.0, gt=0)
     observations_keep_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    drift_poll_s: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    drift_webhook: str = ""
+    drift_webhook_private: bool = False
     max_waiting: int = Field(default=64, ge=1)
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)

@@ -11,7 +11,7 @@ from functools import cache
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import catalogue, keeping, learning, measuring, questions
+from perfmodel.client import catalogue, feedback, keeping, learning, measuring, questions
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session
@@ -146,6 +146,9 @@ class Verbs(ABC, Generic[Sockets]):
     promote_model = _Asks(catalogue.promote_model)
     rollback_model = _Asks(catalogue.rollback_model)
     collect_models = _Asks(catalogue.collect_models)
+    drift = _Asks(feedback.drift)
+    acknowledge_alarm = _Asks(feedback.acknowledge_alarm)
+    drift_campaigns = _Asks(feedback.drift_campaigns)
     accuracy = _Asks(catalogue.accuracy)
     accuracy_points = _Lists(catalogue.accuracy_points)
     begin = _Asks(keeping.begin)

@@ -122,6 +122,7 @@ class Observation(TypedDict):
     sync_time_s: NotRequired[float | None]
     batch_size: NotRequired[int]
     accumulation_steps: NotRequired[int]
+    software: NotRequired[Mapping[str, str] | None]
     key: NotRequired[str | None]
 
 

@@ -104,6 +104,9 @@ class StoredObservation:
     accumulation_steps: int
     step_time_s: float
     sync_time_s: float | None
+    software: Annotated[Mapping[str, str], "Versions that were stated beside the job."] = field(
+        default_factory=dict
+    )
     state: Annotated[str, ("accepted", "quarantined", "excluded")]
     reason: Annotated[str | None, _QUARANTINED] = None
     reporter: Annotated[

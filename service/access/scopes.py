@@ -93,6 +93,8 @@ RULES: tuple[Rule, ...] = (
     # What a retraining says names jobs and reporters, and it decides what everybody is answered.
     _rule(_READ, "/v1/retrain", Scope.ADMIN),
     _rule(_WRITE, "/v1/retrain", Scope.ADMIN),
+    _rule(_READ, "/v1/drift", Scope.PREDICT),
+    _rule(_WRITE, "/v1/drift", Scope.ADMIN),
     _rule(_READ, "/v1/models", Scope.PREDICT),
     _rule(_WRITE, "/v1/models", Scope.ADMIN),
     # Questions and what they are about. Registering a job or a graph is part of asking.

@@ -125,6 +125,25 @@ class Metrics:
             registry=registry,
             multiprocess_mode="mostrecent",
         )
+        self._alarms = Gauge(
+            "perfmodel_drift_alarms",
+            "Alarms that stand, by what is alarming.",
+            ("kind",),
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self._compared = Counter(
+            "perfmodel_compared_observations",
+            "Observations that were held against what was answered before, by whether there was.",
+            ("answered",),
+            registry=registry,
+        )
+        self._webhook = Counter(
+            "perfmodel_drift_webhooks",
+            "Changes of alarms that were told, by what came of it.",
+            ("outcome",),
+            registry=registry,
+        )
         self._pending: list[tuple[str, str, int, float]] = []
         # Another worker may be asked, and cannot see what waits here.
         self._batch = 1 if os.environ.get(_MULTIPROCESS_FOLDER) else _BATCH
@@ -231,6 +250,20 @@ class Metrics:
         """Note how many retrainings are in each state."""
         for state, count in by_state.items():
             self._retrainings.labels(state).set(count)
+
+    def drift_alarms(self, counts: Mapping[str, int]) -> None:
+        """Note how many alarms stand, by what is alarming; every kind with its number."""
+        for kind, count in counts.items():
+            self._alarms.labels(kind).set(count)
+
+    def compared(self, *, answered: int, left_out: int) -> None:
+        """Count observations that were held against what was answered before."""
+        self._compared.labels("yes").inc(answered)
+        self._compared.labels("no").inc(left_out)
+
+    def drift_webhook(self, outcome: str) -> None:
+        """Count a change of an alarm that was told: ``sent`` or ``failed``."""
+        self._webhook.labels(outcome).inc()
 
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""

@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import orjson
-
-from perfmodel.errors import PerfModelError, UnknownAcceleratorError
-from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.graph.job import Job
-from perfmodel.lru import LruCache
-from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.short_form import write_short_form
-from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import (
     ObservationFilter,
     ObservationState,
     StoredObservation,
 )
 from service.dispatch.dispatcher import Dispatcher
-from service.observations.plausibility import MIXED, kind_of
-from service.state.job_references import JobFinder, resolve_job_reference
-
-logger = logging.getLogger(__name__)
+from service.observations.predicted_cells import Predicted, PredictedCells
 
 #: Observations that one request looks at, where it asks for those of one accelerator.
 _MOST_LOOKED_AT = 2_000
 _BELIEVED = ObservationFilter(state=ObservationState.ACCEPTED)
 #: Observations between two looks at the clock.
 _AT_ONCE = 64
-
-_Cell = tuple[str, int, int, str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Predicted:
-    """What is predicted of one cell without any observation of its job.
-
-    Parameters
-    ----------
-    accelerator : str
-        :data:`~service.observations.plausibility.MIXED` where several kinds work together.
-    placement : str
-        For people.
-    """
-
-    label: str
-    accelerator: str
-    placement: str
-    step_s: float
-    low_s: float
-    high_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +105,7 @@ class AccuracyReport:
     def __init__(self, dispatcher: Dispatcher, *, limit_s: float = 2.0) -> None:
         self._dispatcher = dispatcher
         self._limit_s = limit_s
-        self._cells = _Cells(dispatcher.estimator, dispatcher.state.references)
+        self._cells = PredictedCells(dispatcher.estimator, dispatcher.state.references)
 
     async def page(
         self, *, accelerator: str | None, cursor: str | None, limit: int
@@ -168,83 +131,12 @@ class AccuracyReport:
             if cursor is None or enough or time.monotonic() > until_s:
                 return AccuracyPage(points=tuple(points), left_out=left_out, next_cursor=cursor)
 
-    def _cells_of_today(self) -> _Cells:
+    def _cells_of_today(self) -> PredictedCells:
         """Return what is remembered of the version that serves; of another one it says nothing."""
         estimator, cells = self._dispatcher.estimator, self._cells
         if cells.estimator is not estimator:
-            cells = self._cells = _Cells(estimator, self._dispatcher.state.references)
+            cells = self._cells = PredictedCells(estimator, self._dispatcher.state.references)
         return cells
-
-
-class _Cells:
-    """Cells as one estimator predicts them without observations."""
-
-    def __init__(self, estimator: Estimator, references: JobFinder) -> None:
-        self.estimator = estimator
-        self._references = references
-        self._known: LruCache[_Cell, tuple[Predicted | None]] = LruCache(50_000)
-
-    def canonical(self, accelerator: str | None) -> str | None:
-        """Return the name of an accelerator as points have it."""
-        if accelerator is None or accelerator == MIXED:
-            return accelerator
-        try:
-            return self.estimator.accelerators.get(accelerator).name
-        except UnknownAcceleratorError as error:
-            error.pointer = "/query/accelerator"
-            raise
-
-    def predicted(self, observations: Sequence[StoredObservation]) -> list[Predicted | None]:
-        """Return what is predicted of the cell of each; None where nothing is."""
-        new = {_cell(seen): seen for seen in observations if self._known.get(_cell(seen)) is None}
-        questions = {cell: self._question(seen) for cell, seen in new.items()}
-        asked = [question for question in questions.values() if question is not None]
-        # One call of the model for all of them; one that cannot be answered is found below.
-        with contextlib.suppress(ArithmeticError):
-            self.estimator.core.predictions(
-                [(job, a) for job, on in asked for a in on.accelerators]
-            )
-        for cell, question in questions.items():
-            self._known.put(cell, (None if question is None else self._answer(*question),))
-        return [(self._known.get(_cell(seen)) or (None,))[0] for seen in observations]
-
-    def _question(self, seen: StoredObservation) -> tuple[PreparedJob, ResolvedPlacement] | None:
-        try:
-            job = parse_job(resolve_job_reference(seen.job.ref, self._references))
-            if job.job_type is not None:
-                return None  # its answers rest on observations alone
-            asked = replace(
-                job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps
-            )
-            placement = parse_placement(orjson.loads(seen.placement))
-            return self.estimator.core.prepare(asked), self.estimator.core.resolve(placement)
-        except PerfModelError as error:
-            logger.warning("observation %s of %s: %s", seen.key, seen.job.ref, error)
-            return None
-
-    def _answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Predicted | None:
-        try:
-            answer = self.estimator.answer(prepared, placement)
-        except (PerfModelError, ArithmeticError) as error:
-            logger.warning("%s is not predicted any more: %s", prepared.job.label, error)
-            return None
-        rate, step_s = answer.throughput, answer.step_time_s
-        return Predicted(
-            label=_label(prepared.job),
-            accelerator=kind_of(placement.placement, self.estimator.accelerators),
-            placement=write_short_form(placement.placement),
-            step_s=step_s,
-            low_s=step_s * rate.samples_per_second / rate.high,
-            high_s=step_s * rate.samples_per_second / rate.low,
-        )
-
-
-def _cell(seen: StoredObservation) -> _Cell:
-    return seen.job.ref, seen.batch_size, seen.accumulation_steps, seen.placement
-
-
-def _label(job: Job) -> str:
-    return f"{job.label} {job.mode.value} batch {job.batch_size}"
 
 
 def _point(seen: StoredObservation, found: Predicted) -> Point:

@@ -32,7 +32,9 @@ MOST_OBSERVATIONS = 2_000
 MOST_OF_A_KEY = 200
 
 _MEASURED = ("placement", "batch_size", "accumulation_steps", "step_time_s", "sync_time_s")
-_FIELDS = ("job", *_MEASURED, "key")
+_FIELDS = ("job", *_MEASURED, "software", "key")
+#: Components of software, and characters of their names and versions.
+_MOST_COMPONENTS, _MOST_OF_A_VERSION = 16, 64
 
 #: Errors that are of one observation; any other is of the service, and of the whole request.
 _OF_ONE = (InvalidInputError, MissingExtraError)
@@ -165,8 +167,8 @@ class ObservationReader:
         ----------
         value : mapping
             ``{"job": {...} or "<ref>", "placement": ..., "step_time_s": ...}``; ``batch_size`` and
-            ``accumulation_steps`` are the job's, ``sync_time_s`` is not known and ``key`` is the
-            hash of the content, unless they are given.
+            ``accumulation_steps`` are the job's, ``sync_time_s`` and ``software`` are not known and
+            ``key`` is the hash of the content, unless they are given.
         """
         fields = as_object(value, pointer, what="An observation")
         refuse_unknown(fields, _FIELDS, pointer)
@@ -177,11 +179,14 @@ class ObservationReader:
         job, stored = self._job(fields["job"], f"{pointer}/job")
         seen = _measured(fields, job, pointer)
         placement = self._placement(seen.placement)
-        content = [
+        content: list[object] = [
             stored.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
             seen.sync_time_s,
         ]  # fmt: skip
         content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
+        software = _software(fields.get("software"), f"{pointer}/software")
+        if software:
+            content.append(software)
         key = fields.get("key")
         kept = StoredObservation(
             job=stored,
@@ -192,6 +197,7 @@ class ObservationReader:
             accumulation_steps=seen.accumulation_steps,
             step_time_s=seen.step_time_s,
             sync_time_s=seen.sync_time_s,
+            software=software,
         )
         return job, seen, kept
 
@@ -243,6 +249,27 @@ def _measured(fields: Mapping[str, Any], job: Job, pointer: str) -> Observation:
         # It was read as the only one of a list.
         error.pointer = pointer + error.pointer.removeprefix(f"{pointer}/0")
         raise
+
+
+def _software(value: Any, pointer: str) -> tuple[tuple[str, str], ...]:
+    """Return names and versions of what a step was measured with, sorted."""
+    if value is None:
+        return ()
+    stated = as_object(value, pointer, what="software")
+    if len(stated) > _MOST_COMPONENTS:
+        raise InvalidInputError(
+            f"software names at most {_MOST_COMPONENTS} components; got {len(stated)}.",
+            pointer=pointer,
+        )
+    for name, version in stated.items():
+        for text in (name, as_text(name, version, f"{pointer}/{name}")):
+            if not 0 < len(text) <= _MOST_OF_A_VERSION or not text.isprintable():
+                raise InvalidInputError(
+                    f"Names and versions of software have 1 to {_MOST_OF_A_VERSION} printable "
+                    f"characters; got {shown(text)}.",
+                    pointer=pointer,
+                )
+    return tuple(sorted(stated.items()))
 
 
 def _key(value: Any, pointer: str) -> str:

@@ -80,6 +80,13 @@ _SCHEMA: dict[str, Any] = {
             "minimum": 0,
             "description": "The part of it in which gradients were synchronised.",
         },
+        "software": {
+            "type": ["object", "null"],
+            "maxProperties": 16,
+            "additionalProperties": {"type": "string", "minLength": 1, "maxLength": 64},
+            "description": "Versions that it was measured with, such as `driver`, where the job "
+            "does not say them: they change no answer, but are watched for drift.",
+        },
         "key": {
             "type": ["string", "null"],
             "minLength": 1,
@@ -250,6 +257,7 @@ def _entry(seen: StoredObservation) -> dict[str, Any]:
         "accumulation_steps": seen.accumulation_steps,
         "step_time_s": seen.step_time_s,
         "sync_time_s": seen.sync_time_s,
+        "software": dict(seen.software),
         "state": seen.state.value,
         "reason": seen.reason,
         "reporter": seen.reporter,

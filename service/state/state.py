@@ -17,6 +17,7 @@ from perfmodel.graph.job_identity import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore
+from perfmodel.store.feedback import AlarmStore, ResidualStore
 from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore
 from perfmodel.store.sql.revisions import RevisionWatch
 from perfmodel.store.state.accelerators import AcceleratorStore
@@ -64,7 +65,9 @@ class State:
         self.retrainings = RetrainingStore(database.connections)
         self.retraining_log = RetrainingLogStore(database.connections)
         self.campaign_references = ReferenceStore(database.connections)
-        self.feed = ObservationFeed(self.observations, _readable, poll_s=poll_s)
+        self.residuals = ResidualStore(database.connections)
+        self.alarms = AlarmStore(database.connections)
+        self.feed = ObservationFeed(self.observations, readable_observations, poll_s=poll_s)
         #: Tells of what other processes change; does nothing until it is started.
         self.watch = RevisionWatch(database.connections, poll_s=poll_s)
         self.watch.on_change(PRICES, self.prices.refresh)
@@ -93,7 +96,7 @@ def stored_job(job: Job) -> StoredJob:
     )
 
 
-def _readable(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
+def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
     """Return stored observations as answers use them, with their jobs where these came along.
 
     One that cannot be read is passed over.

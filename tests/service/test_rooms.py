@@ -25,6 +25,7 @@ ROOMS = (
     "dispatch",
     "schemas",
     "observations",
+    "feedback",
     "openapi",
     "adapters",
     "routes",

@@ -6,13 +6,16 @@ what it saw there takes longer than predicted. The model itself has a voice, too
 does not. What counts is the median of all voices; where there are two in the middle, the one that
 moves the answer less, and of what lies between them :data:`ONE_VOICE` at most. So one reporter
 alone moves no job of others by more than that, and what fewer than half of them invent moves it no
-further than those do that are next to it.
+further than those do that are next to it. A voice weighs what the agreement of its reporter with
+the others on the machine makes of it (:mod:`perfmodel.feedback.agreement`): who reports everything
+twice as long is hardly heard.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -26,6 +29,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.feedback.agreement import Level, agreements
 from perfmodel.graph.job_identity import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -163,15 +167,15 @@ class Strangers:
 
     def _agreed(self, machine: str, family: str) -> Shift:
         reporters = self._by_machine.get(machine, {})
-        voices = []
+        seen = {}
         for name in sorted(reporters)[:_MOST_REPORTERS]:
             jobs = sorted(one for one in reporters[name] if one != family)[:_MOST_JOBS]
-            seen = [self._residual(reporters[name][one]) for one in jobs]
-            voice = _voice([one for one in seen if one is not None])
-            voices += [] if voice is None else [voice]
+            off = {job: self._residual(reporters[name][job]) for job in jobs}
+            seen[name] = {job: one for job, one in off.items() if one is not None}
+        voices = {name: _voice(list(off.values())) for name, off in seen.items() if off}
         return Shift(
-            compute=agreed([one[0] for one in voices]),
-            communication=agreed([one[1] for one in voices]),
+            compute=_weighed(machine, seen, voices, 0),
+            communication=_weighed(machine, seen, voices, 1),
             reporters=len(voices),
         )
 
@@ -210,13 +214,32 @@ class _Known:
     off: tuple[float, float] | None
 
 
-def agreed(voices: Sequence[float]) -> float:
+def _weighed(
+    machine: str,
+    seen: Mapping[str, Mapping[str, tuple[float, float]]],
+    voices: Mapping[str, tuple[float, float]],
+    part: int,
+) -> float:
+    """Return what voices agree on of one part of a step, each weighed by its agreement."""
+    weights = agreements(
+        Level(name, machine, job, off[part])
+        for name, jobs in seen.items()
+        for job, off in jobs.items()
+        if not np.isnan(off[part])
+    )
+    heard = [name for name in voices if name in weights]
+    return agreed([voices[name][part] for name in heard], [weights[name].weight for name in heard])
+
+
+def agreed(voices: Sequence[float], weights: Sequence[float] | None = None) -> float:
     """Return what voices agree on, the model's own among them.
 
     Parameters
     ----------
     voices : sequence of float
         One of each reporter, in logarithms; NaN says nothing.
+    weights : sequence of float or None
+        What each counts, 0 to 1; the model's own counts 1. None: all count alike.
 
     Examples
     --------
@@ -227,18 +250,27 @@ def agreed(voices: Sequence[float]) -> float:
     >>> agreed([0.3, 0.31, 0.29, -2.0])
     0.29
     """
-    said = sorted([0.0, *(one for one in voices if not np.isnan(one))])
-    middle = len(said) // 2
-    if len(said) % 2:
-        return said[middle]
-    nearer, farther = sorted(said[middle - 1 : middle + 1], key=abs)
+    counting = [1.0] * len(voices) if weights is None else weights
+    heard = [one for one in zip(voices, counting, strict=True) if not np.isnan(one[0])]
+    low, high = _middle(sorted([(0.0, 1.0), *heard]))
+    nearer, farther = sorted((low, high), key=abs)
     return nearer + float(np.clip(farther - nearer, -ONE_VOICE, ONE_VOICE))
 
 
-def _voice(jobs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+def _middle(said: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the two voices on both sides of half the weight; one twice where it lies within."""
+    half, passed = sum(weight for _, weight in said) / 2, 0.0
+    for position, (voice, weight) in enumerate(said):
+        passed += weight
+        if math.isclose(passed, half):
+            return voice, said[position + 1][0]
+        if passed > half:
+            return voice, voice
+    return said[-1][0], said[-1][0]
+
+
+def _voice(jobs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return what one reporter says of a machine: the median of its jobs, shrunk."""
-    if not jobs:
-        return None
     found = []
     for part in zip(*jobs, strict=True):
         told = [one for one in part if not np.isnan(one)]

@@ -82,7 +82,8 @@ JOBS = Table(
 )
 
 #: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
-#: one is quarantined, ``reporter`` who sent it (empty where that was not written down).
+#: one is quarantined, ``reporter`` who sent it (empty where that was not written down),
+#: ``software`` the versions it was measured with, as JSON, where they were stated beside the job.
 OBSERVATIONS = Table(
     "observations",
     METADATA,
@@ -101,9 +102,76 @@ OBSERVATIONS = Table(
     Column("revision", BigInteger, nullable=False, index=True),
     Column("received_at", String(32), nullable=False, index=True),
     Column("reporter", String(64), nullable=False, server_default=""),
+    Column("software", Text),
     UniqueConstraint("family", "reporter", "key", name="uq_observations_family_reporter_key"),
     Index("ix_observations_family_reporter_state_id", "family", "reporter", "state", "id"),
     Index("ix_observations_reporter_state_id", "reporter", "state", "id"),
+)
+
+#: An accepted observation beside what was answered before it counted: ``predicted_s`` with its
+#: interval, what was observed until then included; ``model_s`` by the version that served then
+#: alone, and ``now_s`` by ``now_version``. ``reason`` says why there is no prediction.
+RESIDUALS = Table(
+    "residuals",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("observation", BigInteger, nullable=False, unique=True),
+    Column("accelerator", String(200), nullable=False),
+    Column("software", Text, nullable=False),
+    Column("mode", String(16), nullable=False),
+    Column("operators", String(32), nullable=False),
+    Column("label", String(300), nullable=False),
+    Column("model_version", String(200), nullable=False),
+    Column("predicted_s", Double),
+    Column("low_s", Double),
+    Column("high_s", Double),
+    Column("model_s", Double),
+    Column("now_version", String(200), nullable=False),
+    Column("now_s", Double),
+    Column("reason", Text),
+    Column("compared_at", String(32), nullable=False),
+)
+
+#: What residuals are alarming about: one group of them, from one observation on. ``remedies`` and
+#: ``doubts`` are JSON: what to do, and which jobs on which accelerators are doubted; ``told`` is
+#: the last state of it that a webhook was sent.
+ALARMS = Table(
+    "alarms",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),
+    Column("value", String(300), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("shift", Double, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("since_observation", BigInteger, nullable=False),
+    Column("opened_observation", BigInteger, nullable=False),
+    Column("since", String(32), nullable=False),
+    Column("opened_at", String(32), nullable=False),
+    Column("ended_at", String(32)),
+    Column("ended_because", Text),
+    Column("acknowledged_by", String(64)),
+    Column("acknowledged_at", String(32)),
+    Column("note", Text),
+    Column("also", Text, nullable=False),
+    Column("remedies", Text, nullable=False),
+    Column("doubts", Text, nullable=False),
+    Column("told", String(16)),
+    Index("ix_alarms_state_id", "state", "id"),
+)
+
+#: One row: who compares observations and looks for drift, of all processes on the database.
+DRIFT_KEEPERS = Table(
+    "drift_keepers",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("updated_at", String(32), nullable=False),
 )
 
 #: What an hour of one accelerator costs, as the operator of the service says.

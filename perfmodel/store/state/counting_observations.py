@@ -39,6 +39,7 @@ def read_counting(
     since: str | None,
     most: int,
     of_one_cell: int = OF_ONE_CELL,
+    before_revision: int | None = None,
 ) -> Sequence[Row[Any]]:
     """Return the accepted observations that count, oldest first.
 
@@ -56,6 +57,8 @@ def read_counting(
         In all.
     of_one_cell : int
         Of one cell and reporter.
+    before_revision : int or None
+        Those that counted before this transaction; None: all.
 
     Returns
     -------
@@ -67,6 +70,8 @@ def read_counting(
     counts = [table.state == ObservationState.ACCEPTED, *alike]
     if since is not None:
         counts.append(table.received_at >= since)
+    if before_revision is not None:
+        counts.append(table.revision < before_revision)
     reporters = _reporters(connection, alike)
     cells = [
         cell

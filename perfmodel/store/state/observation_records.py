@@ -53,6 +53,9 @@ class StoredObservation:
         Who sent it; empty where nobody wrote that down.
     received_at : str
         UTC, ISO 8601; empty before it is kept.
+    software : tuple of (str, str)
+        Names, sorted, and versions of what it was measured with, where they were stated beside the
+        job.
     """
 
     job: StoredJob
@@ -67,6 +70,7 @@ class StoredObservation:
     reason: str | None = None
     reporter: str = ""
     received_at: str = ""
+    software: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

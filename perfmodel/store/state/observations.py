@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+import orjson
 from sqlalchemy import Connection, Delete, Row, Update, delete, func, select, update
 
 from perfmodel.store.sql.connections import Connections, now
 from perfmodel.store.sql.revisions import raise_revision, read_revisions
 from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
-from perfmodel.store.sql.tables import OBSERVATIONS
+from perfmodel.store.sql.tables import OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.counting_observations import OF_ONE_CELL, read_counting
 from perfmodel.store.state.jobs import StoredJob, insert_jobs
 from perfmodel.store.state.observation_records import (
@@ -101,16 +102,22 @@ class ObservationStore(SharedStore):
     ) -> Page[StoredObservation]:
         """Return some observations, newest first."""
         query = select(OBSERVATIONS).where(*which.conditions())
-        return self._page(query, OBSERVATIONS.c.id, _stored, cursor=cursor, limit=limit)
+        return self._page(query, OBSERVATIONS.c.id, stored_observation, cursor=cursor, limit=limit)
 
     def recent(
-        self, family: str, *, most: int = 256, of_one_cell: int = OF_ONE_CELL
+        self,
+        family: str,
+        *,
+        most: int = 256,
+        of_one_cell: int = OF_ONE_CELL,
+        before_revision: int | None = None,
     ) -> tuple[StoredObservation, ...]:
         """Return the observations that count for a family of jobs, oldest first.
 
-        As :func:`~perfmodel.store.state.counting_observations.read_counting` chooses them.
+        As :func:`~perfmodel.store.state.counting_observations.read_counting` chooses them; of those
+        that counted before a transaction, if one is said.
         """
-        return self._counting(family, most, of_one_cell)
+        return self._counting(family, most, of_one_cell, before_revision)
 
     def newest(self, most: int, *, of_one_cell: int = OF_ONE_CELL) -> tuple[StoredObservation, ...]:
         """Return the observations of all jobs that count, oldest first, with their jobs' content.
@@ -120,7 +127,7 @@ class ObservationStore(SharedStore):
         return self._counting(None, most, of_one_cell)
 
     def _counting(
-        self, family: str | None, most: int, of_one_cell: int
+        self, family: str | None, most: int, of_one_cell: int, before_revision: int | None = None
     ) -> tuple[StoredObservation, ...]:
         with self._connections.reading() as connection:
             rows = read_counting(
@@ -129,9 +136,10 @@ class ObservationStore(SharedStore):
                 since=self._oldest(),
                 most=most,
                 of_one_cell=of_one_cell,
+                before_revision=before_revision,
             )
         # A family of jobs is asked about by those who know the job.
-        return tuple(_stored(row, "" if family else row.content) for row in rows)
+        return tuple(stored_observation(row, "" if family else row.content) for row in rows)
 
     def _oldest(self) -> str | None:
         """Return when an observation was received at the earliest that counts."""
@@ -174,7 +182,11 @@ class ObservationStore(SharedStore):
         while count == _AT_ONCE:
             with self._connections.writing() as connection:
                 raise_revision(connection, TAKEN_BACK)
-                count = connection.execute(change.where(table.id.in_(some))).rowcount
+                changing = change.where(table.id.in_(some)).returning(table.id)
+                numbers = connection.execute(changing).scalars().all()
+                if isinstance(change, Delete):
+                    _remove_residuals(connection, numbers)
+                count = len(numbers)
             changed += count
         return changed
 
@@ -199,6 +211,14 @@ class ObservationStore(SharedStore):
             later = OBSERVATIONS.c.revision > revision
             families = connection.execute(select(OBSERVATIONS.c.family).where(later).distinct())
             return found._replace(families=frozenset(families.scalars()))
+
+
+def _remove_residuals(connection: Connection, observations: Sequence[int]) -> None:
+    """Remove what was compared with some observations together with them."""
+    residual = RESIDUALS.c.observation
+    for start in range(0, len(observations), _AT_ONCE):
+        some = observations[start : start + _AT_ONCE]
+        connection.execute(delete(RESIDUALS).where(residual.in_(some)))
 
 
 #: Reporter, family and key.
@@ -241,6 +261,9 @@ def _row(seen: StoredObservation, revision: int, received_at: str) -> dict[str, 
         "reporter": seen.reporter,
         "revision": revision,
         "received_at": received_at,
+        "software": orjson.dumps(dict(seen.software), option=orjson.OPT_SORT_KEYS).decode()
+        if seen.software
+        else None,
     }
 
 
@@ -277,7 +300,8 @@ def _outcomes(
     return outcomes
 
 
-def _stored(row: Row[Any], content: str = "") -> StoredObservation:
+def stored_observation(row: Row[Any], content: str = "") -> StoredObservation:
+    """Return an observation from a row of its table."""
     return StoredObservation(
         job=StoredJob(ref=row.job_ref, family=row.family, content=content),
         key=row.key,
@@ -291,4 +315,5 @@ def _stored(row: Row[Any], content: str = "") -> StoredObservation:
         reason=row.reason,
         reporter=row.reporter,
         received_at=row.received_at,
+        software=tuple(sorted(orjson.loads(row.software).items())) if row.software else (),
     )

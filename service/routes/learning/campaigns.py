@@ -37,7 +37,7 @@ MOST_STREAM_S = 60.0
 _LISTS = {"minItems": 1, "maxItems": MOST_TASKS}
 _POSITIVE = {"type": ["number", "null"], "exclusiveMinimum": 0}
 _COUNT = {"type": ["integer", "null"], "minimum": 1}
-_POLICY: dict[str, Any] = {
+POLICY_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "order": {"enum": [*(order.value for order in Order), None]},
@@ -58,7 +58,7 @@ _SCHEMA: dict[str, Any] = {
     "properties": {
         "jobs": {"type": "array", "items": schema_ref("JobBody"), **_LISTS},
         "accelerators": {"type": "array", "items": {"type": "string"}, **_LISTS},
-        "policy": _POLICY,
+        "policy": POLICY_SCHEMA,
         "title": {"type": "string", "maxLength": 200},
     },
     "required": ["jobs"],

@@ -1,4 +1,4 @@
-"""Searches for settings: nested, the same twice, gone on with after a kill, each in the database."""
+"""Searches for settings: nested, the same twice, gone on with after a kill, in the database."""
 
 from __future__ import annotations
 
@@ -210,6 +210,9 @@ def test_versions_say_how_their_settings_were_searched(tmp_path: Path) -> None:
     settings = manifest["joint"]["settings"]
     assert {name: settings[name] for name in found.joint} == found.joint
     assert manifest["members"]["gbdt"]["trees"] == found.members["gbdt"]["rounds"]
-    assert "tuning" not in read_artifact(
-        train(SAMPLES, tmp_path / "usual", joint_settings={"epochs": 1, "rounds": 2}, **plain)
-    ).manifest
+    assert (
+        "tuning"
+        not in read_artifact(
+            train(SAMPLES, tmp_path / "usual", joint_settings={"epochs": 1, "rounds": 2}, **plain)
+        ).manifest
+    )

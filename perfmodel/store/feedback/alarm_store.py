@@ -1,0 +1,108 @@
+"""Alarms, as they are kept: opened and ended by one keeper at a time, acknowledged by anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import and_, insert, or_, select, update
+
+from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
+from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
+from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.revisions import raise_revision
+from perfmodel.store.sql.shared_store import Page, SharedStore
+from perfmodel.store.sql.tables import ALARMS
+
+#: Name of the counter that every change of an alarm raises.
+REVISION = "alarms"
+
+_ALARM = ALARMS.c
+
+
+class AlarmStore(SharedStore):
+    """Keeps alarms."""
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self._lease = KeeperLease(connections)
+
+    def open_alarms(self) -> tuple[Alarm, ...]:
+        """Return the alarms that stand, oldest first, each with what to do about it."""
+        query = select(ALARMS).where(_ALARM.state == AlarmState.OPEN.value).order_by(_ALARM.id)
+        with self._connections.reading() as connection:
+            return tuple(Alarm.from_row(row) for row in connection.execute(query))
+
+    def page(
+        self, *, state: AlarmState | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[Alarm]:
+        """Return some alarms, newest first."""
+        query = select(ALARMS)
+        if state is not None:
+            query = query.where(_ALARM.state == state.value)
+        return self._page(query, _ALARM.id, Alarm.from_row, cursor=cursor, limit=limit)
+
+    def find(self, name: str) -> Alarm | None:
+        """Return an alarm, or None."""
+        return self._find(select(ALARMS).where(_ALARM.name == name), Alarm.from_row)
+
+    def write(self, keeping: Keeping, alarms: Sequence[Alarm]) -> bool:
+        """Keep alarms as they are now; False where somebody else is the keeper by now.
+
+        Who acknowledged one, and what was told of it, stays as it is.
+        """
+        with self._connections.writing() as connection:
+            raise_revision(connection, REVISION)
+            if not self._lease.holds(connection, keeping):
+                return False
+            for alarm in alarms:
+                row = alarm.to_row()
+                own = {name: value for name, value in row.items() if name not in _OF_OTHERS}
+                changed = connection.execute(
+                    update(ALARMS).where(_ALARM.name == alarm.name).values(**own)
+                )
+                if not changed.rowcount:
+                    connection.execute(insert(ALARMS).values(**row))
+        return True
+
+    def acknowledge(self, name: str, *, by: str, note: str | None = None) -> bool:
+        """Note that somebody knows of an alarm; False where there is none of that name."""
+        with self._connections.writing() as connection:
+            raise_revision(connection, REVISION)
+            changed = connection.execute(
+                update(ALARMS)
+                .where(_ALARM.name == name)
+                .values(acknowledged_by=by, acknowledged_at=now(), note=note)
+            )
+        return changed.rowcount > 0
+
+    def to_tell(self) -> tuple[Alarm, ...]:
+        """Return alarms whose state was not told yet, oldest first.
+
+        One that ended before anybody was told of it is no news.
+        """
+        opened, ended = AlarmState.OPEN.value, AlarmState.ENDED.value
+        untold = or_(
+            and_(_ALARM.told.is_(None), _ALARM.state == opened),
+            and_(_ALARM.told == opened, _ALARM.state == ended),
+            and_(_ALARM.told == ended, _ALARM.state == opened),
+        )
+        with self._connections.reading() as connection:
+            query = select(ALARMS).where(untold).order_by(_ALARM.id)
+            return tuple(Alarm.from_row(row) for row in connection.execute(query))
+
+    def take_to_tell(self, alarm: Alarm) -> bool:
+        """Note that the state of an alarm is told now; False where another process has done so.
+
+        Before it is told: a change is told at most once, whoever dies in between.
+        """
+        with self._connections.writing() as connection:
+            untold = or_(_ALARM.told.is_(None), _ALARM.told != alarm.state.value)
+            changed = connection.execute(
+                update(ALARMS)
+                .where(_ALARM.name == alarm.name, _ALARM.state == alarm.state.value, untold)
+                .values(told=alarm.state.value)
+            )
+        return changed.rowcount > 0
+
+
+_OF_OTHERS = ("acknowledged_by", "acknowledged_at", "note", "told")

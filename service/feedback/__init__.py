@@ -1,0 +1,1 @@
+"""Answers held against what was then observed: compared, watched for drift, told."""

@@ -1,0 +1,152 @@
+"""Observations beside what was answered just before they counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator import PreparedJob
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.feedback.operator_mix import UNKNOWN, operator_class, operator_mix
+from perfmodel.graph.job import Job
+from perfmodel.lru import LruCache
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.requests import parse_job
+from perfmodel.store.feedback import StoredResidual, Uncompared
+from service.answering.answerer import Answerer
+from service.observations.plausibility import kind_of
+from service.observations.predicted_cells import PredictedCells
+from service.state.state import State, readable_observations
+
+logger = logging.getLogger(__name__)
+
+_MOST_JOBS = 4_096
+#: Longest label that is kept.
+_MOST_LABEL = 200
+
+
+class Comparison:
+    """Answers again what was observed, as one version did just before; for one thread.
+
+    What counted then is read by the number of the transaction: observations that came together
+    counted together. What strangers say is taken as it is now; they are heard only of jobs that
+    were not observed.
+    """
+
+    def __init__(self, answerer: Answerer, state: State) -> None:
+        self.answerer = answerer
+        self._estimator = answerer.estimator
+        self._state = state
+        self._cells = PredictedCells(answerer.estimator, state.references)
+        self._jobs: LruCache[str, Job] = LruCache(_MOST_JOBS)
+        self._classes: LruCache[str, str] = LruCache(_MOST_JOBS)
+
+    def residual(self, one: Uncompared) -> StoredResidual:
+        """Return the residual of an observation; without an answer where there is none.
+
+        Raises
+        ------
+        StoreError
+            The database cannot be read.
+        """
+        seen = one.seen
+        (model,) = self._cells.predicted([seen])
+        found = StoredResidual(
+            observation=one.number,
+            accelerator=self._accelerator(one),
+            mode="",
+            operators=UNKNOWN,
+            label="",
+            model_version=self.answerer.version,
+            software=dict(seen.software),
+            model_s=model.step_s if model else None,
+            now_version=self.answerer.version,
+            now_s=model.step_s if model else None,
+        )
+        try:
+            job = self._job(one)
+            found = replace(
+                found,
+                mode=job.mode.value,
+                label=job.label[:_MOST_LABEL],
+                software={**job.software, **found.software},
+            )
+            return self._answered(found, job, one)
+        except (PerfModelError, ArithmeticError) as error:
+            logger.info("observation %s has no answer beside it: %s", seen.key, error)
+            return replace(found, reason=str(error)[:_MOST_LABEL])
+
+    def predicted_now(self, some: Sequence[Uncompared]) -> dict[int, float | None]:
+        """Return what this version predicts of some observations, without any, by their rows."""
+        found = self._cells.predicted([one.seen for one in some])
+        return {
+            one.number: answer.step_s if answer else None
+            for one, answer in zip(some, found, strict=True)
+        }
+
+    def _answered(self, found: StoredResidual, job: Job, one: Uncompared) -> StoredResidual:
+        asked = replace(
+            job, batch_size=one.seen.batch_size, accumulation_steps=one.seen.accumulation_steps
+        )
+        placement = self._estimator.core.resolve(parse_placement(orjson.loads(one.seen.placement)))
+        before = self._before(one)
+        if job.job_type is not None:
+            if not before:
+                return replace(found, reason="Nothing had been observed of the job type.")
+            return _with_answer(found, self._of_type(asked, placement, before))
+        prepared = self._estimator.core.prepare(asked)
+        observed = self._estimator.observed(
+            prepared, before, self.answerer.observed_jobs.strangers()
+        )
+        answer = self._estimator.answer(prepared, placement, observed)
+        return _with_answer(replace(found, operators=self._class_of(prepared)), answer)
+
+    def _of_type(
+        self, job: Job, placement: ResolvedPlacement, before: Sequence[Observation]
+    ) -> Estimate:
+        strangers = self.answerer.observed_jobs.strangers()
+        return self._estimator.answer_type(
+            self._estimator.job_type(job, before, strangers), placement
+        )
+
+    def _before(self, one: Uncompared) -> tuple[Observation, ...]:
+        counted = self._state.observations.recent(one.seen.job.family, before_revision=one.revision)
+        return readable_observations(counted)
+
+    def _job(self, one: Uncompared) -> Job:
+        known = self._jobs.get(one.seen.job.ref)
+        if known is None:
+            known = parse_job(orjson.loads(one.seen.job.content))
+            self._jobs.put(one.seen.job.ref, known)
+        return known
+
+    def _accelerator(self, one: Uncompared) -> str:
+        try:
+            placement = parse_placement(orjson.loads(one.seen.placement))
+            return kind_of(placement, self._estimator.accelerators)
+        except PerfModelError:
+            return UNKNOWN
+
+    def _class_of(self, prepared: PreparedJob) -> str:
+        known = self._classes.get(prepared.key)
+        if known is None:
+            known = operator_class(operator_mix(step_sketch(prepared.step.graph)))
+            self._classes.put(prepared.key, known)
+        return known
+
+
+def _with_answer(found: StoredResidual, answer: Estimate) -> StoredResidual:
+    rate, step_s = answer.throughput, answer.step_time_s
+    return replace(
+        found,
+        predicted_s=step_s,
+        low_s=step_s * rate.samples_per_second / rate.high,
+        high_s=step_s * rate.samples_per_second / rate.low,
+    )

@@ -1,0 +1,105 @@
+"""``/v1/drift``: whether answers still fit what is observed, and what to do where they do not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Query, Request, Response
+
+from perfmodel.campaigns.doubted import doubted_jobs, enter_doubted
+from perfmodel.campaigns.policy import parse_policy
+from perfmodel.graph.json_values import as_object, refuse_unknown
+from service.access.callers import caller_of
+from service.dispatch.dispatcher import dispatcher_of
+from service.feedback.drift_report import MOST_ALARMS, DriftReport
+from service.http.bodies import json_of, json_response
+from service.http.documentation import json_body, problems
+from service.http.errors import not_found
+from service.routes.learning.campaigns import POLICY_SCHEMA
+from service.schemas.feedback_bodies import DriftAlarmEntry, DriftAnswer, DriftCampaignsEntered
+
+router = APIRouter(prefix="/v1/drift", tags=["drift"])
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"policy": POLICY_SCHEMA},
+    "additionalProperties": False,
+}
+_EXAMPLES: dict[str, Any] = {"within an hour": {"policy": {"budget_s": 3600}}}
+
+
+@router.get(
+    "",
+    summary="Whether answers still fit what is observed",
+    responses={200: {"model": DriftAnswer}, **problems(422, 503)},
+)
+async def drift(
+    request: Request,
+    ended: Annotated[
+        int, Query(ge=0, le=MOST_ALARMS, description="Alarms that have ended, the newest.")
+    ] = 20,
+) -> Response:
+    """Hold what was observed against what had been answered, by group, and say what is alarming.
+
+    Each believed observation is compared once, soon after it came, with what would have been
+    answered just before it counted, and with what the model that serves now says without any.
+    """
+    report = cast(DriftReport, request.app.state.drift_report)
+    return json_response(await report.answer(ended=ended))
+
+
+@router.post(
+    "/campaign",
+    summary="Measure what alarms doubt",
+    status_code=201,
+    responses={201: {"model": DriftCampaignsEntered}, **problems(400, 413, 415, 422, 503)},
+    openapi_extra=json_body(_SCHEMA, _EXAMPLES),
+)
+async def campaign(request: Request) -> Response:
+    """Enter a campaign for each accelerator on which open alarms doubt jobs.
+
+    Those come first that tell most, unless the policy says another order.
+    """
+    fields = as_object(await json_of(request), "", what="A campaign of what is doubted")
+    refuse_unknown(fields, ("policy",), "")
+    policy = parse_policy({"order": "adaptive", **(fields.get("policy") or {})})
+    state, caller = dispatcher_of(request).state, caller_of(request)
+
+    def entered() -> dict[str, Any]:
+        doubted = doubted_jobs(state.alarms.open_alarms(), state.jobs)
+        found = enter_doubted(state.campaigns, doubted, policy=policy, caller=caller)
+        listed = [
+            {
+                "id": one.name,
+                "total": state.campaigns.counts(one.name).total,
+                "created": one.created,
+            }
+            for one in found
+        ]
+        return {"campaigns": listed}
+
+    return json_response(await dispatcher_of(request).threads.run(entered), 201)
+
+
+@router.post(
+    "/{name}/acknowledge",
+    summary="Say that an alarm is known of",
+    responses={200: {"model": DriftAlarmEntry}, **problems(404, 422, 503)},
+)
+async def acknowledge(
+    request: Request,
+    name: str,
+    note: Annotated[str, Query(max_length=1_000, description="Kept with the alarm.")] = "",
+) -> Response:
+    """Note who knows of an alarm; it stays open until the residuals are fine again."""
+    alarms, caller = dispatcher_of(request).state.alarms, caller_of(request)
+
+    def acknowledged() -> dict[str, Any]:
+        # Not every text can be asked of a database.
+        if not name.isalnum() or not alarms.acknowledge(name, by=caller, note=note or None):
+            raise not_found()
+        found = alarms.find(name)
+        assert found is not None, "alarms are never removed"
+        return dict(found.to_dict())
+
+    return json_response(await dispatcher_of(request).threads.run(acknowledged))
