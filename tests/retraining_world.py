@@ -115,6 +115,7 @@ class RetrainingWorld:
         self.store = RetrainingStore(self.database.connections)
         self.profiles = self.folder / "profiles"
         self.models = self.folder / "models"
+        self.runs = self.folder / "runs"
         self.registry = ModelRegistry(self.files or open_store(self.models), by="a retraining")
 
     def close(self) -> None:
@@ -124,11 +125,15 @@ class RetrainingWorld:
     @property
     def place(self) -> Workplace:
         """Where retrainings are done."""
+        return self.sources(self.profiles)
+
+    def sources(self, *profiles: Path) -> Workplace:
+        """Return where they are done from some folders of records."""
         return Workplace(
             database=self.url,
             models=str(self.models),
-            folder=self.folder / "runs",
-            sources=DataSources(profiles=(self.profiles,)),
+            folder=self.runs,
+            sources=DataSources(profiles=profiles),
             workers=1,
             cache=self.folder / "sketches",
         )
@@ -144,17 +149,22 @@ class RetrainingWorld:
         assert claim is not None
         return claim
 
-    def attempt(self, claim: RetrainingClaim) -> Attempt:
+    def cancel(self) -> None:
+        """End the retraining that is open."""
+        open_one = self.store.open_of("default")
+        assert open_one is not None and self.store.cancel(open_one.name)
+
+    def attempt(self, claim: RetrainingClaim, place: Workplace | None = None) -> Attempt:
         """Return an attempt at it."""
 
         def tell(phase: Phase, text: str) -> None:
             self.said.append(f"{phase.value}: {text}")
 
-        return Attempt(claim, self.place, self.database, self.registry, tell)
+        return Attempt(claim, place or self.place, self.database, self.registry, tell)
 
-    def retrain(self, **settings: Any) -> Ending:
+    def retrain(self, *, place: Workplace | None = None, **settings: Any) -> Ending:
         """Do a retraining from its beginning to its end."""
         claim = self.claim(**settings)
-        ending = self.attempt(claim).run()
+        ending = self.attempt(claim, place).run()
         assert self.store.end(claim, ending.state, version=ending.version, reason=ending.reason)
         return ending

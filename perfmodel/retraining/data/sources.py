@@ -52,7 +52,7 @@ def check_names(without: Iterable[str], known: Iterable[str]) -> None:
     there = sorted(set(known))
     for one in without:
         if not any(is_left_out(source, [one]) for source in there):
-            near = nearest_names(one, there)
+            near = nearest_names(one, [*there, *{name.partition("/")[0] for name in there}])
             meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise InvalidInputError(
                 f"There is no source {one!r} to leave out.{meant} Known: "
