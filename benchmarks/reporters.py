@@ -30,19 +30,18 @@ from service.settings import Settings
 
 _MODELS = Path(__file__).resolve().parents[1] / "models"
 _NAMES = ("zoo/resnet18-cifar", "zoo/lstm-lm", "zoo/resnet50-v1.5")
-_OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "lamb")
+_OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
+_PRECISIONS = ("fp32", "amp_fp16", "fp16")
 #: Jobs that are asked about and never observed.
 _OTHERS = 6
 
 
 def jobs() -> Iterator[dict[str, Any]]:
     """Yield jobs of unlike families."""
-    for precision, optimizer, name, accumulation in itertools.product(
-        ("fp32", "amp_fp16"), _OPTIMIZERS, _NAMES, (False, True)
-    ):
+    for precision, optimizer, name in itertools.product(_PRECISIONS, _OPTIMIZERS, _NAMES):
         yield {
             "model": name, "mode": "training", "batch_size": 16, "optimizer": optimizer,
-            "precision": precision, "activation_checkpointing": accumulation,
+            "precision": precision,
         }  # fmt: skip
 
 

@@ -136,6 +136,7 @@ class Reporters:
         answer = self.service.post(
             "/v1/predict", json=body, headers=_bearer(self.administrator)
         ).json()
+        assert "step_time_s" in answer, answer
         return float(answer["step_time_s"])
 
     def _named(self) -> frozenset[str]:

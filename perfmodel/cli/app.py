@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "evaluate": "Measure how well predictors answer for families they never saw.",
         "probe": "Calibrate a device of this machine: plan, measure, adapt, tell a service.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
+        "drift": "Say whether answers still fit what is observed, and what to do.",
         "models": "List the versions of trained models, and say which one serves.",
         "serve": "Answer over HTTP.",
         "keys": "Make, list and revoke the keys of the service.",
@@ -51,7 +52,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
             "probe-plan",
         ),
-        "models": ("models", "retrain"),
+        "models": ("drift", "models", "retrain"),
     }
 )  # fmt: skip
 

@@ -7,14 +7,10 @@ import threading
 import time
 from typing import Any
 
-from perfmodel.feedback.summaries import group_summaries, points_over_time, reporter_summaries
-from perfmodel.store.feedback import AlarmState, StoredResidual
+from perfmodel.feedback.drift_state import alarm_state, residual_state
 from service.dispatch.dispatcher import Dispatcher
 
-#: Observations that groups, reporters and points are made of, the newest.
-NEWEST = 5_000
-#: Alarms that are told at most, and for how long what was summed up is told again, seconds.
-MOST_ALARMS = 1_000
+#: For how long what was summed up is told again, seconds.
 _YOUNG_S = 2.0
 
 
@@ -41,37 +37,18 @@ class DriftReport:
 
     def _answer(self, ended: int) -> dict[str, Any]:
         return {
-            "model": self._dispatcher.models.serving.version,
             **self._summary(),
-            "alarms": self._alarms(ended),
+            "model": self._dispatcher.models.serving.version,
+            "alarms": alarm_state(self._state.alarms, ended=ended),
             "problems": self._problems(),
         }
-
-    def _alarms(self, ended: int) -> list[dict[str, Any]]:
-        alarms = self._state.alarms
-        found = [*alarms.page(state=AlarmState.OPEN, limit=MOST_ALARMS).items]
-        if ended:
-            found += alarms.page(state=AlarmState.ENDED, limit=ended).items
-        return [dict(one.to_dict()) for one in found]
 
     def _summary(self) -> dict[str, Any]:
         with self._lock:
             if time.monotonic() > self._until_s:
-                self._summed = self._sum_up()
+                self._summed = residual_state(self._state.residuals)
                 self._until_s = time.monotonic() + _YOUNG_S
             return self._summed
-
-    def _sum_up(self) -> dict[str, Any]:
-        found = [one for one in self._state.residuals.newest(NEWEST) if _is_answered(one)]
-        counts = self._state.residuals.counts()
-        return {
-            "compared": counts.compared,
-            "left_out": counts.left_out,
-            "waiting": counts.waiting,
-            "groups": group_summaries(found),
-            "reporters": reporter_summaries(found),
-            "points": points_over_time(found),
-        }
 
     def _problems(self) -> list[str]:
         problems = []
@@ -82,7 +59,3 @@ class DriftReport:
                 "No alarm is raised: the detectors need pip install 'perfmodel[retrain]'."
             )
         return problems
-
-
-def _is_answered(one: StoredResidual) -> bool:
-    return one.predicted_s is not None

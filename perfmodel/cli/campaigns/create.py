@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,10 @@ from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.options import job_options, output_options
 from perfmodel.cli.output import print_json
 from perfmodel.cli.subjects import jobs_of
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.campaigns.policy import CampaignPolicy
 
 #: Runs everywhere without a library of models, and long enough to be measured well.
 _REFERENCE = "zoo/resnet50-v1.5"
@@ -20,7 +25,12 @@ _POLICY = (
 
 
 @click.command()
-@click.argument("subjects", nargs=-1, required=True, metavar="FILE|MODEL...")
+@click.argument("subjects", nargs=-1, metavar="[FILE|MODEL]...")
+@click.option(
+    "--from", "source", type=click.Choice(["drift"]),
+    help="Instead of FILE or MODEL: the jobs that open alarms doubt, on the accelerators where "
+    "they do; a campaign for each of these, in the adaptive order unless --order says another.",
+)  # fmt: skip
 @click.option("--title", default="", help="For people.")
 @click.option(
     "--accelerator", "accelerators", multiple=True, default=("any",), show_default=True,
@@ -69,6 +79,7 @@ _POLICY = (
 @output_options
 def create(
     subjects: tuple[str, ...],
+    source: str | None,
     title: str,
     accelerators: tuple[str, ...],
     cared: str | None,
@@ -84,11 +95,17 @@ def create(
     """
     from perfmodel.campaigns.policy import parse_policy, task_job
 
+    if bool(subjects) == bool(source):
+        raise InvalidInputError("Say what to measure: FILE or MODEL, or --from drift; one of them.")
     stated = {name: settings.pop(name) for name in _POLICY}
     if reference != "none":
         stated["reference"] = {"model": reference, "batch_size": 8}
     if cared is not None:
         stated["cares_about"] = [_form(job) for job in jobs_of(cared, settings)]
+    if source is not None:
+        stated["order"] = stated["order"] or "adaptive"
+        _create_doubted(database, parse_policy(stated, pointer=""), accelerators, title, as_json)
+        return
     policy = parse_policy(stated, pointer="")
     jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
     for job in jobs:
@@ -102,13 +119,48 @@ def create(
             campaigns, jobs, policy=policy, accelerators=accelerators, title=title
         )
         total = campaigns.counts(entered.name).total
+    told = {"id": entered.name, "tasks": total, "created": entered.created}
     if as_json:
-        print_json({"id": entered.name, "tasks": total, "created": entered.created})
+        print_json(told)
+    else:
+        _tell(told)
+
+
+def _create_doubted(
+    database: str,
+    policy: CampaignPolicy,
+    accelerators: tuple[str, ...],
+    title: str,
+    as_json: bool,
+) -> None:
+    """Enter a campaign for each accelerator on which open alarms doubt jobs."""
+    with opened(database) as connections:
+        from perfmodel.campaigns.doubted import doubted_jobs, enter_doubted
+        from perfmodel.store.campaigns import CampaignStore
+        from perfmodel.store.feedback import AlarmStore
+        from perfmodel.store.state.jobs import JobStore
+
+        doubted = doubted_jobs(
+            AlarmStore(connections).open_alarms(), JobStore(connections), accelerators=accelerators
+        )
+        campaigns = CampaignStore(connections)
+        told = [
+            {"id": one.name, "tasks": campaigns.counts(one.name).total, "created": one.created}
+            for one in enter_doubted(campaigns, doubted, policy=policy, title=title)
+        ]
+    if as_json:
+        print_json({"campaigns": told})
         return
-    click.echo(entered.name)
-    if entered.created:
-        said = f"{total} workloads wait. `perfmodel campaign work {entered.name}` measures them; "
-        said += "run it wherever the database can be reached."
+    for one in told:
+        _tell(one)
+
+
+def _tell(campaign: Mapping[str, Any]) -> None:
+    name = campaign["id"]
+    click.echo(name)
+    if campaign["created"]:
+        said = f"{campaign['tasks']} workloads wait. `perfmodel campaign work {name}` measures "
+        said += "them; run it wherever the database can be reached."
     else:
         said = "It was made before and goes on; another --title makes another one."
     click.echo(said, err=True)
