@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfmodel.errors import StoreError
 from perfmodel.records import StepRecord
-from perfmodel.retraining.data.sources import CAMPAIGNS
+from perfmodel.retraining.data.sources import CAMPAIGNS, is_left_out
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.profiles.profile_store import folder_name
 from perfmodel.store.retraining.observed_data import CampaignRecord
@@ -26,19 +26,26 @@ class CopiedProfiles:
         By source.
     damaged : mapping of str to str
         Files that hold no records, with the reason.
+    left_out : mapping of str to int
+        Records of the sources that were left out.
     """
 
     records: Mapping[str, tuple[StepRecord, ...]]
     damaged: Mapping[str, str]
+    left_out: Mapping[str, int]
 
 
 def copy_profiles(
-    folders: Sequence[Path], into: Path, campaigns: Sequence[CampaignRecord]
+    folders: Sequence[Path],
+    into: Path,
+    campaigns: Sequence[CampaignRecord],
+    without: Sequence[str] = (),
 ) -> CopiedProfiles:
     """Copy the records of some folders into one, which then reads as one store.
 
     Of a workload that several folders hold, the newest record counts, as it does in one. What is
-    damaged does not get into the copy.
+    damaged, or left out by the name of its folder and device, does not get into the copy: what the
+    same workloads took elsewhere then counts.
 
     Raises
     ------
@@ -46,13 +53,19 @@ def copy_profiles(
         A folder cannot be read, or the copy cannot be written.
     """
     damaged: dict[str, str] = {}
+    left_out: dict[str, int] = {}
     folder_of: dict[tuple[str, str, str], str] = {}
     try:
         for number, folder in enumerate(folders):
             for device in _device_folders(folder):
+                records = ProfileStore(folder).steps(device.name, on_damaged=_pass_over)
+                accelerator = records[0].accelerator if records else device.name
+                if is_left_out(f"{folder.name}/{accelerator}", without):
+                    left_out[f"{folder.name}/{accelerator}"] = len(records)
+                    continue
                 _copy_device(device, into, number, damaged)
-            for record in ProfileStore(folder).steps(on_damaged=_pass_over):
-                folder_of.setdefault(_key(record), folder.name)
+                for record in records:
+                    folder_of.setdefault(_key(record), folder.name)
     except OSError as error:
         raise StoreError(
             f"Records cannot be copied for the snapshot: {error}. Check the free space."
@@ -73,6 +86,7 @@ def copy_profiles(
     return CopiedProfiles(
         records={source: tuple(found) for source, found in sorted(by_source.items())},
         damaged=damaged,
+        left_out=left_out,
     )
 
 

@@ -137,7 +137,9 @@ def _profiles(
     settings: RetrainSettings,
     left_out: dict[str, str],
 ) -> tuple[list[list[str]], Facts]:
-    copied = copy_profiles(folders, into, campaigns)
+    copied = copy_profiles(folders, into, campaigns, settings.without)
+    for source, count in copied.left_out.items():
+        left_out[source] = f"as asked for; {count} measurements"
     for path, reason in copied.damaged.items():
         device = f"{Path(path).parents[1].name}/{Path(path).parent.name}"
         if not settings.without_damaged and not is_left_out(device, settings.without):

@@ -25,6 +25,7 @@ from perfmodel.retraining.judging.version_at_hand import (
 from perfmodel.store.state.database import Database
 from perfmodel.training.fitted_parts import FittedParts
 from perfmodel.training.gate.evidence import Answers, Evidence, JudgingSet
+from perfmodel.training.learned_steps import step_key
 
 #: Relative difference up to which an answer is the same.
 _SAME = 1e-4
@@ -71,8 +72,8 @@ def gather(
     off = _golden_rows_off(new, data, parts)
     return {
         "sets": [_set_to_dict(one.judged) for one in sets],
-        "serving": _evidence(old, sets, times[0], laws[0]),
-        "candidate": _evidence(new, sets, times[1], laws[1], off, is_candidate=True),
+        "serving": _evidence(old, data, sets, times[0], laws[0]),
+        "candidate": _evidence(new, data, sets, times[1], laws[1], off, is_candidate=True),
     }
 
 
@@ -92,6 +93,7 @@ def evidence_from(plain: Mapping[str, Any]) -> tuple[Evidence, Evidence, list[Ju
 
 def _evidence(
     version: VersionAtHand,
+    data: LearningData,
     sets: Sequence[AskedSet],
     times: Timed,
     laws: Mapping[str, int],
@@ -99,6 +101,11 @@ def _evidence(
     *,
     is_candidate: bool = False,
 ) -> dict[str, Any]:
+    seen = {
+        step_key(one.model, one.workload)
+        for one in data.kept_back
+        if one.workload.content_hash in version.measured
+    }
     judged = {key for one in sets for key in one.judged.keys}
     return {
         "version": version.name,
@@ -106,7 +113,7 @@ def _evidence(
         "violations": dict(laws),
         "golden_rows_off": golden_rows_off,
         # Those that matter: a version has learned from tens of thousands.
-        "learned_keys": sorted(judged & (version.learned or frozenset())),
+        "learned_keys": sorted(judged & (seen | (version.learned or frozenset()))),
         "devices": sorted(version.devices),
         # Columns are those of this code, whatever the version that serves was made by.
         "schema_version": version.schema_version if is_candidate else SCHEMA_VERSION,

@@ -17,6 +17,7 @@ from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_members import FitTask
 from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.registry import new_predictor
+from perfmodel.training.tuning.families import is_searched_on
 from perfmodel.training.tuning.spaces import NETWORK, TREES
 from perfmodel.training.validation.held_out_folds import identity, unit_hash
 
@@ -57,18 +58,21 @@ class InnerFolds:
     def of(
         cls, samples: Sequence[Sample], corpus: Sequence[StepSample], *, seed: int
     ) -> InnerFolds:
-        """Divide what is learned from.
+        """Divide what is learned from; a part of the own families takes no part.
+
+        The answers that members give when such a family is left out are judged on.
 
         Raises
         ------
         TrainingError
             Too few families to leave any out.
         """
+        own = [one for one in samples if is_searched_on(one.family)]
         chosen = sorted(corpus, key=lambda one: unit_hash(f"tuning:{identity(one)}"))[:MOST_STEPS]
         joint = JointPredictor(seed=seed, folds=INNER_FOLDS)
         return cls(
-            samples=samples,
-            fold=family_folds(samples, INNER_FOLDS),
+            samples=own,
+            fold=family_folds(own, INNER_FOLDS),
             task=joint.task_of(chosen) if chosen else None,
             seed=seed,
         )
