@@ -117,15 +117,19 @@ class _Others:
 def _agreement(reporter: str, levels: Sequence[Level], others: _Others, spread: float) -> Agreement:
     own = [level for level in levels if level.reporter == reporter]
     compared: list[tuple[float, float]] = []
+    of_jobs: dict[str, float] = {}
     for level in own:
         found = others.beside(level)
         if found is not None:
-            compared.append((level.value - found[0], (_SAME if found[1] else spread) ** -2))
+            precision = (_SAME if found[1] else spread) ** -2
+            compared.append((level.value - found[0], precision))
+            # What is special of a job is so on every machine: it is heard once.
+            of_jobs[level.job] = max(of_jobs.get(level.job, 0.0), precision)
     jobs = len({level.job for level in own})
     if not compared:
         return Agreement(jobs=jobs)
     deviation = _weighted_median(compared)
-    error = math.sqrt(_OF_A_MEDIAN / sum(weight for _, weight in compared) + _SAME**2 / 4)
+    error = math.sqrt(_OF_A_MEDIAN / sum(of_jobs.values()) + _SAME**2 / 4)
     score = abs(deviation) / error
     return Agreement(
         deviation=deviation,

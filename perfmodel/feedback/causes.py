@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from perfmodel.feedback.residuals import EVERYTHING, Group, Residual
+from perfmodel.feedback.residuals import EVERYTHING, LEAST_SCALE, Group, Residual
 
 #: What an explanation has to gain: five standard deviations.
 LEAST_GAIN = 25.0
@@ -52,8 +52,10 @@ class Cause:
 
     @property
     def shift(self) -> float:
-        """Mean residual since then, in logarithms."""
-        return sum(one.log_ratio for one in self.residuals) / len(self.residuals)
+        """Mean residual since then, in logarithms; those weigh more whose answer was surer."""
+        weights = [max(one.scale, LEAST_SCALE) ** -2 for one in self.residuals]
+        pairs = zip(weights, self.residuals, strict=True)
+        return sum(weight * one.log_ratio for weight, one in pairs) / sum(weights)
 
 
 def cause_of(window: Sequence[Residual], alarmed: Group) -> Cause | None:

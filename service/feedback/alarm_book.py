@@ -71,7 +71,7 @@ class AlarmBook:
         while some := self._residuals.after(self.newest, limit=_AT_ONCE):
             self.newest = some[-1].observation
             self._remember(some)
-            changed |= {id(one): one for one in self._fold.add_all(_readable(some))}
+            changed |= {id(one): one for one in self._fold.add_all(readable_residuals(some))}
         return list(changed.values())
 
     def _remember(self, some: Sequence[StoredResidual]) -> None:
@@ -119,7 +119,7 @@ def _name(group: Group, opened: Residual) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _readable(some: Iterable[StoredResidual]) -> list[Residual]:
+def readable_residuals(some: Iterable[StoredResidual]) -> list[Residual]:
     """Return residuals that have an answer as detectors take them."""
     return [
         Residual(

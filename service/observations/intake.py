@@ -183,10 +183,10 @@ class ObservationReader:
             stored.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
             seen.sync_time_s,
         ]  # fmt: skip
-        content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
         software = _software(fields.get("software"), f"{pointer}/software")
         if software:
             content.append(software)
+        content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
         key = fields.get("key")
         kept = StoredObservation(
             job=stored,

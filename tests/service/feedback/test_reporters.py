@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drift_report.lying import JOBS_EACH, Reporters
-
-if TYPE_CHECKING:
-    from conftest import Reported
+from reported_service import Reported
 
 
 def test_three_liars_of_ten_move_other_jobs_by_less_than_five_percent_and_are_named(

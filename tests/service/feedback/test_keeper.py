@@ -1,0 +1,68 @@
+"""One process of several compares, and another goes on where one was killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from drifting_cluster import Drifting
+from fastapi.testclient import TestClient
+from guarded_service import make_app
+from sqlalchemy import select
+
+from perfmodel.feedback.drift_fold import DriftFold
+from perfmodel.store.sql.tables import RESIDUALS
+from service.feedback import drift_keeper
+from service.feedback.alarm_book import readable_residuals
+from service.state.state import State
+
+TESTS = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def _keeper(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, str(TESTS / "drift_child.py"), str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS.parent,
+        env={"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "PATH": ""},
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_what_a_killed_keeper_left_another_compares_once(tmp_path: Path) -> None:
+    app = make_app(tmp_path, drift_poll_s=0.0)
+    with TestClient(app) as client:
+        cluster = Drifting(client)
+        state: State = app.state.dispatcher.state
+        with _keeper(tmp_path) as first, _keeper(tmp_path):
+            cluster.report(40)
+            cluster.drift()
+            cluster.report(80, slow={"T4": 1.5})
+            while state.residuals.counts().compared < 60:
+                time.sleep(0.02)
+            first.kill()
+            # The other one waits for the lease of the first, if that was the keeper.
+            found = cluster.drift()
+            (alarm,) = cluster.alarms(1, "open")
+        assert found["waiting"] == 0
+        with state.database.connections.reading() as connection:
+            numbers = Counter(connection.execute(select(RESIDUALS.c.observation)).scalars())
+        assert set(numbers.values()) == {1} and len(numbers) == cluster.sent
+        # The alarm is the one that follows from the residuals, whoever folded how many of them.
+        folded = DriftFold().add_all(readable_residuals(state.residuals.newest(1_000)))
+        assert [(one.group.kind, one.group.value, one.opened.at) for one in folded] == [
+            (alarm["kind"], alarm["value"], alarm["opened_at"])
+        ]
+    assert drift_keeper.LEASE_S <= 15.0
