@@ -14,7 +14,7 @@ from service_process import service_process
 
 from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
-from service.retraining.keeper import POLL_S
+from service.retraining.keeper import POLL_S, command_of
 from service.retraining.rules import rules_of
 from service.settings import Settings
 
@@ -81,3 +81,17 @@ def test_a_service_that_could_never_retrain_does_not_start(
     assert ran.exit_code == 2 and said in ran.output, ran.output
     with pytest.raises(InvalidInputError, match=said):
         rules_of(Settings())
+
+
+def test_what_waits_is_done_on_the_engine_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = migrated_sqlite(tmp_path)
+    plain = Settings(models=tmp_path / "models", retraining_processes=3)
+    ran = CliRunner().invoke(cli, command_of(url, plain))
+    assert ran.exit_code == 0 and "0 retrainings were done" in ran.output, ran.output
+    monkeypatch.setenv("PERFMODEL_RETRAINING_ENGINE", "ray")
+    monkeypatch.setenv("PERFMODEL_RETRAINING_ADDRESS", "10.0.0.1:6379")
+    command = command_of(url, Settings())
+    assert command[command.index("--engine") + 1] == "ray"
+    assert command[command.index("--address") + 1] == "10.0.0.1:6379"
