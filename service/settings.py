@@ -49,6 +49,8 @@ class Settings(BaseSettings):
         Age from which an observation counts no longer, and is removed; 0: never.
     drift_poll_s : float
         How often new observations are held against what was answered before; 0: never.
+    drift_share : float
+        Share of a core that this may take while many wait for it.
     drift_webhook : str
         URL that is told of alarms; nothing: nobody is.
     drift_webhook_private : bool
@@ -127,6 +129,7 @@ class Settings(BaseSettings):
     operations_keep_s: float = Field(default=86_400.0, gt=0)
     observations_keep_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     drift_poll_s: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    drift_share: float = Field(default=0.25, gt=0, le=1)
     drift_webhook: str = ""
     drift_webhook_private: bool = False
     max_waiting: int = Field(default=64, ge=1)

@@ -13,6 +13,6 @@ from fastapi.testclient import TestClient
 from guarded_service import make_app
 
 if __name__ == "__main__":
-    with TestClient(make_app(Path(sys.argv[1]), drift_poll_s=0.1)):
+    with TestClient(make_app(Path(sys.argv[1]), drift_poll_s=0.1, drift_share=0.5)):
         print("ready", flush=True)
         time.sleep(600)

@@ -38,6 +38,6 @@ def reported_service(folder: Path) -> Iterator[Reported]:
         tokens[key.key_id] = token
     administrator, key = new_key("admin", ["admin"], created_at=CREATED)
     keys.add(key)
-    app = make_app(folder, keys=folder / "keys.json", drift_poll_s=0.1)
+    app = make_app(folder, keys=folder / "keys.json", drift_poll_s=0.1, drift_share=1.0)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield Reported(app=app, client=client, tokens=tokens, administrator=administrator)

@@ -128,7 +128,7 @@ class Reporters:
         assert answer["accepted"] == len(seen), answer
 
     def _answers(self) -> list[float]:
-        time.sleep(2.5)  # until additions are counted
+        time.sleep(1.8)  # until additions are counted
         return [self._step_s(job) for job in self.jobs[self._observed :]]
 
     def _step_s(self, job: Mapping[str, Any]) -> float:

@@ -23,17 +23,12 @@ _MIXED = "mixed"
 def doubted_jobs(
     alarms: Iterable[Alarm], jobs: JobStore, *, accelerators: Collection[str] = (ANY,)
 ) -> dict[str, list[Job]]:
-    """Return the jobs that open alarms doubt, by accelerator.
+    """Return the jobs that open alarms doubt and a worker could measure, by accelerator.
 
     Parameters
     ----------
     accelerators : collection of str
         Those alone, unless ``"any"`` is among them.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such alarm, or nothing that a worker could measure.
     """
     doubts = dict.fromkeys(
         doubt for alarm in alarms if alarm.kind != "reporter" for doubt in alarm.doubts
@@ -49,12 +44,7 @@ def doubted_jobs(
         job = _measurable(doubt, jobs)
         if job is not None and job not in found.setdefault(doubt.accelerator, []):
             found[doubt.accelerator].append(job)
-    if not any(found.values()):
-        raise InvalidInputError(
-            "No open alarm doubts a job that a worker could measure. `perfmodel drift` lists the "
-            "alarms; name jobs to measure them all the same."
-        )
-    return found
+    return {accelerator: listed for accelerator, listed in found.items() if listed}
 
 
 def enter_doubted(
@@ -82,7 +72,6 @@ def enter_doubted(
             caller=caller,
         )
         for accelerator, jobs in sorted(doubted.items())
-        if jobs
     ]
 
 

@@ -147,7 +147,7 @@ class Verbs(ABC, Generic[Sockets]):
     rollback_model = _Asks(catalogue.rollback_model)
     collect_models = _Asks(catalogue.collect_models)
     drift = _Asks(feedback.drift)
-    acknowledge_alarm = _Asks(feedback.acknowledge_alarm)
+    acknowledge_alarms = _Asks(feedback.acknowledge_alarms)
     drift_campaigns = _Asks(feedback.drift_campaigns)
     accuracy = _Asks(catalogue.accuracy)
     accuracy_points = _Lists(catalogue.accuracy_points)

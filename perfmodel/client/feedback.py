@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from perfmodel.client.protocol.messages import Call, quoted
+from perfmodel.client.protocol.messages import Call
 
 _UTC = "UTC, ISO 8601."
 _KIND = "What the group shares: `accelerator`, `software`, `job_class`, `reporter`, `all`."
@@ -119,6 +119,13 @@ class Drift:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlarmsAcknowledged:
+    """How many alarms are known of now."""
+
+    acknowledged: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class DriftCampaign:
     """A campaign for what alarms doubt on one accelerator."""
 
@@ -139,10 +146,10 @@ def drift(*, ended: int = 20) -> Call[Drift]:
     return Call(method="GET", path="/v1/drift", kind=Drift, query={"ended": ended}, large=True)
 
 
-def acknowledge_alarm(id: str, *, note: str = "") -> Call[DriftAlarm]:
-    """Say that an alarm is known of; it stays open until the residuals are fine again."""
-    path = f"/v1/drift/{quoted(id)}/acknowledge"
-    return Call(method="POST", path=path, kind=DriftAlarm, query={"note": note or None})
+def acknowledge_alarms(id: str | None = None, *, note: str = "") -> Call[AlarmsAcknowledged]:
+    """Say that an alarm is known of, or all open ones; they stay open until residuals are fine."""
+    query = {"alarm": id, "note": note or None}
+    return Call(method="POST", path="/v1/drift/acknowledge", kind=AlarmsAcknowledged, query=query)
 
 
 def drift_campaigns(policy: Mapping[str, Any] | None = None) -> Call[DriftCampaigns]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import orjson
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import PreparedJob
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.feedback.operator_mix import UNKNOWN, operator_class, operator_mix
 from perfmodel.graph.job import Job
@@ -27,9 +30,17 @@ from service.state.state import State, readable_observations
 
 logger = logging.getLogger(__name__)
 
-_MOST_JOBS = 4_096
+#: Jobs that are remembered; and what was known of one by one time.
+_MOST_JOBS, _MOST_LATELY = 4_096, 64
 #: Longest label that is kept.
 _MOST_LABEL = 200
+
+
+class _Weighed(NamedTuple):
+    """What was observed of a job by one time, and of others as it was weighed."""
+
+    strangers: Strangers
+    job: ObservedJob | None
 
 
 class Comparison:
@@ -47,6 +58,8 @@ class Comparison:
         self._cells = PredictedCells(answerer.estimator, state.references)
         self._jobs: LruCache[str, Job] = LruCache(_MOST_JOBS)
         self._classes: LruCache[str, str] = LruCache(_MOST_JOBS)
+        self._counted: LruCache[tuple[str, int], tuple[Observation, ...]] = LruCache(_MOST_LATELY)
+        self._weighed: LruCache[tuple[str, int], _Weighed] = LruCache(_MOST_LATELY)
 
     def residual(self, one: Uncompared) -> StoredResidual:
         """Return the residual of an observation; without an answer where there is none.
@@ -102,11 +115,19 @@ class Comparison:
                 return replace(found, reason="Nothing had been observed of the job type.")
             return _with_answer(found, self._of_type(asked, placement, before))
         prepared = self._estimator.core.prepare(asked)
-        observed = self._estimator.observed(
-            prepared, before, self.answerer.observed_jobs.strangers()
-        )
-        answer = self._estimator.answer(prepared, placement, observed)
+        answer = self._estimator.answer(prepared, placement, self._observed(prepared, one, before))
         return _with_answer(replace(found, operators=self._class_of(prepared)), answer)
+
+    def _observed(
+        self, prepared: PreparedJob, one: Uncompared, before: Sequence[Observation]
+    ) -> ObservedJob | None:
+        """Return what was known of a job; observations that came together share it."""
+        strangers = self.answerer.observed_jobs.strangers()
+        known = self._weighed.get((prepared.key, one.revision))
+        if known is None or known.strangers is not strangers:
+            known = _Weighed(strangers, self._estimator.observed(prepared, before, strangers))
+            self._weighed.put((prepared.key, one.revision), known)
+        return known.job
 
     def _of_type(
         self, job: Job, placement: ResolvedPlacement, before: Sequence[Observation]
@@ -117,8 +138,13 @@ class Comparison:
         )
 
     def _before(self, one: Uncompared) -> tuple[Observation, ...]:
-        counted = self._state.observations.recent(one.seen.job.family, before_revision=one.revision)
-        return readable_observations(counted)
+        family, revision = one.seen.job.family, one.revision
+        known = self._counted.get((family, revision))
+        if known is None:
+            counted = self._state.observations.recent(family, before_revision=revision)
+            known = readable_observations(counted)
+            self._counted.put((family, revision), known)
+        return known
 
     def _job(self, one: Uncompared) -> Job:
         known = self._jobs.get(one.seen.job.ref)

@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 LEASE_S = 10.0
 #: Observations that are compared at a time, and the newest that another version is asked about.
 AT_ONCE, NEWEST = 32, 2_000
-#: While much waits, comparing takes at most one part in so many of the time of a core.
-_PARTS = 4
 #: How long one comparison waits for those who ask to be answered, at most.
 _LONGEST_WAIT_S, _LOOK_S = 0.5, 0.01
 
@@ -37,19 +35,24 @@ class DriftKeeper:
     """Holds observations against answers, folds the residuals and keeps the alarms.
 
     All of it happens in a thread of its own, after those who reported were answered, while nobody
-    waits for an answer, and for a quarter of the time at most.
+    waits for an answer.
 
     Parameters
     ----------
     poll_s : float
         How often it is looked whether there is something to do; 0: never.
+    share : float
+        Of the time of a core that comparing may take while much waits, in (0, 1].
     """
 
-    def __init__(self, dispatcher: Dispatcher, webhook: Webhook | None, *, poll_s: float) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, webhook: Webhook | None, *, poll_s: float, share: float
+    ) -> None:
         self._dispatcher = dispatcher
         self._state = state = dispatcher.state
         self._webhook = webhook
         self._poll_s = poll_s
+        self._share = share
         self._owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
         self._lease = KeeperLease(state.database.connections)
         self._keeping: Keeping | None = None
@@ -187,4 +190,4 @@ class DriftKeeper:
             begun_s = time.thread_time()
             more = self.round()
             spent_s = time.thread_time() - begun_s
-            self._ended.wait((_PARTS - 1) * spent_s if more else 0.0)
+            self._ended.wait(spent_s * (1 / self._share - 1) if more else 0.0)

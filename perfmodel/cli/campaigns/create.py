@@ -143,6 +143,11 @@ def _create_doubted(
         doubted = doubted_jobs(
             AlarmStore(connections).open_alarms(), JobStore(connections), accelerators=accelerators
         )
+        if not doubted:
+            raise InvalidInputError(
+                "No open alarm doubts a job that a worker could measure. `perfmodel drift` lists "
+                "the alarms; name FILE or MODEL to measure all the same."
+            )
         campaigns = CampaignStore(connections)
         told = [
             {"id": one.name, "tasks": campaigns.counts(one.name).total, "created": one.created}

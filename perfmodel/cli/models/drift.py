@@ -79,13 +79,15 @@ def acknowledge(
         from perfmodel.client import Client
 
         with Client(service, api_key=key) as client:
-            found = asdict(client.acknowledge_alarm(alarm, note=note))
+            changed = client.acknowledge_alarms(alarm, note=note).acknowledged
     else:
-        found = _acknowledged(database, alarm, by=by, note=note)
+        changed = _acknowledged(database, alarm, by=by, note=note)
+    if not changed:
+        raise InvalidInputError(f"There is no alarm {alarm!r}; `perfmodel drift` lists them.")
     if as_json:
-        print_json(found)
+        print_json({"acknowledged": changed})
     else:
-        print(f"{alarm} ({found['kind']} {found['value']}) is known to {found['acknowledged_by']}.")
+        print(f"{alarm} is known of.")
 
 
 def _asked(service: str, key: str | None, ended: int) -> dict[str, Any]:
@@ -104,16 +106,11 @@ def _read(database: str, ended: int) -> dict[str, Any]:
         return {**residual_state(ResidualStore(connections)), "alarms": alarms, "problems": []}
 
 
-def _acknowledged(database: str, name: str, *, by: str, note: str) -> dict[str, Any]:
+def _acknowledged(database: str, name: str, *, by: str, note: str) -> int:
     with opened(database) as connections:
         from perfmodel.store.feedback import AlarmStore
 
-        alarms = AlarmStore(connections)
-        alarms.acknowledge(name, by=by[:64], note=note or None)
-        found = alarms.find(name)
-    if found is None:
-        raise InvalidInputError(f"There is no alarm {name!r}; `perfmodel drift` lists them.")
-    return dict(found.to_dict())
+        return AlarmStore(connections).acknowledge(name, by=by[:64], note=note or None)
 
 
 def _print(found: Mapping[str, Any]) -> None:

@@ -64,16 +64,17 @@ class AlarmStore(SharedStore):
                     connection.execute(insert(ALARMS).values(**row))
         return True
 
-    def acknowledge(self, name: str, *, by: str, note: str | None = None) -> bool:
-        """Note that somebody knows of an alarm; False where there is none of that name."""
+    def acknowledge(self, name: str | None, *, by: str, note: str | None = None) -> int:
+        """Note that somebody knows of an alarm, or of all open ones; return of how many."""
+        meant = _ALARM.state == AlarmState.OPEN.value if name is None else _ALARM.name == name
         with self._connections.writing() as connection:
             raise_revision(connection, REVISION)
             changed = connection.execute(
                 update(ALARMS)
-                .where(_ALARM.name == name)
+                .where(meant)
                 .values(acknowledged_by=by, acknowledged_at=now(), note=note)
             )
-        return changed.rowcount > 0
+        return int(changed.rowcount)
 
     def to_tell(self) -> tuple[Alarm, ...]:
         """Return alarms whose state was not told yet, oldest first.

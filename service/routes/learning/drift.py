@@ -15,9 +15,12 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.feedback.drift_report import DriftReport
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
-from service.http.errors import not_found
 from service.routes.learning.campaigns import POLICY_SCHEMA
-from service.schemas.feedback_bodies import DriftAlarmEntry, DriftAnswer, DriftCampaignsEntered
+from service.schemas.feedback_bodies import (
+    AlarmsAcknowledgedAnswer,
+    DriftAnswer,
+    DriftCampaignsEntered,
+)
 
 router = APIRouter(prefix="/v1/drift", tags=["drift"])
 
@@ -53,7 +56,11 @@ async def drift(
     "/campaign",
     summary="Measure what alarms doubt",
     status_code=201,
-    responses={201: {"model": DriftCampaignsEntered}, **problems(400, 413, 415, 422, 503)},
+    responses={
+        200: {"model": DriftCampaignsEntered, "description": "Made before, or nothing is doubted"},
+        201: {"model": DriftCampaignsEntered},
+        **problems(400, 413, 415, 422, 503),
+    },
     openapi_extra=json_body(_SCHEMA, _EXAMPLES),
 )
 async def campaign(request: Request) -> Response:
@@ -79,28 +86,31 @@ async def campaign(request: Request) -> Response:
         ]
         return {"campaigns": listed}
 
-    return json_response(await dispatcher_of(request).threads.run(entered), 201)
+    answer = await dispatcher_of(request).threads.run(entered)
+    created = any(one["created"] for one in answer["campaigns"])
+    return json_response(answer, 201 if created else 200)
 
 
 @router.post(
-    "/{name}/acknowledge",
-    summary="Say that an alarm is known of",
-    responses={200: {"model": DriftAlarmEntry}, **problems(404, 422, 503)},
+    "/acknowledge",
+    summary="Say that alarms are known of",
+    responses={200: {"model": AlarmsAcknowledgedAnswer}, **problems(422, 503)},
 )
 async def acknowledge(
     request: Request,
-    name: str,
+    alarm: Annotated[
+        str | None, Query(max_length=64, description="Its `id`; all open ones unless given.")
+    ] = None,
     note: Annotated[str, Query(max_length=1_000, description="Kept with the alarm.")] = "",
 ) -> Response:
-    """Note who knows of an alarm; it stays open until the residuals are fine again."""
+    """Note who knows of alarms; they stay open until the residuals are fine again."""
     alarms, caller = dispatcher_of(request).state.alarms, caller_of(request)
 
-    def acknowledged() -> dict[str, Any]:
+    def acknowledged() -> int:
         # Not every text can be asked of a database.
-        if not name.isalnum() or not alarms.acknowledge(name, by=caller, note=note or None):
-            raise not_found()
-        found = alarms.find(name)
-        assert found is not None, "alarms are never removed"
-        return dict(found.to_dict())
+        if alarm is not None and not alarm.isalnum():
+            return 0
+        return alarms.acknowledge(alarm, by=caller, note=note or None)
 
-    return json_response(await dispatcher_of(request).threads.run(acknowledged))
+    changed = await dispatcher_of(request).threads.run(acknowledged)
+    return json_response({"acknowledged": changed})

@@ -25,20 +25,26 @@ TESTS = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def _keeper(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
+def _two_keepers(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    processes = [_started(folder) for _ in range(2)]
+    try:
+        for process in processes:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield processes[0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def _started(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, str(TESTS / "drift_child.py"), str(folder)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=TESTS.parent,
         env={"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "PATH": ""},
     )
-    try:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_what_a_killed_keeper_left_another_compares_once(tmp_path: Path) -> None:
@@ -46,10 +52,10 @@ def test_what_a_killed_keeper_left_another_compares_once(tmp_path: Path) -> None
     with TestClient(app) as client:
         cluster = Drifting(client)
         state: State = app.state.dispatcher.state
-        with _keeper(tmp_path) as first, _keeper(tmp_path):
+        with _two_keepers(tmp_path) as first:
             cluster.report(40)
             cluster.drift()
-            cluster.report(80, slow={"T4": 1.5})
+            cluster.report(56, slow={"T4": 1.5})
             while state.residuals.counts().compared < 60:
                 time.sleep(0.02)
             first.kill()
