@@ -75,18 +75,13 @@ def create_app(
     state = dispatcher.state
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
     expiry = Expiry(state, settings.observations_keep_s)
-<<<<<<< HEAD
     retrainer = RetrainingKeeper(
         state.retrainings, state.retraining_triggers, state.database.url, settings, counts
     )
     drift_webhook = _webhook(state.alarms, counts, settings)
-    drift_keeper = DriftKeeper(dispatcher, drift_webhook, poll_s=settings.drift_poll_s)
-=======
-    webhook = _webhook(state.alarms, counts, settings)
-    keeper = DriftKeeper(
-        dispatcher, webhook, poll_s=settings.drift_poll_s, share=settings.drift_share
+    drift_keeper = DriftKeeper(
+        dispatcher, drift_webhook, poll_s=settings.drift_poll_s, share=settings.drift_share
     )
->>>>>>> feedback
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
