@@ -29,6 +29,10 @@ def told_by(program: Path, *arguments: object, environment: Mapping[str, str] | 
         env={
             **os.environ, "PYTHONPATH": ":".join(map(str, paths)),
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0",
+            # A busy machine is no dead one.
+            "RAY_worker_register_timeout_seconds": "300", "RAY_raylet_start_wait_time_s": "300",
+            "RAY_gcs_rpc_server_reconnect_timeout_s": "300",
+            "RAY_health_check_failure_threshold": "30",
             **(environment or {}),
         },
         capture_output=True, text=True, check=False, timeout=400,
