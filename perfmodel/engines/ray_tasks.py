@@ -50,11 +50,13 @@ class RayTasks:
         try:
             while waiting:
                 (done,), _ = ray.wait(list(waiting), num_returns=1)
-                result = self._result(done)
-                yield waiting.pop(done), result
+                position = waiting.pop(done)
+                yield position, self._result(done)
         finally:
+            # Not by force, and none that has come back: Ray 2.60 ends this process over one that
+            # finishes while it is killed.
             for task in waiting:
-                ray.cancel(task, force=True)
+                ray.cancel(task)
 
     def _result(self, task: Any) -> Any:
         errors = self._ray.exceptions
