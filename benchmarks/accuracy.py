@@ -27,6 +27,7 @@ from accuracy_report.report import write_report
 from accuracy_report.summary import summarise
 from placement_accuracy.run import PARTS, run_placements
 
+from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.training.samples.public_data import load_data
 from perfmodel.training.validation.cross_validation import (
     CrossValidation,
@@ -71,7 +72,7 @@ def _run_steps(arguments: argparse.Namespace) -> None:
     data = load_data(
         arguments.data,
         profiles=arguments.profiles,
-        workers=arguments.workers,
+        engine=LocalEngine(workers=arguments.workers),
         progress=_tell,
     )
     _tell(f"{len(data.samples)} samples; not in the folder: {', '.join(data.absent) or 'nothing'}")

@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
+from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.training.probes.campaign_order import measuring_order
@@ -71,7 +72,7 @@ def _samples(data: Path, models: int, workers: int) -> list[StepSample]:
     taken = set(named[:models])
     corpus = build_corpus(
         [step for step in steps if step.job.label in taken],
-        workers=workers,
+        engine=LocalEngine(workers=workers),
         progress=lambda line: print(line, flush=True),
     )
     print(f"{len(corpus.samples)} rows of {len(taken)} models; left out: {dict(corpus.dropped)}")

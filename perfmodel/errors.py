@@ -35,7 +35,8 @@ them to HTTP in ``service/http/errors.py`` and nowhere else.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 class PerfModelError(Exception):
@@ -50,6 +51,19 @@ class PerfModelError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Their constructors take other things than a message: what comes from another process is
+        # put together as it was there.
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
+
+def _as_it_was(
+    kind: type[PerfModelError], arguments: tuple[Any, ...], attributes: Mapping[str, Any]
+) -> PerfModelError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
 
 
 class InvalidInputError(PerfModelError):

@@ -75,7 +75,9 @@ def create_app(
     state = dispatcher.state
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
     expiry = Expiry(state, settings.observations_keep_s)
-    retraining_keeper = RetrainingKeeper(state.retrainings, state.database.url, settings, counts)
+    retraining_keeper = RetrainingKeeper(
+        state.retrainings, state.retraining_triggers, state.database.url, settings, counts
+    )
     drift_webhook = _webhook(state.alarms, counts, settings)
     drift_keeper = DriftKeeper(
         dispatcher, drift_webhook, poll_s=settings.drift_poll_s, share=settings.drift_share

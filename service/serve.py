@@ -23,6 +23,7 @@ from service.access.install import check_binding, is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
 from service.app import create_app
 from service.http import logs
+from service.retraining.rules import rules_of
 from service.settings import Settings
 
 #: Allocations after which the youngest objects are collected, and collections of younger ones after
@@ -86,7 +87,8 @@ def serve(
     Raises
     ------
     InvalidInputError
-        There is no key, and strangers could reach ``host``.
+        There is no key, and strangers could reach ``host``; or what shall start retrainings names
+        no time.
     """
     os.environ["PERFMODEL_MODELS"] = str(models)
     os.environ["PERFMODEL_DATABASE"] = database
@@ -98,6 +100,7 @@ def serve(
         os.environ["PERFMODEL_INSECURE"] = "true"
     settings = Settings()
     _check_binding(host, settings)
+    rules_of(settings)  # here, where whoever starts it is told what is wrong
     config = uvicorn.Config(
         "service.serve:app_of_worker",
         factory=True,

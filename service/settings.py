@@ -98,6 +98,16 @@ class Settings(BaseSettings):
     retrain_here : bool
         Do retrainings that wait in a process beside this one; else `perfmodel retrain work` does,
         on any host.
+    retrain_cron : str
+        When a model is learned anew by itself, in UTC: ``0 3 * * *``; empty: at no time.
+    retrain_after_observations, retrain_after_records : int
+        Accepted observations, and finished tasks of campaigns, after which it is; 0: never.
+    retrain_on_drift : bool
+        Whether an alarm that advises it starts one.
+    retrain_least_s : float
+        Least time between two retrainings of a model, before the second starts by itself.
+    retrain_model, retrain_settings : str, dict
+        Which model that is, and settings of such retrainings, as for ``POST /v1/retrain``.
     retraining_profiles : str
         Folders of records that they learn from, with colons between them.
     retrainings : Path or None
@@ -106,6 +116,8 @@ class Settings(BaseSettings):
         Memory of all processes of one past which it is ended.
     retraining_processes : int
         Processes that capture and fit.
+    retraining_engine, retraining_address : str, str
+        What runs captures and fits: ``local`` or ``ray``, and the address of that cluster.
     log_requests : str
         Which requests the log names: ``all``, ``none``, or ``problems``: those that were refused,
         failed, or took longer than ``slow_request_s``.
@@ -153,10 +165,19 @@ class Settings(BaseSettings):
     burst_s: float = Field(default=2.0, gt=0)
     data: Annotated[Path | None, BeforeValidator(lambda value: value or None)] = None
     retrain_here: bool = True
+    retrain_cron: str = ""
+    retrain_after_observations: int = Field(default=0, ge=0)
+    retrain_after_records: int = Field(default=0, ge=0)
+    retrain_on_drift: bool = False
+    retrain_least_s: float = Field(default=3600.0, ge=0, allow_inf_nan=False)
+    retrain_model: str = "default"
+    retrain_settings: dict[str, Any] = Field(default_factory=dict)
     retraining_profiles: str = "profiles"
     retrainings: Path | None = None
     retraining_memory_bytes: int = Field(default=8 * 1024 * _MIB, ge=64 * _MIB)
     retraining_processes: int = Field(default=2, ge=1)
+    retraining_engine: Literal["local", "ray"] = "local"
+    retraining_address: str = ""
     log_requests: Literal["all", "problems", "none"] = "problems"
     slow_request_s: float = Field(default=1.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -18,7 +18,7 @@ from perfmodel.store.sql.migrate import migrate
 
 if TYPE_CHECKING:
     from perfmodel.graph.job import Job
-    from perfmodel.training.captures.capture_pool import CaptureFailure
+    from perfmodel.training.captures.capture_child import CaptureFailure
 
 # Two threads at most, set before any numeric library loads: tests share a small machine, and
 # results must not depend on how many cores it has.

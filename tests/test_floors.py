@@ -21,6 +21,7 @@ FLOORS = {
     "perfmodel.units": 0,
     "perfmodel.devices": 1,
     "perfmodel.client": 1,
+    "perfmodel.engines": 1,
     "perfmodel.graph": 2,
     "perfmodel.records": 2,
     "perfmodel.process_records": 2,

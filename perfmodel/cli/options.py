@@ -82,6 +82,18 @@ members_option = click.option(
     metavar="NAME",
     help="Predictor that the ensemble mixes. Repeatable. [default: operators, gbdt, gnn]",
 )
+_engine_option = click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="What runs captures and fits: this machine, or a Ray cluster. The model is the same.",
+)
+_address_option = click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="Of the Ray cluster. [default: that of the environment, else one of this machine]",
+)
 _script_option = click.option(
     "--script/--bare",
     "script",
@@ -102,6 +114,11 @@ dims_option = click.option(
 def output_options(command: CommandT) -> CommandT:
     """Add ``--json`` (as ``as_json``) and ``--debug`` to a command."""
     return _json_option(debug_option(command))
+
+
+def engine_options(command: CommandT) -> CommandT:
+    """Add ``--engine`` and ``--address``: where captures and fits run."""
+    return _engine_option(_address_option(command))
 
 
 def profiles_option(purpose: str) -> Callable[[CommandT], CommandT]:

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from perfmodel.engines.local_engine import LocalEngine
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import DamagedArtifactError, OvertakenError
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
 from perfmodel.registry.model_registry import ModelRegistry
@@ -30,10 +32,12 @@ from perfmodel.retraining.settings import parse_settings
 from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.retraining import ObservedDataStore, RetrainingStore
 from perfmodel.store.retraining.retraining_records import RetrainingClaim, RetrainingState
+from perfmodel.store.retraining.tuning_journal import TuningJournalStore
 from perfmodel.store.state.database import Database
 from perfmodel.training.fitted_parts import fit_parts, read_parts
 from perfmodel.training.gate.gate import decide
 from perfmodel.training.train import calibrate
+from perfmodel.training.tuning.tune import Tuned, tune
 
 #: How often a retraining begins again because what it rests on was taken back, or because another
 #: version came to serve.
@@ -147,7 +151,9 @@ class Attempt:
         )
 
     def _capture(self, folder: Path) -> Mapping[str, Any]:
-        data = self._data
+        # What runs captures is needed by this phase alone: later on every sketch is kept.
+        with self._place.opened_engine() as engine:
+            data = self._data = self._read_data(engine)
         return {
             "samples": len(data.samples),
             "steps": len(data.corpus),
@@ -159,18 +165,35 @@ class Attempt:
 
     def _fit(self, folder: Path) -> Mapping[str, Any]:
         data, settings = self._data, self._settings
-        fit_parts(
+        with self._place.opened_engine() as engine:
+            tuned = self._tuned(data, engine) if settings.tune else None
+            fit_parts(
+                data.samples,
+                folder,
+                members=settings.members or DEFAULT_MEMBERS,
+                folds=settings.folds,
+                seed=settings.seed,
+                corpus=data.corpus,
+                operators=data.operators,
+                joint_settings=settings.joint,
+                progress=self._tell,
+                engine=engine,
+                tuned=tuned,
+            )
+        return {}
+
+    def _tuned(self, data: LearningData, engine: TaskEngine) -> Tuned:
+        """Search settings; what was tried is in the database, whoever was killed since."""
+        return tune(
             data.samples,
-            folder,
-            members=settings.members or DEFAULT_MEMBERS,
-            folds=settings.folds,
-            seed=settings.seed,
+            TuningJournalStore(self._database.connections),
+            trials=self._settings.tune,
+            seed=self._settings.seed,
+            members=self._settings.members or DEFAULT_MEMBERS,
             corpus=data.corpus,
-            operators=data.operators,
-            joint_settings={"workers": self._place.workers, **settings.joint},
+            engine=engine,
             progress=self._tell,
         )
-        return {}
 
     def _calibrate(self, folder: Path) -> Mapping[str, Any]:
         data, settings = self._data, self._settings
@@ -242,12 +265,15 @@ class Attempt:
 
     @cached_property
     def _data(self) -> LearningData:
+        return self._read_data(LocalEngine(workers=self._place.workers))
+
+    def _read_data(self, engine: TaskEngine) -> LearningData:
         return read_learning_data(
             self._folder.path(Phase.SNAPSHOT),
             self._result(Phase.SNAPSHOT),
             self._database,
             cache=self._place.cache,
-            workers=self._place.workers,
+            engine=engine,
             progress=self._tell,
         )
 

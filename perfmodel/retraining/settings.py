@@ -34,6 +34,8 @@ class RetrainSettings:
         Groups of families that are left out in turn, >= 2.
     joint : mapping
         Settings of the joint predictor, those of :data:`JOINT_SETTINGS`.
+    tune : int
+        Trials in which the settings of each learner are searched; 0: they keep their own.
     promote : bool
         Let the version serve if it is judged good enough; else it stays a candidate.
     shadow : bool
@@ -49,6 +51,7 @@ class RetrainSettings:
     folds: int = 5
     seed: int = 0
     joint: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    tune: int = 0
     promote: bool = True
     shadow: bool = False
     margins: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -97,7 +100,7 @@ def _read(name: str, value: object, pointer: str) -> Any:
             return _numbers(value, JOINT_SETTINGS, pointer, whole=True)
         case "margins":
             return _numbers(value, _MARGINS, pointer, whole=False)
-        case "folds" | "seed":
+        case "folds" | "seed" | "tune":
             return _whole(name, value, 2 if name == "folds" else 0, pointer)
         case _:
             return as_flag(name, value, pointer)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.devices.local import cache_folder
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.retraining.data.sources import DataSources
 
 _SQLITE_FILE = "sqlite:///"
@@ -30,6 +32,9 @@ class Workplace:
         Of the runs; each has a folder of its own in it. Outside of the folder of models.
     workers : int
         Processes that capture and fit.
+    engine, address : str, str or None
+        What runs captures and fits, as
+        :func:`~perfmodel.training.training_engine.opened_engine` takes them.
     cache : Path or None
         Folder of kept sketches; None: that of the user.
     """
@@ -40,7 +45,16 @@ class Workplace:
     folder: Path
     sources: DataSources
     workers: int = 2
+    engine: str = "local"
+    address: str | None = None
     cache: Path | None = None
+
+    def opened_engine(self) -> AbstractContextManager[TaskEngine]:
+        """Open what runs captures and fits."""
+        # Deferred: it brings all of training, which whoever enters a retraining does not need.
+        from perfmodel.training.training_engine import opened_engine
+
+        return opened_engine(self.engine, workers=self.workers, address=self.address)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types; :func:`workplace_from` reads it."""
@@ -52,6 +66,8 @@ class Workplace:
             "profiles": [str(folder.absolute()) for folder in self.sources.profiles],
             "data": None if self.sources.data is None else str(self.sources.data.absolute()),
             "workers": self.workers,
+            "engine": self.engine,
+            "address": self.address,
             "cache": None if self.cache is None else str(self.cache),
         }
 
@@ -68,6 +84,8 @@ def workplace_from(plain: Mapping[str, Any]) -> Workplace:
             profiles=tuple(map(Path, profiles)), data=None if data is None else Path(data)
         ),
         workers=plain["workers"],
+        engine=plain["engine"],
+        address=plain["address"],
         cache=None if cache is None else Path(cache),
     )
 

@@ -6,6 +6,7 @@ disk, and a file that a crash tore is found by its checksums, removed and made a
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import zipfile
@@ -58,6 +59,10 @@ class SketchFiles:
         StoreError
             The folder cannot be written to.
         """
+        self.keep(key, packed(arrays))
+
+    def keep(self, key: str, content: bytes) -> None:
+        """Keep what :func:`packed` returned under a key, as :meth:`write` does."""
         path = self.path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +71,7 @@ class SketchFiles:
             raise StoreError(f"Cannot keep sketches in {self.folder}: {error}.") from error
         try:
             with os.fdopen(handle, "wb") as stream:
-                np.savez_compressed(stream, **arrays)
+                stream.write(content)
             os.replace(name, path)
         except OSError as error:
             raise StoreError(f"Cannot keep a sketch in {self.folder}: {error}.") from error
@@ -76,3 +81,10 @@ class SketchFiles:
     def remove(self, key: str) -> None:
         """Forget a key; nothing happens where it is not kept."""
         self.path(key).unlink(missing_ok=True)
+
+
+def packed(arrays: Mapping[str, Any]) -> bytes:
+    """Return the content of a file that holds arrays."""
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    return stream.getvalue()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import StepSample
@@ -23,6 +24,7 @@ from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.predictor_checks import check_samples, read_json, write_json
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEMBERS
 from perfmodel.training.model_card import joint_facts
+from perfmodel.training.tuning.tune import Tuned
 from perfmodel.training.validation.held_out_folds import FOLDS
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class FittedParts:
         Facts of the joint predictor, where there is one.
     golden_s : ndarray
         What the mix of members said of the first samples before it was written.
+    tuning : mapping
+        How settings were searched, by learner; empty where they were not.
     """
 
     files: Mapping[str, bytes]
@@ -60,6 +64,7 @@ class FittedParts:
     answers_s: Mapping[str, FloatArray]
     joint: Mapping[str, Any] | None
     golden_s: FloatArray
+    tuning: Mapping[str, Any]
 
 
 def fit_parts(
@@ -72,7 +77,9 @@ def fit_parts(
     corpus: Sequence[StepSample] = (),
     operators: Sequence[StepSample] = (),
     joint_settings: Mapping[str, Any] | None = None,
+    tuned: Tuned | None = None,
     progress: Progress | None = None,
+    engine: TaskEngine | None = None,
 ) -> None:
     """Fit everything that a version consists of, and write it into an empty folder.
 
@@ -84,9 +91,12 @@ def fit_parts(
         Too few samples or families.
     """
     check_samples(samples, least=4)
-    # First: its members are fitted in forked processes, which must not inherit busy threads.
-    joint = _joint(corpus, operators, seed, joint_settings or {}, progress) if corpus else None
-    ensemble = EnsemblePredictor(members, folds, seed, progress).fit(samples)
+    tuned = tuned or Tuned()
+    chosen = {"seed": seed, "engine": engine, **tuned.joint, **(joint_settings or {})}
+    joint = _joint(corpus, operators, chosen, progress) if corpus else None
+    ensemble = EnsemblePredictor(
+        members, folds, seed, progress, settings=tuned.members, engine=engine
+    ).fit(samples)
     fitted = ensemble.predictors_ or {}
     parts = folder / _PARTS
     facts = {m: dict(p.save(parts / MEMBERS / m)) for m, p in fitted.items()}
@@ -102,6 +112,7 @@ def fit_parts(
         "answers_s": {m: answers.tolist() for m, answers in ensemble.answers_.items()},
         "joint": None if joint is None else joint_facts(joint, corpus, operators),
         "golden_s": golden.tolist(),
+        "tuning": dict(tuned.facts),
     }
     write_json(folder / _FACTS, plain)
 
@@ -125,6 +136,7 @@ def read_parts(folder: Path) -> FittedParts:
             answers_s={m: np.array(a, dtype=np.float64) for m, a in plain["answers_s"].items()},
             joint=plain["joint"],
             golden_s=np.array(plain["golden_s"], dtype=np.float64),
+            tuning=plain["tuning"],
         )
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise DamagedArtifactError(f"{folder} holds no fitted parts: {error}.") from error
@@ -133,14 +145,13 @@ def read_parts(folder: Path) -> FittedParts:
 def _joint(
     corpus: Sequence[StepSample],
     operators: Sequence[StepSample],
-    seed: int,
     settings: Mapping[str, Any],
     progress: Progress | None,
 ) -> JointPredictor:
     # Imported here: it needs torch, which takes seconds to load.
     from perfmodel.predictors.joint.joint import JointPredictor
 
-    predictor = JointPredictor(seed=seed, report=progress, **settings)
+    predictor = JointPredictor(report=progress, **settings)
     predictor.fit(corpus, operators=operators)
     if progress is not None:
         progress(

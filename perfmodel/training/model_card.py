@@ -155,6 +155,9 @@ def joint_facts(
             "folds": predictor.folds,
             "epochs": predictor.epochs,
             "rounds": predictor.rounds,
+            "learning_rate": predictor.learning_rate,
+            "shrinkage": predictor.shrinkage,
+            "depth": predictor.depth,
             "seed": predictor.seed,
         },
         "scores": {

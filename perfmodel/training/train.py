@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.devices.codec import spec_to_dict
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.features.steps.step import StepSample
@@ -34,6 +35,7 @@ from perfmodel.training.provenance import (
     time_now,
 )
 from perfmodel.training.samples.samples import data_digest
+from perfmodel.training.tuning.tune import Tuned
 from perfmodel.training.validation.held_out_folds import FOLDS
 from perfmodel.training.validation.workload_scores import score
 
@@ -51,7 +53,9 @@ def train(
     corpus: Sequence[StepSample] = (),
     operators: Sequence[StepSample] = (),
     joint_settings: Mapping[str, Any] | None = None,
+    tuned: Tuned | None = None,
     created_at: str | None = None,
+    engine: TaskEngine | None = None,
 ) -> Path:
     """Train an ensemble and write it as a new version of a model.
 
@@ -71,9 +75,13 @@ def train(
         Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
         Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
+    tuned : Tuned or None
+        Settings that were found for these very samples; those of ``joint_settings`` go before.
     created_at : str or None
         The time that the version states, UTC, as :func:`~perfmodel.training.provenance.time_now`
         returns it, which is the default.
+    engine : TaskEngine or None
+        Where members are fitted; None: in this process. The bytes do not depend on it.
 
     Returns
     -------
@@ -97,7 +105,9 @@ def train(
             corpus=corpus,
             operators=operators,
             joint_settings=joint_settings,
+            tuned=tuned,
             progress=progress,
+            engine=engine,
         )
         parts = read_parts(Path(temporary))
     return calibrate(
@@ -146,6 +156,8 @@ def calibrate(
     }
     if parts.joint is not None:
         manifest["joint"] = dict(parts.joint)
+    if parts.tuning:
+        manifest["tuning"] = dict(parts.tuning)
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(out / name, manifest), files, manifest)
 

@@ -1,4 +1,7 @@
-"""Starts a process that does the retrainings that wait; none is ever done in one that answers."""
+"""Enters retrainings that are due by themselves; starts a process that does those that wait.
+
+None is ever done in a process that answers.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import subprocess
 import sys
 import threading
 
-from perfmodel.store.retraining import RetrainingStore
+from perfmodel.retraining.triggers import look
+from perfmodel.store.retraining import RetrainingStore, TriggerStore
 from perfmodel.store.sql.revisions import poll_until
 from service.metrics.registry import Metrics
+from service.retraining.rules import rules_of
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -36,13 +41,16 @@ class RetrainingKeeper:
     def __init__(
         self,
         store: RetrainingStore,
+        triggers: TriggerStore,
         database: str,
         settings: Settings,
         metrics: Metrics,
         *,
         poll_s: float = POLL_S,
     ) -> None:
+        self._rules = rules_of(settings)
         self._store = store
+        self._triggers = triggers
         self._database = database
         self._settings = settings
         self._metrics = metrics
@@ -72,13 +80,15 @@ class RetrainingKeeper:
                 process.wait()
 
     def look(self) -> None:
-        """Start a process if one waits and none of this service's is at work.
+        """Enter what is due by itself; start a process if one waits and none here is at work.
 
         Raises
         ------
         StoreError
             The database cannot be read.
         """
+        if self._database not in _IN_MEMORY:
+            self._start_what_is_due()
         self._metrics.retrainings(self._store.states())
         at_work = self._process is not None and self._process.poll() is None
         if self._may_do() and not at_work and self._store.has_due():
@@ -89,6 +99,13 @@ class RetrainingKeeper:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
+
+    def _start_what_is_due(self) -> None:
+        name = look(self._triggers, self._rules)
+        if name is not None:
+            found = self._store.find(name)
+            why = found.why if found else ""
+            logger.info("retraining %s of %s begins by itself: %s", name, self._rules.model, why)
 
     def _may_do(self) -> bool:
         return self._settings.retrain_here and self._database not in _IN_MEMORY
@@ -110,10 +127,13 @@ def command_of(database: str, settings: Settings) -> list[str]:
         "--models", str(settings.models),
         "--memory", str(settings.retraining_memory_bytes / 1e9),
         "--processes", str(settings.retraining_processes),
+        "--engine", settings.retraining_engine,
     ]  # fmt: skip
     for folder in settings.retraining_profiles.split(":"):
         command += ["--profiles", folder]
     for name, path in (("--data", settings.data), ("--runs", settings.retrainings)):
         if path is not None:
             command += [name, str(path)]
+    if settings.retraining_address:
+        command += ["--address", settings.retraining_address]
     return command

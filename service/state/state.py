@@ -18,7 +18,7 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore
 from perfmodel.store.feedback import AlarmStore, ResidualStore
-from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore
+from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore, TriggerStore
 from perfmodel.store.sql.revisions import RevisionWatch
 from perfmodel.store.state.accelerators import AcceleratorStore
 from perfmodel.store.state.database import Database
@@ -63,6 +63,7 @@ class State:
         self.operations = OperationStore(database.connections)
         self.campaigns = CampaignStore(database.connections)
         self.retrainings = RetrainingStore(database.connections)
+        self.retraining_triggers = TriggerStore(database.connections)
         self.retraining_log = RetrainingLogStore(database.connections)
         self.campaign_references = ReferenceStore(database.connections)
         self.residuals = ResidualStore(database.connections)

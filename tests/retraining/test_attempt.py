@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from perfmodel.store.retraining import ObservedDataStore
 from perfmodel.store.retraining.retraining_records import RetrainingState
 from perfmodel.store.state.observation_records import ObservationFilter
 from perfmodel.training.learned_steps import is_kept_back, read_learned, step_key
+from perfmodel.training.tuning.families import is_searched_on
 
 EFFICIENCY = {"members": ["efficiency"]}
 
@@ -402,3 +404,20 @@ def test_a_version_that_was_damaged_meanwhile_is_refused_and_not_published(
     assert ending.state is RetrainingState.REFUSED and ending.version is None
     assert ending.reason is not None and "damaged: measured.json" in ending.reason
     assert world.registry.versions.versions("default") == []
+
+
+def test_searched_settings_are_judged_on_what_they_were_not_searched_on(
+    world: RetrainingWorld,
+) -> None:
+    world.retrain(**EFFICIENCY)
+    claim = world.claim(members=["gbdt"], tune=1)
+    ending = world.attempt(claim).run()
+    manifest = read_artifact(world.models / "default" / str(ending.version)).manifest
+    assert manifest["tuning"]["gbdt"]["chosen"]["rounds"] == 400
+    evidence = json.loads(
+        (RunFolder(world.place.folder / claim.name).path(Phase.JUDGE) / "evidence.json").read_text()
+    )
+    judged = {one["name"]: set(one["labels"]["family"]) for one in evidence["sets"]}
+    families = {one.family for one in FEW}
+    assert judged["left-out families"] == {f for f in families if not is_searched_on(f)}
+    assert len(judged["left-out families"]) >= 1

@@ -11,6 +11,7 @@ import pytest
 import synthetic_workloads as made_up
 
 import perfmodel
+from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.errors import InvalidInputError
 from perfmodel.registry.differences import differences
 from perfmodel.store.artifacts import read_artifact
@@ -27,7 +28,7 @@ NOON = "2026-01-01T12:00:00Z"
 def _train(folder: Path, *, seed: int = 0, workers: int = 1) -> dict[str, bytes]:
     version = train(
         SAMPLES, folder, members=("gbdt", "gnn"), folds=2, seed=seed, corpus=CORPUS,
-        joint_settings={**JOINT, "workers": workers}, created_at=NOON,
+        joint_settings=JOINT, created_at=NOON, engine=LocalEngine(workers=workers),
     )  # fmt: skip
     found = sorted(path for path in version.rglob("*") if path.is_file())
     return {path.relative_to(version).as_posix(): path.read_bytes() for path in found}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.models.publishing import publish
 from perfmodel.cli.options import (
+    engine_options,
     members_option,
     models_store_option,
     output_options,
@@ -17,7 +20,10 @@ from perfmodel.cli.options import (
 from perfmodel.cli.output import print_json, tell
 
 if TYPE_CHECKING:
+    from perfmodel.engines.task_engine import TaskEngine
+    from perfmodel.predictors.predictor import Sample
     from perfmodel.training.samples.public_data import TrainingData
+    from perfmodel.training.tuning.tune import Tuned
 
 
 @click.command()
@@ -33,6 +39,16 @@ if TYPE_CHECKING:
 @click.option(
     "--workers", type=int, default=2, show_default=True, help="Processes that capture and fit."
 )
+@engine_options
+@click.option(
+    "--tune",
+    "trials",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Search the settings of each learner in N trials, kept in the database. [default: 0]",
+)
+@database_option
 @members_option
 @click.option("--device", help="Only records of this accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same model.")
@@ -43,6 +59,10 @@ def command(
     name: str,
     data: Path | None,
     workers: int,
+    engine: str,
+    address: str | None,
+    trials: int,
+    database: str,
     members: tuple[str, ...],
     device: str | None,
     seed: int,
@@ -57,25 +77,28 @@ def command(
     from perfmodel.store.profiles.profile_store import ProfileStore
     from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.train import train
+    from perfmodel.training.training_engine import opened_engine
 
     found = load_samples(ProfileStore(profiles), device=device)
-    public = _public(data, profiles, workers) if data else None
-    chosen = members or DEFAULT_MEMBERS
+    with opened_engine(engine, workers=workers, address=address) as tasks:
+        public = _public(data, profiles, tasks) if data else None
+        tuned = _tuned(database, trials, found.samples, public, tasks, members, seed)
 
-    def write(out: Path) -> Path:
-        return train(
-            found.samples,
-            out,
-            name=name,
-            members=chosen,
-            seed=seed,
-            progress=tell,
-            corpus=public.samples if public else (),
-            operators=public.operators if public else (),
-            joint_settings={"workers": workers},
-        )
+        def write(out: Path) -> Path:
+            return train(
+                found.samples,
+                out,
+                name=name,
+                members=members or DEFAULT_MEMBERS,
+                seed=seed,
+                progress=tell,
+                corpus=public.samples if public else (),
+                operators=public.operators if public else (),
+                engine=tasks,
+                tuned=tuned,
+            )
 
-    made = publish(models, write, why="trained")
+        made = publish(models, write, why="trained")
     if as_json:
         print_json(
             {
@@ -94,10 +117,38 @@ def command(
         click.echo(f"Note: {number} ({note}).")
 
 
-def _public(data: Path, profiles: Path, workers: int) -> TrainingData:
+def _tuned(
+    database: str,
+    trials: int,
+    samples: Sequence[Sample],
+    public: TrainingData | None,
+    engine: TaskEngine,
+    members: tuple[str, ...],
+    seed: int,
+) -> Tuned | None:
+    if not trials:
+        return None
+    with opened(database) as connections:
+        from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
+        from perfmodel.store.retraining.tuning_journal import TuningJournalStore
+        from perfmodel.training.tuning.tune import tune
+
+        return tune(
+            samples,
+            TuningJournalStore(connections),
+            trials=trials,
+            seed=seed,
+            members=members or DEFAULT_MEMBERS,
+            corpus=public.samples if public else (),
+            engine=engine,
+            progress=tell,
+        )
+
+
+def _public(data: Path, profiles: Path, engine: TaskEngine) -> TrainingData:
     from perfmodel.training.samples.public_data import load_data
 
-    found = load_data(data, profiles=profiles, workers=workers, progress=tell)
+    found = load_data(data, profiles=profiles, engine=engine, progress=tell)
     for name, number in found.rejected.items():
         tell(f"{number} rows of {name} were not understood; perfmodel import {name} lists them.")
     for reason, number in found.dropped.items():

@@ -45,6 +45,14 @@ _POLL_S = 1.0
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
 )
+@click.option(
+    "--tune",
+    "trials",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Search the settings of each learner in N trials. [default: 0]",
+)
 @click.option("--no-promote", is_flag=True, help="Let what is judged good enough stay a candidate.")
 @click.option("--shadow", is_flag=True, help="Let it answer beside the version that serves first.")
 @click.option("--settings", metavar="JSON", help="Further settings, see docs/retraining.md.")
@@ -60,6 +68,7 @@ def command(
     without_damaged: bool,
     members: tuple[str, ...],
     seed: int,
+    trials: int,
     no_promote: bool,
     shadow: bool,
     settings: str | None,
@@ -70,6 +79,8 @@ def command(
     data: Path | None,
     runs: Path | None,
     processes: int,
+    engine: str,
+    address: str | None,
     memory_gb: float | None,
     as_json: bool,
 ) -> None:
@@ -82,9 +93,16 @@ def command(
         return
     signal.signal(signal.SIGTERM, _interrupt)
     stated = _settings(
-        settings, without, without_damaged, members, seed, promote=not no_promote, shadow=shadow
+        settings,
+        without,
+        without_damaged,
+        members,
+        seed,
+        trials,
+        promote=not no_promote,
+        shadow=shadow,
     )
-    place = workplace(database, models, profiles, data, runs, processes)
+    place = workplace(database, models, profiles, data, runs, processes, engine, address)
     with opened(place.database) as connections:
         found = _entered(connections, name, why, stated)
         if not later:
@@ -104,6 +122,7 @@ def _settings(
     without_damaged: bool,
     members: tuple[str, ...],
     seed: int,
+    trials: int,
     *,
     promote: bool,
     shadow: bool,
@@ -119,7 +138,7 @@ def _settings(
         raise InvalidInputError(f"--settings must be JSON: {error}.") from error
     stated = {
         "without": list(without), "without_damaged": without_damaged, "members": list(members),
-        "seed": seed, "promote": promote, "shadow": shadow,
+        "seed": seed, "tune": trials, "promote": promote, "shadow": shadow,
         **(further if isinstance(further, dict) else {"": further}),
     }  # fmt: skip
     return parse_settings(stated).to_dict()

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.database import database_option, url_of
-from perfmodel.cli.options import FOLDER, CommandT, models_store_option, store_options
+from perfmodel.cli.options import (
+    FOLDER,
+    CommandT,
+    engine_options,
+    models_store_option,
+    store_options,
+)
 
 if TYPE_CHECKING:
     from perfmodel.retraining.worker import WorkerOptions
@@ -52,7 +58,7 @@ def workplace_options(command: CommandT) -> CommandT:
     """Add where retrainings are done: data, models, database, folder, processes, memory."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return models_store_option(database_option(command))
+    return models_store_option(database_option(engine_options(command)))
 
 
 def workplace(
@@ -62,6 +68,8 @@ def workplace(
     data: Path | None,
     runs: Path | None,
     processes: int,
+    engine: str,
+    address: str | None,
 ) -> Workplace:
     """Return where retrainings are done, from the options of :func:`workplace_options`."""
     from perfmodel.retraining.data.sources import DataSources
@@ -75,6 +83,8 @@ def workplace(
         folder=runs or usual_folder(url),
         sources=DataSources(profiles=profiles or (Path("profiles"),), data=data),
         workers=processes,
+        engine=engine,
+        address=address,
     )
 
 

@@ -33,6 +33,8 @@ def work(
     data: Path | None,
     runs: Path | None,
     processes: int,
+    engine: str,
+    address: str | None,
     memory_gb: float | None,
     as_json: bool,
 ) -> None:
@@ -44,7 +46,7 @@ def work(
     from perfmodel.retraining.worker import RetrainingWorker
 
     signal.signal(signal.SIGTERM, _interrupt)
-    place = workplace(database, models, profiles, data, runs, processes)
+    place = workplace(database, models, profiles, data, runs, processes, engine, address)
     with opened(place.database) as connections:
         worker = RetrainingWorker(
             connections,

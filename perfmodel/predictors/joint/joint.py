@@ -26,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.engines.local_engine import LocalEngine
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.sketch import architecture_key
@@ -43,7 +45,6 @@ from perfmodel.predictors.joint.joint_members import (
     LogStages,
     Member,
     MemberAnswers,
-    fit_members,
 )
 from perfmodel.predictors.joint.joint_regimes import (
     balanced,
@@ -95,10 +96,12 @@ class JointPredictor:
     ----------
     folds : int
         Parts of the families that are left out in turn.
-    rounds : int
-        Trees of the whole-step predictor.
-    workers : int
-        Members that are fitted at the same time.
+    rounds, depth : int
+        Trees of the whole-step predictor, and the depth of each.
+    epochs, learning_rate, shrinkage : int, float, float
+        Of the networks, see :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
+    engine : TaskEngine or None
+        Where members are fitted; None: in this process, one after the other.
     """
 
     def __init__(
@@ -108,16 +111,22 @@ class JointPredictor:
         folds: int = 4,
         epochs: int = 8,
         rounds: int = 500,
+        learning_rate: float = 2e-3,
+        shrinkage: float = 0.003,
+        depth: int = 6,
         coverage: float = 0.9,
-        workers: int = 1,
+        engine: TaskEngine | None = None,
         report: Report | None = None,
     ) -> None:
         self.seed = seed
         self.folds = folds
         self.epochs = epochs
         self.rounds = rounds
+        self.learning_rate = learning_rate
+        self.shrinkage = shrinkage
+        self.depth = depth
         self.coverage = coverage
-        self.workers = workers
+        self.engine = engine or LocalEngine()
         self.report = report
 
     # -- learning -----------------------------------------------------------------------------
@@ -138,15 +147,9 @@ class JointPredictor:
         """
         if len({sample.family for sample in samples}) < 2:
             raise TrainingError("The joint predictor needs samples of two families or more.")
-        table = step_table([sample.step for sample in samples])
-        logs = np.log([sample.step_time_s for sample in samples])
-        weights = balanced(samples)
-        fold = even_folds([sample.family for sample in samples], self.folds)
-        rows, reference = whole_rows(table)
-        task = FitTask(
-            table=table, rows=rows, reference_s=reference, log_times=logs, weights=weights,
-            fold=fold, seed=self.seed, epochs=self.epochs, rounds=self.rounds,
-        )  # fmt: skip
+        task = self.task_of(samples)
+        table, rows, reference = task.table, task.rows, task.reference_s
+        logs, weights, fold = task.log_times, task.weights, task.fold
         self.members_ = self._fit_members(task.beside(samples, operators))
         self._weigh_training_networks(table, logs, weights, fold)
         net, boost = self._held_out(table, rows, reference, fold)
@@ -177,13 +180,32 @@ class JointPredictor:
         self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.coverage)
         return self
 
+    def task_of(self, samples: Sequence[StepSample]) -> FitTask:
+        """Return what members learn from some steps, and how."""
+        table = step_table([sample.step for sample in samples])
+        rows, reference = whole_rows(table)
+        return FitTask(
+            table=table,
+            rows=rows,
+            reference_s=reference,
+            log_times=np.log([sample.step_time_s for sample in samples]),
+            weights=balanced(samples),
+            fold=even_folds([sample.family for sample in samples], self.folds),
+            seed=self.seed,
+            epochs=self.epochs,
+            rounds=self.rounds,
+            learning_rate=self.learning_rate,
+            shrinkage=self.shrinkage,
+            depth=self.depth,
+        )
+
     def _fit_members(self, task: FitTask) -> list[Member]:
-        members = []
-        for member in fit_members(task, [*range(self.folds), ALL], self.workers):
-            members.append(member)
+        members: dict[int, Member] = {}
+        for position, member in self.engine.run(FitTask.member, task, [*range(self.folds), ALL]):
+            members[position] = member
             if self.report is not None:
                 self.report(f"fitted member {len(members)} of {self.folds + 1}")
-        return members
+        return [members[position] for position in range(self.folds + 1)]
 
     def _weigh_training_networks(
         self, table: StepTable, logs: FloatArray, weights: FloatArray, fold: IntArray

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step, StepSample
@@ -48,6 +45,9 @@ class FitTask:
     seed: int
     epochs: int
     rounds: int
+    learning_rate: float
+    shrinkage: float
+    depth: int
 
     def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
         """Return a task whose networks learn from operators alone as well."""
@@ -63,42 +63,30 @@ class FitTask:
 
     def member(self, k: int) -> Member:
         """Fit the member that does not see fold k; ``ALL`` sees everything."""
+        return Member(net=self.network(k), boost=self.trees(k))
+
+    def network(self, k: int) -> ModeNets:
+        """Fit the networks of a member."""
+        settings = NodeNetSettings(
+            seed=self._seed(k),
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            shrinkage=self.shrinkage,
+        )
         steps = np.flatnonzero(self.fold != k)
         operators = np.arange(len(self.fold), len(self.log_times))
-        seed = self.seed * 101 + (k if k != ALL else 100)
-        settings = NodeNetSettings(seed=seed, epochs=self.epochs)
         heard = np.concatenate([steps, operators])
-        net = ModeNets.fit(settings, self.table, self.log_times, self.weights, heard)
-        boost = WholeBoost(seed=seed, rounds=self.rounds).fit(
+        return ModeNets.fit(settings, self.table, self.log_times, self.weights, heard)
+
+    def trees(self, k: int) -> WholeBoost:
+        """Grow the trees of a member."""
+        steps = np.flatnonzero(self.fold != k)
+        return WholeBoost(seed=self._seed(k), rounds=self.rounds, depth=self.depth).fit(
             self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
         )
-        return Member(net=net, boost=boost)
 
-
-#: Set in the parent before members are fitted in forked children, which inherit it.
-_TASK: list[FitTask] = []
-
-
-def fit_members(task: FitTask, folds: Sequence[int], workers: int) -> Iterator[Member]:
-    """Fit members one after the other, or several at a time in forked processes."""
-    if workers < 2:
-        yield from map(task.member, folds)
-        return
-    _TASK[:] = [task]
-    context = multiprocessing.get_context("fork")
-    try:
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
-            yield from pool.map(_member, folds)
-    finally:
-        _TASK.clear()
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _member(k: int) -> Member:
-    return _TASK[0].member(k)
+    def _seed(self, k: int) -> int:
+        return self.seed * 101 + (k if k != ALL else 100)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.workload import Workload
@@ -23,7 +24,7 @@ from perfmodel.predictors.predictor_checks import (
     unfitted,
     write_json,
 )
-from perfmodel.predictors.registry import new_predictor, predictor_class
+from perfmodel.predictors.registry import MemberFactory, predictor_class
 
 DEFAULT_MEMBERS = ("operators", "gbdt", "gnn")
 
@@ -50,6 +51,10 @@ class EnsemblePredictor(Predictor):
         Names in the register of predictors.
     folds : int
         Groups of families for the held-out answers.
+    settings : mapping or None
+        Of members, by name: what :func:`.registry.new_predictor` takes; their own by default.
+    engine : TaskEngine or None
+        Where members are fitted; None: in this process, one after the other.
     """
 
     name: ClassVar[str] = "ensemble"
@@ -60,11 +65,16 @@ class EnsemblePredictor(Predictor):
         folds: int = 5,
         seed: int = 0,
         progress: Progress | None = None,
+        *,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        engine: TaskEngine | None = None,
     ) -> None:
         self.members = tuple(members)
         self.folds = folds
         self.seed = seed
         self.progress = progress
+        self.settings = settings or {}
+        self.engine = engine
         self.predictors_: dict[str, Predictor] | None = None
         self.weights_: dict[str, float] = {}
 
@@ -77,9 +87,12 @@ class EnsemblePredictor(Predictor):
         cross = CrossFit(
             samples,
             family_folds(samples, self.folds),
-            lambda m: new_predictor(m, seed=self.seed),
+            MemberFactory(seed=self.seed, settings=self.settings),
             self.progress,
+            self.engine,
         )
+        everything = [(member, frozenset[int]()) for member in self.members]
+        cross.run([*(f for m in self.members for f in cross.fits_of(m)), *everything])
         self.answers_ = {member: cross.out_of_fold(member) for member in self.members}
         weights = fit_weights(
             np.stack(list(self.answers_.values()), axis=1),
@@ -87,11 +100,7 @@ class EnsemblePredictor(Predictor):
             np.array([sample.weight for sample in samples]),
         )
         self.weights_ = dict(zip(self.members, weights.tolist(), strict=True))
-        self.predictors_ = {}
-        for member in self.members:
-            self.predictors_[member] = new_predictor(member, seed=self.seed).fit(samples)
-            if self.progress is not None:
-                self.progress(f"fitted {member} on all {len(samples)} samples")
+        self.predictors_ = {member: cross.on_everything(member) for member in self.members}
         return self
 
     def predict(self, workloads: Sequence[Workload]) -> FloatArray:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import PerfModelError, TrainingError
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step, StepSample
@@ -70,7 +71,7 @@ def read_learning_data(
     database: Database,
     *,
     cache: Path | None = None,
-    workers: int | None = None,
+    engine: TaskEngine | None = None,
     progress: Progress | None = None,
 ) -> LearningData:
     """Read what a snapshot holds; captures what no kept sketch stands for.
@@ -83,7 +84,7 @@ def read_learning_data(
         That of the snapshot.
     database : Database
         Holds the graphs that observed jobs were registered with.
-    cache, workers, progress
+    cache, engine, progress
         As in :func:`~perfmodel.training.samples.corpus.build_corpus`.
 
     Raises
@@ -101,10 +102,10 @@ def read_learning_data(
     judged = {cell.numbers for cell in newest}
     # Never learned from: steps of several accelerators, of scripts, of shares of an accelerator.
     newest += [cell for cell in cells if not cell.is_bare_step and cell.numbers not in judged]
-    steps = _Steps(cells, database, cache=cache, workers=workers, progress=progress)
+    steps = _Steps(cells, database, cache=cache, engine=engine, progress=progress)
     public = read_public(snapshot)
     published = [one for name in STEP_FORMATS if name in public for one in public[name].steps]
-    corpus = build_corpus(published, cache=cache, workers=workers, progress=progress)
+    corpus = build_corpus(published, cache=cache, engine=engine, progress=progress)
     dropped = Counter({**found.dropped}) + Counter(corpus.dropped) + Counter(unread)
     others = [*corpus.samples]
     learned: set[int] = set()

@@ -25,6 +25,7 @@ from perfmodel.retraining.data.sources import OBSERVATIONS
 from perfmodel.retraining.judging.version_at_hand import VersionAtHand
 from perfmodel.training.gate.evidence import Answers, JudgingSet
 from perfmodel.training.learned_steps import step_key
+from perfmodel.training.tuning.families import is_searched_on
 
 #: Steps of one set; of more, those are taken whose keys come first.
 MOST_STEPS = 4_000
@@ -63,6 +64,7 @@ def left_out_families(
         if all(_place_key(one) in noted[version.name] for version in (candidate, serving))
         and _repeats(candidate, one)
         and _repeats(serving, one)
+        and not any(_was_chosen_by(version, one) for version in (candidate, serving))
     ][:MOST_STEPS]
     if not samples:
         return None
@@ -161,6 +163,13 @@ def _repeats(version: VersionAtHand, sample: Sample) -> bool:
     """Tell whether a version learned from this very record, not from an older one."""
     known = version.measured.get(sample.workload.content_hash)
     return known is not None and known[0] == sample.step_time_s
+
+
+def _was_chosen_by(version: VersionAtHand, sample: Sample) -> bool:
+    """Tell whether settings of a version were chosen by steps of a family."""
+    model = version.serving_model
+    was_tuned = model is not None and bool(model.manifest.get("tuning"))
+    return was_tuned and is_searched_on(sample.family)
 
 
 def _noted(version: VersionAtHand) -> dict[tuple[str, float], tuple[float, float, float]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, select, update
 
+from perfmodel.store.retraining.entering import enter
 from perfmodel.store.retraining.retraining_records import (
     Retraining,
     RetrainingClaim,
@@ -53,18 +53,13 @@ class RetrainingStore(SharedStore):
         created : bool
             False where one was open, which stays as it is.
         """
-        begun, name = now(), secrets.token_hex(12)
-        row = {
-            "name": name, "model": model, "trigger": trigger.value, "why": why, "caller": caller,
-            "settings": orjson.dumps(dict(settings or {})).decode(),
-            "state": RetrainingState.WAITING.value, "phase": "", "progress": "", "fraction": 0.0,
-            "owner": "", "attempts": 0, "lease_until": 0.0, "created_at": begun,
-            "updated_at": begun,
-        }  # fmt: skip
         while True:
             try:
                 with self._connections.writing() as connection:
-                    connection.execute(insert(RETRAININGS).values(**row))
+                    name = enter(
+                        connection, model, trigger=trigger, why=why, caller=caller,
+                        settings=settings or {},
+                    )  # fmt: skip
             except ExistsError:
                 open_one = self.open_of(model)
                 if open_one is not None:

@@ -371,6 +371,31 @@ RETRAINING_LINES = Table(
     Index("ix_retraining_lines_retraining_id", "retraining", "id"),
 )
 
+#: When the last retraining of a model was entered (POSIX seconds of the database), and how far
+#: what starts the next one was then: the newest observation, campaign tasks with records, the
+#: newest alarm. ``due_at`` is the next time that ``cron`` states; empty and 0 without any.
+RETRAINING_MARKS = Table(
+    "retraining_marks",
+    METADATA,
+    Column("model", String(200), primary_key=True),
+    Column("entered_at", Double, nullable=False),
+    Column("observation", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),
+    Column("alarm", BigInteger, nullable=False),
+    Column("cron", String(200), nullable=False),
+    Column("due_at", Double, nullable=False),
+)
+
+#: What happened in each search for settings, one JSON object an entry, without gaps from 0.
+TUNING_JOURNALS = Table(
+    "tuning_journals",
+    METADATA,
+    Column("study", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("content", Text, nullable=False),
+    Column("created_at", String(32), nullable=False),
+)
+
 #: Accelerators that the operator of the service describes, as JSON.
 ACCELERATORS = Table(
     "accelerators",

@@ -1,7 +1,7 @@
-"""Child process that makes sketches; its argument is the folder.
+"""Child process that makes sketches.
 
-One line of JSON in: ``{"key": ..., "job": {...}}``. One line of JSON out: ``{"error": "",
-"message": ""}`` once the sketch lies in the folder, or the class and message of what went wrong.
+One line of JSON in: a job. One line of JSON out: ``{"error": "", "message": "", "size": ...}`` with
+the size of the sketch, whose bytes come next; or the class and message of what went wrong.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
 from perfmodel.placement.memory.memory import peak_tensor_bytes
-from perfmodel.store.sketches import SketchFiles
+from perfmodel.store.sketches import packed
 from perfmodel.zoo.resolve import capture_job
 
 
@@ -45,19 +44,19 @@ def main() -> None:
 
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    files = SketchFiles(Path(sys.argv[1]))
     # Libraries print; what they print must not get between the answers.
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     for line in sys.stdin.buffer:
-        request = orjson.loads(line)
-        answer = {"error": "", "message": ""}
+        content, error, message = b"", "", ""
         try:
-            files.write(request["key"], sketch_arrays(stated_job(request["job"])))
+            content = packed(sketch_arrays(stated_job(orjson.loads(line))))
         # Any failure of one model, of whatever library, is an answer about that model.
-        except Exception as error:
-            answer = {"error": type(error).__name__, "message": str(error)}
-        answers.write(orjson.dumps(answer) + b"\n")
+        except Exception as problem:
+            error, message = type(problem).__name__, str(problem)
+        facts = {"error": error, "message": message, "size": len(content)}
+        answers.write(orjson.dumps(facts) + b"\n" + content)
+        answers.flush()
 
 
 if __name__ == "__main__":

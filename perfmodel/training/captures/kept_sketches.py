@@ -13,13 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from perfmodel.devices.local import cache_folder
+from perfmodel.engines.local_engine import LocalEngine
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import UnknownModelError
 from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.graph.job import Job
 from perfmodel.predictors.folds import Progress
 from perfmodel.store.sketches import SketchFiles
+from perfmodel.training.captures.capture_child import CaptureFailure
 from perfmodel.training.captures.capture_key import capture_view
-from perfmodel.training.captures.capture_pool import CaptureFailure, CapturePool
+from perfmodel.training.captures.capture_pool import CapturePool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +44,7 @@ def kept_sketches(
     jobs: Mapping[str, Job],
     *,
     cache: Path | None = None,
-    workers: int | None = None,
+    engine: TaskEngine | None = None,
     progress: Progress | None = None,
 ) -> tuple[dict[str, KeptSketch], dict[str, CaptureFailure]]:
     """Return the sketch of each job, from the cache or captured now.
@@ -52,8 +55,8 @@ def kept_sketches(
         By :func:`~perfmodel.training.captures.capture_key.capture_key`.
     cache : Path or None
         Folder of kept sketches; None: :func:`sketch_folder`.
-    workers : int or None
-        Processes that capture; None: as many as there are processors.
+    engine : TaskEngine or None
+        Where they are captured; None: here, in as many processes as there are processors.
 
     Returns
     -------
@@ -71,7 +74,8 @@ def kept_sketches(
         return kept, failures
     if progress is not None:
         progress(f"{len(kept)} sketches were kept, {len(missing)} are captured")
-    pool = CapturePool(files.folder, workers=workers or os.cpu_count() or 1, progress=progress)
+    here = LocalEngine(workers=os.cpu_count() or 1)
+    pool = CapturePool(files.folder, engine=engine or here, progress=progress)
     failed = pool.run(missing)
     for key, job in missing.items():
         lost = CaptureFailure(label=job.label, reason="lost", message="cannot be read back")

@@ -14,13 +14,14 @@ from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedStep
 from perfmodel.predictors.folds import Progress
+from perfmodel.training.captures.capture_child import CaptureFailure
 from perfmodel.training.captures.capture_key import capture_key
-from perfmodel.training.captures.capture_pool import CaptureFailure
 from perfmodel.training.captures.kept_sketches import KeptSketch, kept_sketches
 from perfmodel.training.samples.published_models import (
     ANOTHER_MODEL,
@@ -63,7 +64,7 @@ def build_corpus(
     steps: Iterable[PublishedStep],
     *,
     cache: Path | None = None,
-    workers: int | None = None,
+    engine: TaskEngine | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
     """Turn published steps into samples; captures what no kept sketch stands for.
@@ -72,8 +73,8 @@ def build_corpus(
     ----------
     cache : Path or None
         Folder of kept sketches; None: :func:`.kept_sketches.sketch_folder`.
-    workers : int or None
-        Processes that capture; None: as many as there are processors.
+    engine : TaskEngine or None
+        Where they are captured; None: here, in as many processes as there are processors.
 
     Returns
     -------
@@ -84,7 +85,7 @@ def build_corpus(
     steps = list(steps)
     dropped: Counter[str] = Counter()
     accelerators = _accelerators(steps)
-    found = _captures(steps, cache=cache, workers=workers, progress=progress)
+    found = _captures(steps, cache=cache, engine=engine, progress=progress)
     samples: list[StepSample] = []
     failures: dict[str, CaptureFailure] = {}
     for step, kept in zip(steps, found, strict=True):
@@ -111,7 +112,7 @@ def _captures(
     steps: Sequence[PublishedStep],
     *,
     cache: Path | None,
-    workers: int | None,
+    engine: TaskEngine | None,
     progress: Progress | None,
 ) -> list[KeptSketch | CaptureFailure]:
     """Capture what each step measured: the model as it is named, or with merged branches."""
@@ -119,7 +120,7 @@ def _captures(
     def captured(jobs: Sequence[Job]) -> list[KeptSketch | CaptureFailure]:
         keys = [capture_key(job) for job in jobs]
         kept, failures = kept_sketches(
-            dict(zip(keys, jobs, strict=True)), cache=cache, workers=workers, progress=progress
+            dict(zip(keys, jobs, strict=True)), cache=cache, engine=engine, progress=progress
         )
         return [kept.get(key) or failures[key] for key in keys]
 

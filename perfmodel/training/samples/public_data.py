@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import StoreError, TrainingError
 from perfmodel.features.steps.step import StepSample
 from perfmodel.importers.published import Imported
@@ -69,7 +70,7 @@ def load_data(
     *,
     profiles: Path | None = None,
     cache: Path | None = None,
-    workers: int | None = None,
+    engine: TaskEngine | None = None,
     progress: Progress | None = None,
 ) -> TrainingData:
     """Return every step that can be learned from.
@@ -78,7 +79,7 @@ def load_data(
     ----------
     profiles : Path or None
         Folder of stored profiles; None: none.
-    cache, workers, progress
+    cache, engine, progress
         As in :func:`~perfmodel.training.samples.corpus.build_corpus`.
 
     Raises
@@ -88,7 +89,7 @@ def load_data(
     """
     imported = read_formats(data, STEP_FORMATS) if data is not None else {}
     steps = [step for one in imported.values() for step in one.steps]
-    corpus = build_corpus(steps, cache=cache, workers=workers, progress=progress)
+    corpus = build_corpus(steps, cache=cache, engine=engine, progress=progress)
     dropped = Counter(corpus.dropped)
     samples = list(corpus.samples)
     if profiles is not None and ProfileStore(profiles).devices():

@@ -7,11 +7,9 @@ was, and the report can be written again without any fit.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 import orjson
 
+from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step, StepSample
@@ -259,58 +258,27 @@ def _key(validation: CrossValidation) -> str:
 def _run_all(
     validation: CrossValidation, folds: Sequence[Fold], progress: Progress | None
 ) -> dict[str, str]:
-    """Run folds, here or in forked processes, which share the samples of this one."""
+    """Run folds, as many at a time as there are workers; return what went wrong, by fold."""
     failures: dict[str, str] = {}
-    if validation.workers <= 1:
-        return _collect(validation, folds, map(_Task(validation), folds), failures, progress)
-    fork = multiprocessing.get_context("fork")
-    global _SHARED
-    _SHARED = validation
-    try:
-        with ProcessPoolExecutor(validation.workers, mp_context=fork) as pool:
-            return _collect(validation, folds, pool.map(_run_shared, folds), failures, progress)
-    finally:
-        _SHARED = None
-
-
-#: The run that forked processes find in their memory instead of receiving a copy.
-_SHARED: CrossValidation | None = None
-
-
-def _run_shared(fold: Fold) -> str:
-    assert _SHARED is not None
-    return _Task(_SHARED)(fold)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """Runs one fold; returns what went wrong, or nothing."""
-
-    validation: CrossValidation
-
-    def __call__(self, fold: Fold) -> str:
-        try:
-            run_fold(self.validation, fold)
-        # One fold that fails must not take hours of others with it; all are listed at the end.
-        except Exception:
-            return traceback.format_exc(limit=-4)
-        return ""
-
-
-def _collect(
-    validation: CrossValidation,
-    folds: Sequence[Fold],
-    outcomes: Iterable[str],
-    failures: dict[str, str],
-    progress: Progress | None,
-) -> dict[str, str]:
-    for number, (fold, problem) in enumerate(zip(folds, outcomes, strict=True), start=1):
+    outcomes = LocalEngine(workers=validation.workers).run(_problem_of, validation, folds)
+    for number, (position, problem) in enumerate(outcomes, start=1):
+        fold = folds[position]
         if problem:
             failures[f"{fold.split}/{fold.name}"] = problem
         if progress is not None:
             took = problem.strip().splitlines()[-1] if problem else _spent(validation.folder, fold)
             progress(f"{number} of {len(folds)}: {fold.split}, {fold.name}: {took}")
     return failures
+
+
+def _problem_of(validation: CrossValidation, fold: Fold) -> str:
+    """Run one fold; return what went wrong, or nothing."""
+    try:
+        run_fold(validation, fold)
+    # One fold that fails must not take hours of others with it; all are listed at the end.
+    except Exception:
+        return traceback.format_exc(limit=-4)
+    return ""
 
 
 def _times(folder: Path, fold: Fold) -> dict[str, Any]:

@@ -53,6 +53,7 @@ _SCHEMA: dict[str, Any] = {
                     "properties": {name: {"type": "integer"} for name in JOINT_SETTINGS},
                     "additionalProperties": False,
                 },
+                "tune": {"type": "integer", "minimum": 0},
                 "promote": {"type": "boolean"},
                 "shadow": {"type": "boolean"},
                 "margins": {"type": "object", "additionalProperties": {"type": "number"}},

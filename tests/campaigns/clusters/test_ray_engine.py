@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sysconfig
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from campaign_world import CampaignWorld, jobs
-from foreign_venv import python_with
 from migrated import migrated_sqlite
+from ray_python import told_by
 
 from perfmodel.campaigns.clusters.ray_engine import RayEngine, left_over
 from perfmodel.campaigns.work import WorkOptions
 from perfmodel.errors import MissingExtraError
 
-ROOT = Path(__file__).resolve().parents[3]
 CHILD = Path(__file__).with_name("ray_child.py")
 
-#: An interpreter that has Ray.
-INTERPRETER = "PERFMODEL_RAY_PYTHON"
 TASKS = 8
 
 
@@ -44,26 +37,18 @@ def test_what_no_node_could_measure_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_killed_loses_one_workload(tmp_path: Path) -> None:
-    constraints = str(ROOT / "constraints.txt")
-    python = python_with("ray", INTERPRETER, ["-c", constraints, "ray>=2.9"])
     world = CampaignWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
     name = world.enter(jobs(TASKS))
     world.close()
-    # Ray's own packages come first, what the project needs besides from here.
-    paths = [ROOT, ROOT / "tests", sysconfig.get_paths()["purelib"]]
-    ran = subprocess.run(
-        [python, CHILD, world.url, tmp_path / "profiles", name],
-        env={
-            **os.environ, "PYTHONPATH": ":".join(map(str, paths)), "TOLD": str(tmp_path),
-            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0",
+    told = told_by(
+        CHILD, world.url, tmp_path / "profiles", name,
+        environment={
+            "TOLD": str(tmp_path),
             # A dead node is known to be one within a second instead of ten.
             "RAY_health_check_period_ms": "300", "RAY_health_check_timeout_ms": "300",
             "RAY_health_check_failure_threshold": "2",
         },
-        capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout.splitlines()[-1])
     tasks = world.tasks(name)
     assert world.states(name) == ["done"] * TASKS
     machines = Counter(str(task.machine).split("/")[0] for task in tasks)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Origin, PublishedStep
 from perfmodel.placement.memory.memory import peak_tensor_bytes
@@ -35,12 +36,12 @@ def _step(model: str = "timm/test_vit", accelerator: str = "L4", **job: object) 
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder of kept sketches, filled once for all tests of this file."""
     folder = tmp_path_factory.mktemp("sketches")
-    build_corpus([_step(), _step("timm/no_such_net")], cache=folder, workers=1)
+    build_corpus([_step(), _step("timm/no_such_net")], cache=folder, engine=LocalEngine())
     return folder
 
 
 def test_a_sample_holds_the_sketch_family_and_peak_of_its_graph(cache: Path) -> None:
-    corpus = build_corpus([_step()], cache=cache, workers=1)
+    corpus = build_corpus([_step()], cache=cache, engine=LocalEngine())
     (sample,) = corpus.samples
     graph = capture_job(_step().job)
     assert sample.step.sketch.content_hash == graph.content_hash
@@ -61,7 +62,7 @@ def test_settings_that_leave_the_graph_as_it_is_share_one_sketch(cache: Path) ->
             _step(precision=Precision.AMP_BF16),
         ],
         cache=cache,
-        workers=1,
+        engine=LocalEngine(),
     )
     assert len({id(sample.step.sketch) for sample in corpus.samples}) == 1
     assert [s.step.precision for s in corpus.samples].count(Precision.AMP_BF16) == 1
@@ -98,7 +99,7 @@ def test_what_cannot_be_used_is_counted_by_reason(cache: Path) -> None:
         _step(accelerator="Abacus-9000"),
         replace(_step(), samples_per_second=float("inf")),
     ]
-    corpus = build_corpus(steps, cache=cache, workers=1)
+    corpus = build_corpus(steps, cache=cache, engine=LocalEngine())
     assert len(corpus.samples) == 1
     assert corpus.dropped == {
         "UnknownModelError": 1,
@@ -113,10 +114,10 @@ def test_a_damaged_sketch_is_made_again(cache: Path, tmp_path: Path) -> None:
     job = _step().job
     key = capture_key(job)
     shutil.copytree(cache, tmp_path, dirs_exist_ok=True)
-    kept, failures = kept_sketches({key: job}, cache=tmp_path, workers=1)
+    kept, failures = kept_sketches({key: job}, cache=tmp_path, engine=LocalEngine())
     path = tmp_path / key[:2] / f"{key}.npz"
     path.write_bytes(path.read_bytes()[:100])
-    again, failed = kept_sketches({key: job}, cache=tmp_path, workers=1)
+    again, failed = kept_sketches({key: job}, cache=tmp_path, engine=LocalEngine())
     assert not failures
     assert not failed
     np.testing.assert_array_equal(again[key].sketch.count, kept[key].sketch.count)
@@ -124,10 +125,12 @@ def test_a_damaged_sketch_is_made_again(cache: Path, tmp_path: Path) -> None:
 
 def test_a_worker_that_dies_costs_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A worker that cannot even start answers nothing: the job is a crash, not the run.
-    monkeypatch.setattr("perfmodel.training.captures.capture_pool.sys.executable", "/bin/false")
-    failures = CapturePool(tmp_path, workers=1).run({"a": _step().job, "b": _step().job})
-    assert {failure.reason for failure in failures.values()} == {"crashed"}
-    assert set(failures) == {"a", "b"}
+    monkeypatch.setattr("perfmodel.training.captures.capture_child.sys.executable", "/bin/false")
+    jobs = {"a": _step().job, "b": _step("timm/resnet34").job}
+    for engine in (LocalEngine(), LocalEngine(workers=2)):
+        failures = CapturePool(tmp_path, engine=engine).run(jobs)
+        assert {failure.reason for failure in failures.values()} == {"crashed"}
+        assert set(failures) == {"a", "b"}
 
 
 def test_sources_have_short_names() -> None:

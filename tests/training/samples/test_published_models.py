@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Origin, PublishedStep
 from perfmodel.training.samples.corpus import build_corpus
@@ -54,7 +55,7 @@ def test_a_table_of_merged_models_is_captured_merged(cache: Path) -> None:
             _step(file="deployed.csv", millions=None),
         ],
         cache=cache,
-        workers=1,
+        engine=LocalEngine(),
     )
     trained, deployed, silent = (s.step.sketch.content_hash for s in corpus.samples)
     assert trained != deployed == silent
@@ -62,7 +63,9 @@ def test_a_table_of_merged_models_is_captured_merged(cache: Path) -> None:
 
 
 def test_another_model_of_that_name_is_dropped_with_the_reason(cache: Path) -> None:
-    corpus = build_corpus([_step(file="old.csv", millions=15.41)], cache=cache, workers=1)
+    corpus = build_corpus(
+        [_step(file="old.csv", millions=15.41)], cache=cache, engine=LocalEngine()
+    )
     assert corpus.samples == ()
     assert corpus.dropped == {ANOTHER_MODEL: 1}
 

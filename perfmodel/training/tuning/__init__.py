@@ -1,0 +1,1 @@
+"""The search for the settings of learners, inside what they learn from."""
