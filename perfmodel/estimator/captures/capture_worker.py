@@ -1,6 +1,7 @@
-"""Child process that captures jobs: ``python -m perfmodel.estimator.jobs.capture_child``.
+"""Child process that captures jobs: ``python -m perfmodel.estimator.captures.capture_worker``.
 
-One line of JSON in, a job; one line of JSON out, followed by the canonical graph and its facts.
+One line of JSON in, a job and its budget. Out come a line when the libraries are loaded, from when
+on the time of the budget counts, and a line of JSON followed by the canonical graph and its facts.
 Once three batch sizes of a job were captured, others are derived from them, not captured anew.
 """
 
@@ -10,14 +11,18 @@ import gc
 import math
 import os
 import sys
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
-from perfmodel.errors import PerfModelError
-from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.errors import CaptureBudgetError, PerfModelError
+from perfmodel.estimator.captures.confinement import confine
+from perfmodel.estimator.captures.memory_limit import limited_memory, peak_bytes, resident_bytes
+from perfmodel.estimator.jobs.capture import capture_in_process, load_libraries
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
@@ -35,6 +40,12 @@ _CAPTURED_FIRST = 3
 #: Generations of the collector: a capture makes a hundred thousand objects, and what it makes dies
 #: with it by its reference counts.
 _COLLECT_AFTER = (200_000, 20, 20)
+#: A process that holds more than this after a capture ends, and another takes its place.
+_MOST_RESIDENT_BYTES = 3 * 1024**3
+#: The interpreter says the second where an allocation of its own failed.
+_OUT_OF_MEMORY = (MemoryError, SystemError)
+#: Captures give way to whoever answers from memory on the same machine.
+_NICENESS = 5
 
 
 class _Family:
@@ -47,7 +58,7 @@ class _Family:
         #: What every batch size that was captured is a multiple of; 0 until there are enough.
         self._unit = 0
 
-    def step(self, job: Job) -> CapturedStep:
+    def step(self, job: Job, most_nodes: int) -> CapturedStep:
         """Capture a job, or derive its graph from captures at other batch sizes."""
         size = job.batch_size
         # Programs may treat odd batches, or a single sample, in another way than those that were
@@ -55,7 +66,7 @@ class _Family:
         if self._stencil is not None and size % self._unit == 0:
             graph = self._stencil.at(size)
             return CapturedStep(graph=graph, tokens_per_sample=self._tokens_per_sample)
-        step = capture_in_process(job)
+        step = capture_in_process(job, most_nodes=most_nodes)
         # The number of tokens of a sample does not depend on how many samples there are.
         self._tokens_per_sample = step.tokens_per_sample
         if size > 1 and self._unit == 0:
@@ -75,26 +86,38 @@ class _Family:
 _FAMILIES: LruCache[str, _Family] = LruCache(64)
 
 
-def _step(job: Job) -> CapturedStep:
+def _step(job: Job, most_nodes: int) -> CapturedStep:
     key = job_reference(replace(job, batch_size=1))
     family = _FAMILIES.get(key)
     if family is None:
         family = _Family()
-    step = family.step(job)
+    step = family.step(job, most_nodes)
     _FAMILIES.put(key, family)
     return step
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer until the input ends, or more memory is held than should be."""
     # Libraries print; what they print must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    # Before anything of a request is looked at.
+    confine()
     with ExitStack() as whole_life:
         for position, line in enumerate(sys.stdin.buffer):
-            _answer(orjson.loads(line), answers)
+            question = orjson.loads(line)
+            job = parse_job(question["job"])
             if position == 0:
+                with suppress(PerfModelError):  # a library that is missing is named by the capture
+                    load_libraries(job)
                 _settle(whole_life)
+            answers.write(b"{}\n")
+            answers.flush()
+            failed_of_memory = _answer(job, question["budget"], answers)
+            if failed_of_memory or resident_bytes() > _MOST_RESIDENT_BYTES:
+                return
 
 
 def _settle(whole_life: ExitStack) -> None:
@@ -110,25 +133,60 @@ def _settle(whole_life: ExitStack) -> None:
         whole_life.enter_context(fills_left_out())
 
 
-def _answer(job: dict[str, Any], answers: BinaryIO) -> None:
-    canonical, facts = b"", b""
+def _answer(job: Job, budget: Mapping[str, Any], answers: BinaryIO) -> bool:
+    """Write what came of a job; returns whether the memory did not suffice."""
+    began, held = time.monotonic(), resident_bytes()
+    canonical, facts, failed = b"", b"", False
     try:
-        step = _step(parse_job(job))
-    except PerfModelError as error:
-        fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
-        head: dict[str, Any] = {"error": type(error).__name__, "fields": fields}
+        with limited_memory(budget["memory_bytes"]):
+            step = _step(job, budget["nodes"])
+            canonical = to_json(step.graph)
+            facts = facts_to_keep(step.graph, canonical) or b""
+    except (PerfModelError, *_OUT_OF_MEMORY) as error:
+        failed = _is_of_memory(error)
+        if failed:
+            error = _over_memory(job, budget)
+        head = _described(error)
+        canonical = b""
     else:
-        canonical = to_json(step.graph)
-        facts = facts_to_keep(step.graph, canonical) or b""
         head = {
             "tokens_per_sample": step.tokens_per_sample,
             "size_bytes": len(canonical),
             "facts_bytes": len(facts),
+            "used": {
+                "time_s": time.monotonic() - began,
+                "memory_bytes": max(0, peak_bytes() - held),
+                "nodes": len(step.graph.nodes),
+            },
         }
     answers.write(orjson.dumps(head) + b"\n")
     answers.write(canonical)
-    answers.write(facts)
+    answers.write(facts if canonical else b"")
     answers.flush()
+    return failed
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    return {"error": type(error).__name__, "fields": fields}
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        said = str(error)
+        if isinstance(error, _OUT_OF_MEMORY) or "allocate memory" in said or "bad_alloc" in said:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _over_memory(job: Job, budget: Mapping[str, Any]) -> CaptureBudgetError:
+    return CaptureBudgetError(
+        f"Capturing {job.label} needs more memory than its budget of "
+        f"{budget['memory_bytes']} bytes. State more in capture_budget, as far as this service "
+        "allows it, or capture the model on your side and register its graph.",
+        pointer="/job",
+    )
 
 
 if __name__ == "__main__":
