@@ -9,10 +9,12 @@ from fastapi import FastAPI
 
 import perfmodel
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.captures.turns import Turns
 from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
+from service.dispatch.capture_reports import CaptureReports
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
 from service.http import errors
@@ -51,6 +53,7 @@ def create_app(
     estimator: Estimator,
     settings: Settings | None = None,
     *,
+    turns: Turns | None = None,
     on_close: Callable[[], None] | None = None,
 ) -> FastAPI:
     """Build the service.
@@ -59,6 +62,9 @@ def create_app(
     ----------
     settings : Settings or None
         None reads them from the environment.
+    turns : Turns or None
+        Whose turn it is to have a process, which reading ONNX files shares with captures; None:
+        turns of its own.
     on_close : callable or None
         Called when the application ends.
     """
@@ -93,6 +99,9 @@ def create_app(
     app.state.observation_intake = ObservationIntake(dispatcher)
     app.state.accuracy_report = AccuracyReport(dispatcher)
     app.state.settings = settings
+    app.state.turns = turns or Turns(
+        settings.capture_processes, most_wait_s=settings.capture_wait_s
+    )
     app.state.own_catalog = OwnCatalog(state, dispatcher.models)
     app.state.operations = runner
     app.state.kubernetes = Cluster(dispatcher, settings)
@@ -114,6 +123,7 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
         limit_bytes=settings.max_body_bytes,
         limits_bytes={"/v1/graphs": settings.max_upload_bytes},
     )
+    app.add_middleware(CaptureReports)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
     app.add_middleware(

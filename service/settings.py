@@ -48,11 +48,17 @@ class Settings(BaseSettings):
     observations_keep_s : float
         Age from which an observation counts no longer, and is removed; 0: never.
     max_waiting : int
-        Questions that may wait for a capture or the model; past it the answer is 503.
+        Questions that may wait for the model; past it the answer is 503. One key may bring half.
+    max_waiting_captures : int
+        Those that may wait for captures, likewise.
+    capture_processes : int
+        Processes that capture models and read ONNX files, callers in turn.
+    capture_wait_s : float
+        How long a capture waits for one of them; then the answer is 503.
+    capture_timeout_s, capture_memory_bytes, capture_nodes : float, int, int
+        What capturing one model may take, unless its request states less.
     onnx_time_s, onnx_memory_bytes : float, int
         What reading one uploaded ONNX file may take.
-    capture_timeout_s : float
-        What capturing one named model may take.
     tls_certificate, tls_key : Path or None
         PEM files; with a certificate the service answers over TLS alone. Read at the start.
     kubernetes_nodes : str
@@ -96,9 +102,14 @@ class Settings(BaseSettings):
     operations_keep_s: float = Field(default=86_400.0, gt=0)
     observations_keep_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     max_waiting: int = Field(default=64, ge=1)
+    max_waiting_captures: int = Field(default=32, ge=1)
+    capture_processes: int = Field(default=2, ge=1, le=64)
+    capture_wait_s: float = Field(default=30.0, gt=0)
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)
     capture_timeout_s: float = Field(default=60.0, gt=0)
+    capture_memory_bytes: int = Field(default=4096 * _MIB, ge=64 * _MIB)
+    capture_nodes: int = Field(default=1_000_000, ge=1)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     kubernetes_nodes: str = ""

@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from perfmodel.errors import (
+    BusyError,
     DamagedArtifactError,
     InvalidInputError,
     MissingExtraError,
@@ -34,7 +35,9 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
 
 #: What may be asked again as it is, a little later.
-_RETRIED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+_RETRIED = (
+    HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
+)  # fmt: skip
 
 
 class MalformedBodyError(InvalidInputError):
@@ -57,6 +60,10 @@ class OverloadedError(PerfModelError):
     """More questions wait than may wait."""
 
 
+class TooManyWaitingError(PerfModelError):
+    """More questions of one key wait than may wait."""
+
+
 #: The first that an error is an instance of counts; what is none of them is a defect.
 _STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
     (MalformedBodyError, HTTPStatus.BAD_REQUEST),
@@ -67,7 +74,9 @@ _STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
     (InvalidInputError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
     (OvertakenError, HTTPStatus.CONFLICT),
+    (TooManyWaitingError, HTTPStatus.TOO_MANY_REQUESTS),
     (OverloadedError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (DamagedArtifactError, HTTPStatus.SERVICE_UNAVAILABLE),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotInTimeError, HTTPStatus.GATEWAY_TIMEOUT),

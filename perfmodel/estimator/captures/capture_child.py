@@ -101,6 +101,8 @@ class CaptureChild:
         answer: dict[str, Any] = orjson.loads(reader.line(until_s=until_s))
         size = answer.get("size_bytes", 0)
         content = reader.exactly(size + answer.get("facts_bytes", 0), until_s=until_s)
+        if answer["ends"]:
+            self._kill()
         return answer, content[:size], content[size:]
 
     def _kill(self) -> None:

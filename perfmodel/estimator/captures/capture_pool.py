@@ -15,8 +15,8 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
 from perfmodel.lru import LruCache
 
-#: How long it is remembered that a capture took more than its budget, seconds: who asks for it again
-#: at once would hold a process for as long again.
+#: How long it is remembered that a capture took more than its budget, seconds: who asks for it
+#: again at once would hold a process for as long again.
 _REMEMBERED_S = 300.0
 
 
@@ -76,7 +76,9 @@ class CapturePool:
         known = self._exceeded.get(reference)
         if known is None or time.monotonic() > known.until_s:
             return
-        if all(wants <= had for wants, had in zip(astuple(budget), astuple(known.budget), strict=True)):
+        if all(
+            wants <= had for wants, had in zip(astuple(budget), astuple(known.budget), strict=True)
+        ):
             raise CaptureBudgetError(
                 f"{known.error.message} (It was tried lately.)", pointer=known.error.pointer
             )

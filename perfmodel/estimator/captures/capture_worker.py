@@ -2,41 +2,34 @@
 
 One line of JSON in, a job and its budget. Out come a line when the libraries are loaded, from when
 on the time of the budget counts, and a line of JSON followed by the canonical graph and its facts.
-Once three batch sizes of a job were captured, others are derived from them, not captured anew.
 """
 
 from __future__ import annotations
 
 import gc
-import math
 import os
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 
 from perfmodel.errors import CaptureBudgetError, PerfModelError
+from perfmodel.estimator.captures.batch_family import BatchFamily
 from perfmodel.estimator.captures.confinement import confine
 from perfmodel.estimator.captures.memory_limit import limited_memory, peak_bytes, resident_bytes
-from perfmodel.estimator.jobs.capture import capture_in_process, load_libraries
+from perfmodel.estimator.jobs.capture import load_libraries
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
-from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
 from perfmodel.lru import LruCache
 from perfmodel.requests import parse_job
 
-if TYPE_CHECKING:
-    from perfmodel.zoo.rebatch import Stencil
-
-#: Batch sizes of one job that are captured: two for the lines, one to check them.
-_CAPTURED_FIRST = 3
 #: Generations of the collector: a capture makes a hundred thousand objects, and what it makes dies
 #: with it by its reference counts.
 _COLLECT_AFTER = (200_000, 20, 20)
@@ -48,49 +41,14 @@ _OUT_OF_MEMORY = (MemoryError, SystemError)
 _NICENESS = 5
 
 
-class _Family:
-    """The batch sizes of one job."""
-
-    def __init__(self) -> None:
-        self._captured: dict[int, Graph] = {}
-        self._tokens_per_sample: int | None = None
-        self._stencil: Stencil | None = None
-        #: What every batch size that was captured is a multiple of; 0 until there are enough.
-        self._unit = 0
-
-    def step(self, job: Job, most_nodes: int) -> CapturedStep:
-        """Capture a job, or derive its graph from captures at other batch sizes."""
-        size = job.batch_size
-        # Programs may treat odd batches, or a single sample, in another way than those that were
-        # seen; multiples of what all of those have in common they do not.
-        if self._stencil is not None and size % self._unit == 0:
-            graph = self._stencil.at(size)
-            return CapturedStep(graph=graph, tokens_per_sample=self._tokens_per_sample)
-        step = capture_in_process(job, most_nodes=most_nodes)
-        # The number of tokens of a sample does not depend on how many samples there are.
-        self._tokens_per_sample = step.tokens_per_sample
-        if size > 1 and self._unit == 0:
-            self._captured[size] = step.graph
-            if len(self._captured) == _CAPTURED_FIRST:
-                self._fit()
-        return step
-
-    def _fit(self) -> None:
-        from perfmodel.zoo.rebatch import stencil_through
-
-        self._stencil = stencil_through(self._captured)
-        self._unit = math.gcd(*self._captured)
-        self._captured = {}
-
-
-_FAMILIES: LruCache[str, _Family] = LruCache(64)
+_FAMILIES: LruCache[str, BatchFamily] = LruCache(64)
 
 
 def _step(job: Job, most_nodes: int) -> CapturedStep:
     key = job_reference(replace(job, batch_size=1))
     family = _FAMILIES.get(key)
     if family is None:
-        family = _Family()
+        family = BatchFamily()
     step = family.step(job, most_nodes)
     _FAMILIES.put(key, family)
     return step
@@ -115,8 +73,7 @@ def main() -> None:
                 _settle(whole_life)
             answers.write(b"{}\n")
             answers.flush()
-            failed_of_memory = _answer(job, question["budget"], answers)
-            if failed_of_memory or resident_bytes() > _MOST_RESIDENT_BYTES:
+            if _answer(job, question["budget"], answers):
                 return
 
 
@@ -134,7 +91,7 @@ def _settle(whole_life: ExitStack) -> None:
 
 
 def _answer(job: Job, budget: Mapping[str, Any], answers: BinaryIO) -> bool:
-    """Write what came of a job; returns whether the memory did not suffice."""
+    """Write what came of a job; returns whether this process is of no use any more."""
     began, held = time.monotonic(), resident_bytes()
     canonical, facts, failed = b"", b"", False
     try:
@@ -159,11 +116,12 @@ def _answer(job: Job, budget: Mapping[str, Any], answers: BinaryIO) -> bool:
                 "nodes": len(step.graph.nodes),
             },
         }
-    answers.write(orjson.dumps(head) + b"\n")
+    ends = failed or resident_bytes() > _MOST_RESIDENT_BYTES
+    answers.write(orjson.dumps({**head, "ends": ends}) + b"\n")
     answers.write(canonical)
     answers.write(facts if canonical else b"")
     answers.flush()
-    return failed
+    return ends
 
 
 def _described(error: BaseException) -> dict[str, Any]:

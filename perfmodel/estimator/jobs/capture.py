@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from perfmodel import errors
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.graph.job import Job
@@ -16,7 +18,7 @@ def load_libraries(job: Job) -> None:
         One is not installed.
     """
     try:
-        import perfmodel.capture.torch
+        importlib.import_module("perfmodel.capture.torch")
     except ModuleNotFoundError as error:
         raise errors.MissingExtraError("Capturing a named model", extra="train") from error
     from perfmodel.zoo import libraries
