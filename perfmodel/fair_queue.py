@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -38,8 +38,11 @@ class FairQueue(Generic[T]):
     def __init__(self, places: int) -> None:
         self._places = places
         self._share = max(1, places - 1)
-        self._waiting: OrderedDict[str, deque[T]] = OrderedDict()
+        self._waiting: dict[str, deque[T]] = {}
         self._working: dict[str, int] = {}
+        #: When each caller of whom something waits or is under way was served last, in places.
+        self._served: dict[str, int] = {}
+        self._count = 0
 
     def add(self, caller: str, item: T) -> None:
         """Let something wait for a place."""
@@ -62,9 +65,10 @@ class FairQueue(Generic[T]):
         may = [caller for caller in self._waiting if self._held_by(caller) < self._share]
         if not may:
             return None
-        caller = min(may, key=self._held_by)
+        caller = min(may, key=lambda one: (self._held_by(one), self._served.get(one, 0)))
         item = self._waiting[caller].popleft()
-        self._waiting.move_to_end(caller)
+        self._count += 1
+        self._served[caller] = self._count
         if not self._waiting[caller]:
             del self._waiting[caller]
         self._working[caller] = self._held_by(caller) + 1
@@ -77,6 +81,8 @@ class FairQueue(Generic[T]):
             self._working[caller] = left
         else:
             del self._working[caller]
+        if not self.open_of(caller):
+            del self._served[caller]
 
     def open_of(self, caller: str) -> int:
         """Return how much of a caller waits or is under way."""

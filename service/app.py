@@ -123,7 +123,7 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
         limit_bytes=settings.max_body_bytes,
         limits_bytes={"/v1/graphs": settings.max_upload_bytes},
     )
-    app.add_middleware(CaptureReports)
+    app.add_middleware(CaptureReports, most=settings.capture_budget)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
     app.add_middleware(

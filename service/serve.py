@@ -17,7 +17,6 @@ from fastapi import FastAPI
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.captures.capture_pool import CapturePool
 from perfmodel.estimator.captures.turns import Turns
-from perfmodel.estimator.jobs.capture_terms import CaptureBudget
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.registry.mirror import local_models
 from perfmodel.store.state.database import Database
@@ -38,12 +37,7 @@ def app_from_settings(settings: Settings | None = None) -> FastAPI:
     """Build the application that settings describe."""
     settings = settings or Settings()
     turns = Turns(settings.capture_processes, most_wait_s=settings.capture_wait_s)
-    budget = CaptureBudget(
-        time_s=settings.capture_timeout_s,
-        memory_bytes=settings.capture_memory_bytes,
-        nodes=settings.capture_nodes,
-    )
-    capture = CapturePool(turns, most=budget)
+    capture = CapturePool(turns, most=settings.capture_budget)
     graphs = GraphLibrary(capture=capture, database=Database(settings.database))
     models = local_models(settings.models, settings.models_options, settings.models_cache)
     estimator = Estimator.from_folder(models, graphs=graphs)

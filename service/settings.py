@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from perfmodel.estimator.jobs.capture_terms import CaptureBudget
 from perfmodel.registry.file_store import is_url
 from perfmodel.registry.mirror import cache_folder
 
@@ -127,6 +128,24 @@ class Settings(BaseSettings):
     slow_request_s: float = Field(default=1.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
+
+    @property
+    def capture_budget(self) -> CaptureBudget:
+        """What capturing one model may take."""
+        return CaptureBudget(
+            time_s=self.capture_timeout_s,
+            memory_bytes=self.capture_memory_bytes,
+            nodes=self.capture_nodes,
+        )
+
+    @property
+    def onnx_budget(self) -> CaptureBudget:
+        """What reading one uploaded ONNX file may take."""
+        return CaptureBudget(
+            time_s=self.onnx_time_s,
+            memory_bytes=self.onnx_memory_bytes,
+            nodes=self.capture_nodes,
+        )
 
     @property
     def models_folder(self) -> Path:

@@ -19,6 +19,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from perfmodel.errors import StoreError
+from perfmodel.estimator.jobs.capture_terms import CaptureTerms, enter_terms
 from perfmodel.store.state.operations import Claim, Operation, OperationStore
 from service.http.errors import OverloadedError, defect_problem, problem
 from service.http.logs import request_id_of_context
@@ -189,6 +190,7 @@ class Runner:
 
     async def _work(self, claim: Claim) -> None:
         request_id_of_context.set(f"operation/{claim.name}")
+        enter_terms(CaptureTerms(caller=claim.caller))
         try:
             status, body = await self._answer(claim)
             await self._settle(lambda: self._end(claim, status, body))

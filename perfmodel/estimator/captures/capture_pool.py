@@ -54,7 +54,7 @@ class CapturePool:
             It takes more than its budget, or did so a little while ago.
         """
         terms = terms_of_request()
-        budget = self.most if terms.budget is None else self.most.narrowed(terms.budget)
+        budget = self.most.at_most(terms.budget)
         reference = job_reference(job)
         self._refuse_again(reference, budget)
         with self._turns.turn(terms.caller) as place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import as_count, as_number, as_object, refuse_unknown
+from perfmodel.graph.json_values import shown
 
 T = TypeVar("T")
 
@@ -33,41 +34,57 @@ class CaptureBudget:
     memory_bytes: int = 4 * 1024**3
     nodes: int = 1_000_000
 
-    def narrowed(self, stated: object, pointer: str = "/capture_budget") -> Self:
-        """Return this budget with what a request states of it, as decoded from JSON.
+    def narrowed(self, stated: str) -> Self:
+        """Return this budget with what a request states of it.
+
+        Parameters
+        ----------
+        stated : str
+            Amounts with commas between them: ``"time_s=5, nodes=20000"``.
 
         Raises
         ------
         InvalidInputError
-            What no budget has, or more than this one holds; ``pointer`` says which.
+            No such amounts, or more than this budget holds.
 
         Examples
         --------
-        >>> CaptureBudget(time_s=60.0).narrowed({"time_s": 5}).time_s
+        >>> CaptureBudget(time_s=60.0).narrowed("time_s=5, nodes=20000").time_s
         5.0
         """
-        fields = as_object(stated, pointer, what="capture_budget")
-        refuse_unknown(fields, _BUDGET_FIELDS, pointer)
-        given = {name: value for name, value in fields.items() if value is not None}
-        read = {name: _amount(name, value, f"{pointer}/{name}") for name, value in given.items()}
+        read: dict[str, Any] = dict(_amount(part) for part in stated.split(","))
         for name, value in read.items():
             if value > getattr(self, name):
                 raise InvalidInputError(
-                    f"{name} of capture_budget is at most {getattr(self, name):g} here; got "
-                    f"{value:g}. State less, or have the operator of the service allow more.",
-                    pointer=f"{pointer}/{name}",
+                    f"A capture may take {name}={getattr(self, name):g} here at most; got "
+                    f"{value:g}. State less, or have the operator of the service allow more."
                 )
         return dataclasses.replace(self, **read)
+
+    def at_most(self, other: CaptureBudget | None) -> Self:
+        """Return the smaller one of each amount of this and another budget."""
+        if other is None:
+            return self
+        least = {n: min(getattr(self, n), getattr(other, n)) for n in _BUDGET_FIELDS}
+        return dataclasses.replace(self, **least)
 
 
 _BUDGET_FIELDS = tuple(each.name for each in dataclasses.fields(CaptureBudget))
 
 
-def _amount(name: str, value: object, pointer: str) -> Any:
-    if name == "nodes":
-        return as_count(name, value, pointer)
-    amount = as_number(name, value, pointer)
-    return amount if name == "time_s" else int(amount)
+def _amount(written: str) -> tuple[str, float | int]:
+    name, _, text = written.strip().partition("=")
+    amount = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if name not in _BUDGET_FIELDS or not 0 < amount < _MOST:
+        raise InvalidInputError(
+            f"A budget of captures states {', '.join(f'{n}=NUMBER' for n in _BUDGET_FIELDS)}, "
+            f"each above 0, with commas between; got {shown(written)}."
+        )
+    return name, amount if name == "time_s" else max(1, int(amount))
+
+
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?", re.ASCII)
+_MOST = 2.0**50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,12 +104,12 @@ class CaptureTerms:
     ----------
     caller : str
         Whose request it is; ``""`` where nobody asked for it.
-    budget : mapping or None
-        What of a budget the request states, as decoded from JSON; None: nothing.
+    budget : CaptureBudget or None
+        What each of its captures may take, where it says so.
     """
 
     caller: str = ""
-    budget: object = None
+    budget: CaptureBudget | None = None
     #: What its captures took so far, in their order.
     uses: list[CaptureUse] = field(default_factory=list)
 

@@ -97,7 +97,7 @@ def test_a_capture_that_needs_more_memory_than_the_budget_is_given_up() -> None:
 def test_a_pool_captures_on_the_terms_of_the_request() -> None:
     pool = CapturePool(Turns(2))
     try:
-        terms = CaptureTerms(caller="a", budget={"nodes": 3})
+        terms = CaptureTerms(caller="a", budget=CaptureBudget(nodes=3))
         context = copy_context()
         context.run(enter_terms, terms)
         with pytest.raises(CaptureBudgetError):
@@ -105,7 +105,7 @@ def test_a_pool_captures_on_the_terms_of_the_request() -> None:
         # It was tried: the same is refused at once, more is tried again.
         with pytest.raises(CaptureBudgetError, match="tried lately"):
             context.run(pool, MLP)
-        terms.budget = {"nodes": 100_000}
+        terms.budget = CaptureBudget(nodes=100_000)
         assert context.run(pool, MLP).graph.nodes
         assert [use.nodes for use in terms.uses] == [len(pool(MLP).graph.nodes)]
         assert terms_of_request().caller == ""
@@ -113,11 +113,13 @@ def test_a_pool_captures_on_the_terms_of_the_request() -> None:
         pool.close()
 
 
-@pytest.mark.parametrize("stated", [{"time_s": 61}, {"time_s": 0}, {"nodes": 1.5}, {"hours": 1}, 3])
-def test_a_budget_is_read_strictly(stated: object) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+@pytest.mark.parametrize(
+    "stated",
+    ["time_s=61", "time_s=0", "time_s=-1", "time_s=nan", "hours=1", "", "time_s", "nodes=1e3"],
+)
+def test_a_budget_is_read_strictly(stated: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"at most|budget of captures states"):
         CaptureBudget().narrowed(stated)
-    assert caught.value.pointer.startswith("/capture_budget")
 
 
 def test_further_batch_sizes_are_as_if_captured(child: CaptureChild) -> None:
