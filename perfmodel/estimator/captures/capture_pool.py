@@ -14,6 +14,7 @@ from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
 from perfmodel.lru import LruCache
+from perfmodel.zoo.size_check import check_size
 
 #: How long it is remembered that a capture took more than its budget, seconds: who asks for it
 #: again at once would hold a process for as long again.
@@ -50,11 +51,14 @@ class CapturePool:
         ------
         BusyError
             No process was free in time.
+        InvalidInputError
+            Its model is too large to be captured, by what the job says of it.
         CaptureBudgetError
             It takes more than its budget, or did so a little while ago.
         """
         terms = terms_of_request()
         budget = self.most.at_most(terms.budget)
+        check_size(job, most_nodes=budget.nodes)
         reference = job_reference(job)
         self._refuse_again(reference, budget)
         with self._turns.turn(terms.caller) as place:

@@ -7,6 +7,7 @@ on the time of the budget counts, and a line of JSON followed by the canonical g
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from perfmodel.errors import CaptureBudgetError, PerfModelError
+from perfmodel.errors import CaptureBudgetError, CaptureError, PerfModelError
 from perfmodel.estimator.captures.batch_family import BatchFamily
 from perfmodel.estimator.captures.confinement import confine
 from perfmodel.estimator.captures.memory_limit import limited_memory, peak_bytes, resident_bytes
@@ -29,6 +30,8 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
 from perfmodel.lru import LruCache
 from perfmodel.requests import parse_job
+
+logger = logging.getLogger(__name__)
 
 #: Generations of the collector: a capture makes a hundred thousand objects, and what it makes dies
 #: with it by its reference counts.
@@ -99,11 +102,9 @@ def _answer(job: Job, budget: Mapping[str, Any], answers: BinaryIO) -> bool:
             step = _step(job, budget["nodes"])
             canonical = to_json(step.graph)
             facts = facts_to_keep(step.graph, canonical) or b""
-    except (PerfModelError, *_OUT_OF_MEMORY) as error:
+    except Exception as error:  # whatever a library makes of a configuration
         failed = _is_of_memory(error)
-        if failed:
-            error = _over_memory(job, budget)
-        head = _described(error)
+        head = _described(_over_memory(job, budget) if failed else _refusal(job, error))
         canonical = b""
     else:
         head = {
@@ -122,6 +123,17 @@ def _answer(job: Job, budget: Mapping[str, Any], answers: BinaryIO) -> bool:
     answers.write(facts if canonical else b"")
     answers.flush()
     return ends
+
+
+def _refusal(job: Job, error: Exception) -> PerfModelError:
+    if isinstance(error, PerfModelError):
+        return error
+    logger.error("capturing %s failed", job.label, exc_info=error)
+    return CaptureError(
+        f"{job.label} cannot be captured as it is configured: {type(error).__name__}. Capture it "
+        "on your side and register its graph.",
+        pointer="/job",
+    )
 
 
 def _described(error: BaseException) -> dict[str, Any]:
