@@ -79,6 +79,9 @@ class Settings(BaseSettings):
         Answer everybody while no key was made, on whatever address.
     open_paths : tuple of str
         Paths that are answered without a key, for callers that can show none.
+    hosts : tuple of str
+        Names besides those of the loopback by which callers and browsers call the service, without
+        a port; as long as no key was made, it answers to no other.
     rate_per_s, burst_s : float
         Requests a second of a key without a rate of its own, 0: no limit; seconds of its rate
         that it may use at once.
@@ -122,6 +125,7 @@ class Settings(BaseSettings):
     require_keys: bool = False
     insecure: bool = False
     open_paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     rate_per_s: float = Field(default=0.0, ge=0)
     burst_s: float = Field(default=2.0, gt=0)
     log_requests: Literal["all", "problems", "none"] = "problems"

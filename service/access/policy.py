@@ -17,6 +17,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.audit import AuditLog, AuditTable
+from service.access.browser import foreign_host, sent_from_elsewhere
 from service.access.callers import GUEST
 from service.access.keys import ApiKey, KeyStore, digest_of, token_of
 from service.access.scopes import Scope as KeyScope
@@ -28,10 +29,8 @@ CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
-#: Sent by a browser for a page of somebody else, and for what a script asks.
-_CROSS_SITE = (b"sec-fetch-site", b"cross-site")
+#: Sent by a browser for what a script asks.
 _BY_A_SCRIPT = (b"sec-fetch-dest", b"empty")
-_NOT_FROM_ELSEWHERE = "A page of another site may not send this."
 
 #: Callers whose buckets are remembered; one that was forgotten starts full.
 MAX_CALLERS = 10_000
@@ -148,6 +147,8 @@ class Policy:
         Answer everybody as long as no key was made, whatever the address.
     open_paths : collection of str
         Paths that are answered without a key all the same, for callers that can show none.
+    hosts : collection of str
+        Names besides those of the loopback by which the service is called, in lower case.
     """
 
     keys: KeyStore
@@ -155,6 +156,7 @@ class Policy:
     required: bool = False
     insecure: bool = False
     open_paths: Collection[str] = field(default_factory=frozenset)
+    hosts: Collection[str] = field(default_factory=frozenset)
 
     def decide(self, request: Scope, path: str) -> Entry | Refusal:
         """Let a request in or not.
@@ -187,9 +189,10 @@ class Policy:
                 by=key.key_id,
                 admin=admin,
             )
-        if writes and _CROSS_SITE in headers:
-            # A browser shows the key that it was once told, whoever makes it ask.
-            return _forbidden(_NOT_FROM_ELSEWHERE, by=key.key_id, admin=admin)
+        # A browser shows the key that it was once told, whoever makes it ask.
+        foreign = sent_from_elsewhere(request, self.hosts, strictly=False) if writes else None
+        if foreign:
+            return _forbidden(foreign, by=key.key_id, admin=admin)
         wait_s = self.limiter.wait_s(key.key_id, key.rate_per_s)
         return _too_many(wait_s) if wait_s else Entry(by=key.key_id, admin=admin)
 
@@ -201,8 +204,11 @@ class Policy:
                 f"{address}. Make a key with `perfmodel keys create`, or start it with --insecure."
             )
         writes = request["method"] not in _SAFE
-        if writes and _CROSS_SITE in request["headers"]:
-            return _forbidden(_NOT_FROM_ELSEWHERE)
+        foreign = foreign_host(request, self.hosts)
+        if foreign is None and writes:
+            foreign = sent_from_elsewhere(request, self.hosts, strictly=True)
+        if foreign:
+            return _forbidden(foreign)
         wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])
         if wait_s:
             return _too_many(wait_s)
@@ -285,7 +291,9 @@ class Access:
             send = self._audited(decision.by, scope, send)
         if isinstance(decision, Refusal):
             response = problem_response(decision.content)
-            response.raw_headers.extend(decision.headers)
+            stated = {name for name, _ in decision.headers}
+            kept = [pair for pair in response.raw_headers if pair[0] not in stated]
+            response.raw_headers = [*kept, *decision.headers]
             await response(scope, receive, send)
         else:
             await self._app(scope, receive, send)

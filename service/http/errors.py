@@ -26,6 +26,7 @@ from perfmodel.errors import (
     TakenNameError,
     UnknownNameError,
 )
+from service.http.redaction import without_own_paths, without_places
 
 logger = logging.getLogger(__name__)
 
@@ -94,16 +95,17 @@ def install(app: FastAPI) -> None:
 def problem_of(error: PerfModelError) -> dict[str, Any]:
     """Describe an error as an RFC 9457 object."""
     errors = []
+    status = status_of(error)
+    by_server = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    detail = (without_places if by_server else without_own_paths)(error.message)
     if isinstance(error, InvalidInputError):
-        errors.append(
-            {"pointer": error.pointer, "detail": error.message, "allowed": list(error.allowed)}
-        )
+        errors.append({"pointer": error.pointer, "detail": detail, "allowed": list(error.allowed)})
     name = type(error).__name__.removesuffix("Error")
     return problem(
-        status_of(error),
+        status,
         kind=_dashed(name),
         title=_dashed(name).replace("-", " ").capitalize(),
-        detail=error.message,
+        detail=detail,
         errors=errors,
         did_you_mean=error.did_you_mean if isinstance(error, UnknownNameError) else (),
     )
@@ -179,6 +181,9 @@ def defect_problem() -> dict[str, Any]:
 
 async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PerfModelError)
+    if isinstance(error, StoreError | DamagedArtifactError):
+        # The log has what the answer leaves out.
+        logger.warning("%s %s: %s", request.method, request.url.path, error.message)
     # An error that a child process described comes with its problem.
     content = getattr(error, "content", None)
     return problem_response(content or problem_of(error))

@@ -36,6 +36,9 @@ _BELIEVED = ObservationFilter(state=ObservationState.ACCEPTED)
 #: Observations between two looks at the clock.
 _AT_ONCE = 64
 
+#: What the texts of placements that are remembered take together at most.
+_MOST_BYTES = 32 * 2**20
+
 _Cell = tuple[str, int, int, str]
 
 
@@ -182,7 +185,9 @@ class _Cells:
     def __init__(self, estimator: Estimator, references: JobFinder) -> None:
         self.estimator = estimator
         self._references = references
-        self._known: LruCache[_Cell, tuple[Predicted | None]] = LruCache(50_000)
+        self._known: LruCache[_Cell, tuple[Predicted | None]] = LruCache(
+            50_000, weigh=lambda cell, known: len(cell[-1]), most_weight=_MOST_BYTES
+        )
 
     def canonical(self, accelerator: str | None) -> str | None:
         """Return the name of an accelerator as points have it."""

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.dispatch.dispatcher import dispatcher_of
+from service.http.redaction import without_places
 from service.schemas.answer_bodies import HealthAnswer
 
 router = APIRouter(tags=["health"])
@@ -27,7 +28,7 @@ async def ready(request: Request) -> HealthAnswer:
 
     ``degraded`` still answers: something is wrong, the detail says what.
     """
-    problems = dispatcher_of(request).problems
+    problems = [without_places(each) for each in dispatcher_of(request).problems]
     return HealthAnswer(status="degraded" if problems else "ready", detail=problems)
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, UnknownModelError
+from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import shown
 from perfmodel.zoo.libraries import import_timm, import_transformers
+from perfmodel.zoo.size_check import check_size
 from perfmodel.zoo.structure_check import names_in, structure_of
 
 #: Heads in the order in which they are tried where a config does not name its architecture. A
@@ -88,6 +90,7 @@ def make_config(fields: Mapping[str, Any]) -> Any:
     """
     transformers = import_transformers()
     _check_fields(fields, "/job/hf_config")
+    check_size(Job(hf_config=fields))
     model_type = _model_type(fields)
     kept = {k: v for k, v in fields.items() if k not in _DROPPED and k != "model_type"}
     kept = structure_of(kept, "/job/hf_config")

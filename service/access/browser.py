@@ -1,0 +1,108 @@
+"""Requests that a browser sends for a page of somebody else.
+
+A page may make the browser of its reader ask any server that the reader can reach. It cannot read
+the answers of another origin, unless its own name is made to stand for the address of that server
+(DNS rebinding), and what it writes arrives whether it may read the answer or not.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from service.http.bodies import header_of
+
+#: Bodies that a browser sends for any page without asking the server first (Fetch, 2.2.2).
+_SIMPLE = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
+
+#: What pages ask for themselves, and what the reader typed.
+_OWN = (b"same-origin", b"none")
+
+_ELSEWHERE = "A page of another site may not send this."
+
+
+def foreign_host(request: Scope, hosts: Collection[str]) -> str | None:
+    """Return why the host that a request names is none of this server, or None.
+
+    Names and addresses of the loopback are, the address that it came in on, and what was
+    configured. A page whose name was made to stand for this server names itself.
+
+    Parameters
+    ----------
+    hosts : collection of str
+        Configured names, without a port, in lower case; ``*`` is any name.
+    """
+    header = header_of(request, b"host")
+    if header is None or "*" in hosts:
+        return None  # no browser leaves it out
+    stated = header.decode("latin-1")
+    name = _name_of(stated)
+    # A page has a name; whoever wrote the address that the request came in on wrote no name.
+    own = str((request.get("server") or ("",))[0]).lower()
+    if name in hosts or name == own or _is_loopback(name):
+        return None
+    return (
+        f"This service does not answer to the host {stated[:100]!r}: without keys it answers to "
+        "localhost, and to names that PERFMODEL_HOSTS lists."
+    )
+
+
+def sent_from_elsewhere(request: Scope, hosts: Collection[str], *, strictly: bool) -> str | None:
+    """Return why a request that changes something may come from a page of another site, or None.
+
+    Parameters
+    ----------
+    strictly : bool
+        Nobody showed a key: another origin of the same site is refused as well, and so are bodies
+        that any page may send.
+    """
+    site = header_of(request, b"sec-fetch-site")
+    allowed = _OWN if strictly else (*_OWN, b"same-site")
+    if site is not None and site not in allowed:
+        return _ELSEWHERE
+    origin = header_of(request, b"origin")
+    if origin is not None and (site is None or strictly) and not _is_own(origin, request, hosts):
+        return _ELSEWHERE
+    kind = (header_of(request, b"content-type") or b"").partition(b";")[0].strip().lower()
+    if strictly and site is None and origin is None and kind in _SIMPLE:
+        return (
+            f"The body is {kind.decode('latin-1')!r}, which any page may send; send "
+            "'Content-Type: application/json'."
+        )
+    return None
+
+
+def _is_own(origin: bytes, request: Scope, hosts: Collection[str]) -> bool:
+    host = (header_of(request, b"host") or b"").decode("latin-1").lower()
+    try:
+        parts = urlsplit(origin.decode("latin-1").lower())
+        return parts.netloc == host or (parts.hostname or "") in hosts
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=256)
+def _name_of(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=256)
+def _is_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    return _is_address(name) and ipaddress.ip_address(name.partition("%")[0]).is_loopback
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
