@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -19,6 +19,10 @@ from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
 from service.http import errors
 from service.http.body_coding import BodyCoding
+from service.http.body_room import BodyRoom
+from service.http.draining import ClosesConnections, Draining
+from service.http.health_server import HealthServer
+from service.http.redaction import without_places
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
@@ -75,14 +79,23 @@ def create_app(
     state = dispatcher.state
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
     expiry = Expiry(state, settings.observations_keep_s)
+    draining = Draining(settings.drain_s)
+    health_server = HealthServer(
+        settings.health_host,
+        settings.health_port,
+        lambda: None if draining.has_begun else _told(dispatcher.problems),
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        draining.install()
+        health_server.start()
         state.watch.start()
         runner.start()
         expiry.start()
         async with dispatcher.watch.running():
             yield
+        health_server.stop()
         await runner.stop()
         expiry.stop()
         dispatcher.close()
@@ -99,6 +112,7 @@ def create_app(
     app.state.observation_intake = ObservationIntake(dispatcher)
     app.state.accuracy_report = AccuracyReport(dispatcher)
     app.state.settings = settings
+    app.state.draining = draining
     app.state.turns = turns or Turns(
         settings.capture_processes, most_wait_s=settings.capture_wait_s
     )
@@ -109,6 +123,7 @@ def create_app(
     for routes in _ROUTES:
         app.include_router(routes.router)
     _surround(app, dispatcher, runner, settings)
+    app.add_middleware(ClosesConnections, draining=draining)
     errors.install(app)
     document.install(app)
     return app
@@ -118,10 +133,13 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
     """Put around the routes what every request passes, the innermost first."""
     app.add_middleware(RespondAsync, runner=runner)
     app.add_middleware(DirectPredictions, dispatcher=dispatcher)
+    uploads = {"/v1/graphs": settings.max_upload_bytes}
+    app.add_middleware(BodyCoding, limit_bytes=settings.max_body_bytes, limits_bytes=uploads)
     app.add_middleware(
-        BodyCoding,
+        BodyRoom,
+        most_bytes=settings.max_bytes_under_way,
         limit_bytes=settings.max_body_bytes,
-        limits_bytes={"/v1/graphs": settings.max_upload_bytes},
+        limits_bytes=uploads,
     )
     app.add_middleware(CaptureReports, most=settings.capture_budget)
     state = dispatcher.state
@@ -132,3 +150,7 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
         log=settings.log_requests,
         slow_s=settings.slow_request_s,
     )
+
+
+def _told(problems: Sequence[str]) -> list[str]:
+    return [without_places(each) for each in problems]

@@ -48,6 +48,8 @@ class Settings(BaseSettings):
         Time for which the answer to ``Prefer: respond-async`` is kept.
     observations_keep_s : float
         Age from which an observation counts no longer, and is removed; 0: never.
+    max_bytes_under_way : int
+        Bytes of large bodies that may be under way at a time; past it the answer is 503.
     max_waiting : int
         Questions that may wait for the model; past it the answer is 503. One key may bring half.
     max_waiting_captures : int
@@ -85,6 +87,10 @@ class Settings(BaseSettings):
     rate_per_s, burst_s : float
         Requests a second of a key without a rate of its own, 0: no limit; seconds of its rate
         that it may use at once.
+    drain_s : float
+        How long the service goes on after SIGTERM and says that it ends, seconds.
+    health_host, health_port : str, int
+        Where health is answered besides, on a loop of its own; port 0: nowhere.
     log_requests : str
         Which requests the log names: ``all``, ``none``, or ``problems``: those that were refused,
         failed, or took longer than ``slow_request_s``.
@@ -105,6 +111,7 @@ class Settings(BaseSettings):
     max_cells: int = Field(default=1_000_000, ge=1)
     operations_keep_s: float = Field(default=86_400.0, gt=0)
     observations_keep_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    max_bytes_under_way: int = Field(default=64 * _MIB, ge=1024)
     max_waiting: int = Field(default=64, ge=1)
     max_waiting_captures: int = Field(default=32, ge=1)
     capture_processes: int = Field(default=2, ge=1, le=64)
@@ -128,6 +135,9 @@ class Settings(BaseSettings):
     hosts: tuple[str, ...] = ()
     rate_per_s: float = Field(default=0.0, ge=0)
     burst_s: float = Field(default=2.0, gt=0)
+    drain_s: float = Field(default=2.0, ge=0, le=600)
+    health_host: str = "127.0.0.1"
+    health_port: int = Field(default=0, ge=0, le=65_535)
     log_requests: Literal["all", "problems", "none"] = "problems"
     slow_request_s: float = Field(default=1.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
