@@ -115,7 +115,7 @@ class Settings(BaseSettings):
     max_waiting: int = Field(default=64, ge=1)
     max_waiting_captures: int = Field(default=32, ge=1)
     capture_processes: int = Field(default=2, ge=1, le=64)
-    capture_wait_s: float = Field(default=30.0, gt=0)
+    capture_wait_s: float = Field(default=8.0, gt=0)
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)
     capture_timeout_s: float = Field(default=60.0, gt=0)

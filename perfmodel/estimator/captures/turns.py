@@ -22,7 +22,7 @@ class Turns:
         How long a turn is waited for.
     """
 
-    def __init__(self, places: int = 2, *, most_wait_s: float = 30.0) -> None:
+    def __init__(self, places: int = 2, *, most_wait_s: float = 8.0) -> None:
         self.places = places
         self._most_wait_s = most_wait_s
         self._queue: FairQueue[_Ticket] = FairQueue(places)

@@ -55,7 +55,7 @@ class Core:
         model: StepModel,
         graphs: GraphSource,
         job_capacity: int = 512,
-        prediction_capacity: int = 200_000,
+        prediction_capacity: int = 65_536,
     ) -> None:
         self.accelerators = accelerators
         self.graphs = graphs
