@@ -57,8 +57,7 @@ def sent_from_elsewhere(request: Scope, hosts: Collection[str], *, strictly: boo
     Parameters
     ----------
     strictly : bool
-        Nobody showed a key: another origin of the same site is refused as well, and so are bodies
-        that any page may send.
+        Nobody showed a key: another origin of the same site is refused as well.
     """
     site = header_of(request, b"sec-fetch-site")
     allowed = _OWN if strictly else (*_OWN, b"same-site")
@@ -67,13 +66,17 @@ def sent_from_elsewhere(request: Scope, hosts: Collection[str], *, strictly: boo
     origin = header_of(request, b"origin")
     if origin is not None and (site is None or strictly) and not _is_own(origin, request, hosts):
         return _ELSEWHERE
-    kind = (header_of(request, b"content-type") or b"").partition(b";")[0].strip().lower()
-    if strictly and site is None and origin is None and kind in _SIMPLE:
-        return (
-            f"The body is {kind.decode('latin-1')!r}, which any page may send; send "
-            "'Content-Type: application/json'."
-        )
     return None
+
+
+def body_of_any_page(request: Scope) -> str | None:
+    """Return the type of a body where it is one that any page may send unasked, or None.
+
+    Of a browser that says where its page is from, that counts; of one that does not, this is left.
+    """
+    kind = (header_of(request, b"content-type") or b"").partition(b";")[0].strip().lower()
+    says = header_of(request, b"origin") or header_of(request, b"sec-fetch-site")
+    return kind.decode("latin-1") if kind in _SIMPLE and not says else None
 
 
 def _is_own(origin: bytes, request: Scope, hosts: Collection[str]) -> bool:

@@ -17,17 +17,21 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.audit import AuditLog, AuditTable
-from service.access.browser import foreign_host, sent_from_elsewhere
+from service.access.browser import body_of_any_page, foreign_host, sent_from_elsewhere
 from service.access.callers import GUEST
 from service.access.keys import ApiKey, KeyStore, digest_of, token_of
 from service.access.scopes import Scope as KeyScope
 from service.access.scopes import Unscoped, is_audited, needed
-from service.http.errors import http_problem, problem_response
+from service.http.bodies import unread_media
+from service.http.errors import http_problem, problem_of, problem_response
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
 CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+#: What bodies are: questions, and ONNX files.
+_BODIES = ("application/json", "application/octet-stream")
 
 #: Sent by a browser for what a script asks.
 _BY_A_SCRIPT = (b"sec-fetch-dest", b"empty")
@@ -209,6 +213,9 @@ class Policy:
             foreign = sent_from_elsewhere(request, self.hosts, strictly=True)
         if foreign:
             return _forbidden(foreign)
+        kind = body_of_any_page(request) if writes else None
+        if kind:
+            return Refusal(content=problem_of(unread_media(kind, *_BODIES)))
         wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])
         if wait_s:
             return _too_many(wait_s)
