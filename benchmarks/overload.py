@@ -244,25 +244,42 @@ def _judge(found: dict) -> None:
 
 
 def jobs(options: argparse.Namespace) -> None:
-    """Ask about distinct jobs, and follow the memory."""
+    """Ask about distinct jobs, and follow the memory; the analytical model answers."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        service(folder, options.port, models=options.models) as server,
+        service(folder, options.port, models="") as server,
     ):
         held = []
-        for number in range(options.jobs):
-            versions = {"torch": f"2.9.{number}"}
-            job = {"model": "timm/resnet18", "mode": "training", "batch_size": 8}
-            question = {"job": {**job, "software": versions}, "placement": "A100-SXM4-80GB"}
-            server.ask(PATH, json.dumps(question).encode())
-            if (number + 1) % (options.jobs // 20) == 0:
-                held.append(resident_bytes(server.process))
-                print(f"{number + 1:7} jobs: {held[-1] / 2**20:6.0f} MiB", flush=True)
+        numbers = itertools.count()
+        for part in range(20):
+            asyncio.run(_ask_about(server.port, numbers, (part + 1) * options.jobs // 20))
+            held.append(resident_bytes(server.process))
+            print(f"{(part + 1) * options.jobs // 20:7} jobs: {held[-1] / 2**20:6.0f} MiB")
         growth = held[-1] / held[len(held) * 3 // 4]
         print(
             f"from {3 * options.jobs // 4} jobs on memory grew {growth:.3f} times "
             f"({ratio(growth, MOST_GROWTH, least=False)})"
         )
+
+
+async def _ask_about(port: int, numbers: Iterator[int], until: int) -> None:
+    """Ask about new jobs over a few connections, up to a number."""
+    heard = Heard()
+
+    async def one() -> None:
+        connection = Connection(port, heard)
+        for number in numbers:
+            if number >= until:
+                break
+            versions = {"torch": f"2.9.{number}"}
+            job = {"model": "timm/resnet18", "mode": "training", "batch_size": 8}
+            question = {"job": {**job, "software": versions}, "placement": "A100-SXM4-80GB"}
+            await connection.ask(written(PATH, json.dumps(question).encode()))
+        connection.close()
+
+    await asyncio.gather(*(one() for _ in range(4)))
+    if set(heard.statuses) - {"200"}:
+        print(f"  answered: {dict(heard.statuses)}")
 
 
 def main() -> None:

@@ -30,9 +30,6 @@ CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
-#: What bodies are: questions, and ONNX files.
-_BODIES = ("application/json", "application/octet-stream")
-
 #: Sent by a browser for what a script asks.
 _BY_A_SCRIPT = (b"sec-fetch-dest", b"empty")
 
@@ -175,8 +172,9 @@ class Policy:
         if needs is Unscoped.OPEN or path in self.open_paths:
             return Entry(admin=audited)
         self.required = self.required or bool(self.keys.all())
-        decide = self._keyed if self.required else self._guest
-        return decide(request, needs, audited)
+        if self.required:
+            return self._keyed(request, needs, audited)
+        return self._guest(request, path, needs, audited)
 
     def _keyed(self, request: Scope, needs: KeyScope | Unscoped, audited: bool) -> Entry | Refusal:
         headers, writes = request["headers"], request["method"] not in _SAFE
@@ -200,7 +198,9 @@ class Policy:
         wait_s = self.limiter.wait_s(key.key_id, key.rate_per_s)
         return _too_many(wait_s) if wait_s else Entry(by=key.key_id, admin=admin)
 
-    def _guest(self, request: Scope, needs: KeyScope | Unscoped, audited: bool) -> Entry | Refusal:
+    def _guest(
+        self, request: Scope, path: str, needs: KeyScope | Unscoped, audited: bool
+    ) -> Entry | Refusal:
         address = (request.get("server") or ("",))[0]
         if not self.insecure and _is_beyond_loopback(address):
             return _forbidden(
@@ -215,7 +215,7 @@ class Policy:
             return _forbidden(foreign)
         kind = body_of_any_page(request) if writes else None
         if kind:
-            return Refusal(content=problem_of(unread_media(kind, *_BODIES)))
+            return Refusal(content=problem_of(unread_media(kind, *_media_of(path))))
         wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])
         if wait_s:
             return _too_many(wait_s)
@@ -234,6 +234,12 @@ def _is_beyond_loopback(address: str) -> bool:
         return not ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def _media_of(path: str) -> tuple[str, ...]:
+    """Return what bodies are: questions, and files of ONNX."""
+    files = ("application/octet-stream",) if path == "/v1/graphs" else ()
+    return ("application/json", *files)
 
 
 def _scope_of_unlisted(request: Scope, key: ApiKey) -> KeyScope:

@@ -9,21 +9,23 @@ from functools import cache
 from pathlib import Path
 
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+]*://[^\s'\"),;]+", re.IGNORECASE)
-_PATH = re.compile(r"(?<![\w.:/@])/(?:[^\s'\"),;:]+)")
+_PATH = re.compile(r"(?<![\w.:/@])/(?!v[12]/)(?:[^\s'\"),;:]+)")
+#: Of a longer path so much is told: what lies below a folder that the operator knows.
+_TOLD, _LONG = 3, 5
 
 
 def without_places(text: str) -> str:
-    """Return a text of the server about itself, paths cut to their last part.
+    """Return a text of the server about itself, paths cut to what is below its folders.
 
     Examples
     --------
     >>> without_places("The database sqlite:////var/lib/perfmodel/a.db cannot be used.")
     'The database (sqlite) cannot be used.'
-    >>> without_places("/srv/models/default/1 is damaged.")
-    '1 is damaged.'
+    >>> without_places("/srv/models/default/1/node.json is damaged; ask GET /v1/models.")
+    'default/1/node.json is damaged; ask GET /v1/models.'
     """
     text = _ADDRESS.sub(lambda found: f"({found[0].partition(':')[0]})", text)
-    return _PATH.sub(lambda found: Path(found[0]).name, text)
+    return _PATH.sub(lambda found: _cut(found[0]), text)
 
 
 def without_own_paths(text: str) -> str:
@@ -33,8 +35,13 @@ def without_own_paths(text: str) -> str:
     """
     folders = own_folders()
     return _PATH.sub(
-        lambda found: Path(found[0]).name if found[0].startswith(folders) else found[0], text
+        lambda found: _cut(found[0]) if found[0].startswith(folders) else found[0], text
     )
+
+
+def _cut(path: str) -> str:
+    parts = Path(path).parts[1:]
+    return "/".join(parts[-_TOLD:] if len(parts) >= _LONG else parts[-1:])
 
 
 @cache

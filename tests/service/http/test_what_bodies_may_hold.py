@@ -93,8 +93,14 @@ def test_amounts_that_would_make_no_number_are_refused(client: TestClient, name:
             "The database postgresql+psycopg://me:***@db.internal:5432/x cannot be used.",
             "The database (postgresql+psycopg) cannot be used.",
         ),
-        ("'/srv/models/default/7/joint.json' is damaged.", "'joint.json' is damaged."),
-        ("Ask GET /v1/models.", "Ask GET models."),
+        (
+            "'/srv/models/default/7/joint.json' is damaged.",
+            "'default/7/joint.json' is damaged.",
+        ),
+        (
+            "/var/lib/perfmodel/a.db is away; ask GET /v1/models.",
+            "a.db is away; ask GET /v1/models.",
+        ),
     ],
 )
 def test_errors_of_the_server_name_no_places(said: str, told: str) -> None:
@@ -105,8 +111,9 @@ def test_errors_of_the_server_name_no_places(said: str, told: str) -> None:
 
 def test_what_a_caller_wrote_is_told_back_and_own_folders_are_not() -> None:
     inside = Path(pytest.__file__)
+    kept = "/".join(inside.parts[-3:])
     told = without_own_paths(f"{inside} is missing; POST /v1/graphs, see /job/model and /etc/x")
-    assert told == f"{inside.name} is missing; POST /v1/graphs, see /job/model and /etc/x"
+    assert told == f"{kept} is missing; POST /v1/graphs, see /job/model and /etc/x"
 
 
 def test_a_database_that_is_away_is_not_named(app: FastAPI, fresh: TestClient) -> None:
