@@ -8,13 +8,12 @@ the answers of another origin, unless its own name is made to stand for the addr
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from starlette.types import Scope
-
-from service.http.bodies import header_of
+#: Of a request, by names in lower case.
+Headers = Mapping[bytes, bytes]
 
 #: Bodies that a browser sends for any page without asking the server first (Fetch, 2.2.2).
 _SIMPLE = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
@@ -25,7 +24,7 @@ _OWN = (b"same-origin", b"none")
 _ELSEWHERE = "A page of another site may not send this."
 
 
-def foreign_host(request: Scope, hosts: Collection[str]) -> str | None:
+def foreign_host(headers: Headers, own: str, hosts: Collection[str]) -> str | None:
     """Return why the host that a request names is none of this server, or None.
 
     Names and addresses of the loopback are, the address that it came in on, and what was
@@ -33,17 +32,18 @@ def foreign_host(request: Scope, hosts: Collection[str]) -> str | None:
 
     Parameters
     ----------
+    own : str
+        The address that the request came in on; no header can claim it.
     hosts : collection of str
         Configured names, without a port, in lower case; ``*`` is any name.
     """
-    header = header_of(request, b"host")
+    header = headers.get(b"host")
     if header is None or "*" in hosts:
         return None  # no browser leaves it out
     stated = header.decode("latin-1")
     name = _name_of(stated)
     # A page has a name; whoever wrote the address that the request came in on wrote no name.
-    own = str((request.get("server") or ("",))[0]).lower()
-    if name in hosts or name == own or _is_loopback(name):
+    if _is_loopback(name) or name in hosts or name == own:
         return None
     return (
         f"This service does not answer to the host {stated[:100]!r}: without keys it answers to "
@@ -51,7 +51,7 @@ def foreign_host(request: Scope, hosts: Collection[str]) -> str | None:
     )
 
 
-def sent_from_elsewhere(request: Scope, hosts: Collection[str], *, strictly: bool) -> str | None:
+def sent_from_elsewhere(headers: Headers, hosts: Collection[str], *, strictly: bool) -> str | None:
     """Return why a request that changes something may come from a page of another site, or None.
 
     Parameters
@@ -59,28 +59,29 @@ def sent_from_elsewhere(request: Scope, hosts: Collection[str], *, strictly: boo
     strictly : bool
         Nobody showed a key: another origin of the same site is refused as well.
     """
-    site = header_of(request, b"sec-fetch-site")
+    site = headers.get(b"sec-fetch-site")
     allowed = _OWN if strictly else (*_OWN, b"same-site")
     if site is not None and site not in allowed:
         return _ELSEWHERE
-    origin = header_of(request, b"origin")
-    if origin is not None and (site is None or strictly) and not _is_own(origin, request, hosts):
+    origin = headers.get(b"origin")
+    if origin is not None and (site is None or strictly) and not _is_own(origin, headers, hosts):
         return _ELSEWHERE
     return None
 
 
-def body_of_any_page(request: Scope) -> str | None:
+def body_of_any_page(headers: Headers) -> str | None:
     """Return the type of a body where it is one that any page may send unasked, or None.
 
     Of a browser that says where its page is from, that counts; of one that does not, this is left.
     """
-    kind = (header_of(request, b"content-type") or b"").partition(b";")[0].strip().lower()
-    says = header_of(request, b"origin") or header_of(request, b"sec-fetch-site")
-    return kind.decode("latin-1") if kind in _SIMPLE and not says else None
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind not in _SIMPLE or b"origin" in headers or b"sec-fetch-site" in headers:
+        return None
+    return kind.decode("latin-1")
 
 
-def _is_own(origin: bytes, request: Scope, hosts: Collection[str]) -> bool:
-    host = (header_of(request, b"host") or b"").decode("latin-1").lower()
+def _is_own(origin: bytes, headers: Headers, hosts: Collection[str]) -> bool:
+    host = headers.get(b"host", b"").decode("latin-1").lower()
     try:
         parts = urlsplit(origin.decode("latin-1").lower())
         return parts.netloc == host or (parts.hostname or "") in hosts

@@ -192,7 +192,8 @@ class Policy:
                 admin=admin,
             )
         # A browser shows the key that it was once told, whoever makes it ask.
-        foreign = sent_from_elsewhere(request, self.hosts, strictly=False) if writes else None
+        stated = dict(headers) if writes else {}
+        foreign = sent_from_elsewhere(stated, self.hosts, strictly=False) if writes else None
         if foreign:
             return _forbidden(foreign, by=key.key_id, admin=admin)
         wait_s = self.limiter.wait_s(key.key_id, key.rate_per_s)
@@ -208,12 +209,13 @@ class Policy:
                 f"{address}. Make a key with `perfmodel keys create`, or start it with --insecure."
             )
         writes = request["method"] not in _SAFE
-        foreign = foreign_host(request, self.hosts)
+        headers = dict(request["headers"])
+        foreign = foreign_host(headers, address, self.hosts)
         if foreign is None and writes:
-            foreign = sent_from_elsewhere(request, self.hosts, strictly=True)
+            foreign = sent_from_elsewhere(headers, self.hosts, strictly=True)
         if foreign:
             return _forbidden(foreign)
-        kind = body_of_any_page(request) if writes else None
+        kind = body_of_any_page(headers) if writes else None
         if kind:
             return Refusal(content=problem_of(unread_media(kind, *_media_of(path))))
         wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])

@@ -13,8 +13,9 @@ from service.http.errors import http_problem, problem_response
 #: Bodies up to this size always find room: questions about one job on one placement.
 SMALL_BYTES = 64 * 1024
 
-#: How much larger than its packed form JSON is taken to be.
-_UNPACKED = 32
+#: How much larger than its packed form JSON is taken to be; a length of so few digits is that of a
+#: small body either way.
+_UNPACKED, _SHORT = 32, 4
 
 
 class BodyRoom:
@@ -68,9 +69,11 @@ class BodyRoom:
     def _size_of(self, scope: Scope) -> int:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             return 0
+        stated = header_of(scope, b"content-length")
+        if stated is not None and len(stated) < _SHORT:
+            return 0  # however well it is packed
         limit = self._limits.get(scope["path"], self._limit)
         packed = header_of(scope, b"content-encoding")
-        stated = header_of(scope, b"content-length")
         if stated is None or not stated.isdigit():
             return limit if header_of(scope, b"transfer-encoding") else 0
         return min(int(stated) * (_UNPACKED if packed else 1), limit)

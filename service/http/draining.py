@@ -67,13 +67,13 @@ class ClosesConnections:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        if scope["type"] != "http":
+        # What came in before the signal is told by the next answer, or by the server in the end.
+        if not self._draining.has_begun or scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
         async def closing(message: Message) -> None:
-            # Looked at now: the signal may have come while the request was answered.
-            if self._draining.has_begun and message["type"] == "http.response.start":
+            if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], _CLOSE]
             await send(message)
 

@@ -218,6 +218,9 @@ def rough_bytes(placement: Placement) -> int:
     Hosts one by one, and whatever is said of jobs that share them, are all that makes some of
     them a thousand times as large as others.
     """
+    alone = 2_000 + 800 * len(placement.nodes)
+    if not placement.shared_with:
+        return alone
     jobs = [neighbour.job for neighbour in placement.shared_with if neighbour.job is not None]
     said = sum(len(job_content(job)) for job in jobs)
-    return 2_000 + 800 * len(placement.nodes) + 1_200 * len(placement.shared_with) + 4 * said
+    return alone + 1_200 * len(placement.shared_with) + 4 * said
