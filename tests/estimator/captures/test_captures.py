@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import replace
 
@@ -85,13 +86,14 @@ def test_a_graph_of_more_operators_than_the_budget_is_refused(child: CaptureChil
 
 
 def test_a_capture_that_needs_more_memory_than_the_budget_is_given_up() -> None:
-    small = CaptureChild()
-    wide = Job(model="zoo/mlp", batch_size=4, mode=Mode.TRAINING, model_kwargs={"num_layers": 1500})
-    with pytest.raises(CaptureBudgetError, match="memory"):
-        small.capture(wide, CaptureBudget(memory_bytes=100_000))
-    # The next one is captured as ever.
-    assert captured(small, MLP).graph.nodes
-    small.close()
+    with closing(CaptureChild()) as small:
+        wide = Job(
+            model="zoo/mlp", batch_size=4, mode=Mode.TRAINING, model_kwargs={"num_layers": 500}
+        )
+        with pytest.raises(CaptureBudgetError, match="memory"):
+            small.capture(wide, CaptureBudget(memory_bytes=100_000))
+        # The next one is captured as ever.
+        assert captured(small, MLP).graph.nodes
 
 
 def test_a_pool_captures_on_the_terms_of_the_request() -> None:
