@@ -17,11 +17,13 @@
     |   +-- InvalidPlacementError    nonsense in a placement, long or short form
     |   +-- InvalidGraphError        canonical JSON that is no graph
     |   +-- CaptureError             a model that could not be turned into a graph
+    |   |   +-- CaptureBudgetError   one whose capture takes more than it may
     |   +-- UnsupportedOnnxError     an ONNX file that is refused, with the reason
     |   +-- InvalidTraceError        a trace that cannot be read, with the reason
     +-- MissingExtraError            an optional library is absent; names the extra
     +-- DamagedArtifactError         a stored model whose content is not what was written
     +-- NotInTimeError               an answer that takes longer than the caller waits
+    +-- BusyError                    work for which there is no place now
     +-- StoreError                   a record or a file that could not be read or written
     +-- OvertakenError               a change that somebody else's took the place of
     +-- MeasurementError             a profile run that failed; carries the reason
@@ -176,6 +178,10 @@ class CaptureError(InvalidInputError):
     """A model that could not be turned into a graph, with the reason."""
 
 
+class CaptureBudgetError(CaptureError):
+    """A capture that takes more time, memory or operators than it may."""
+
+
 class UnsupportedOnnxError(CaptureError):
     """An ONNX file that is refused: external data, cycles, unbound dimensions, excess size."""
 
@@ -209,6 +215,10 @@ class DamagedArtifactError(PerfModelError):
 
 class NotInTimeError(PerfModelError):
     """An answer that takes longer than the caller waits."""
+
+
+class BusyError(PerfModelError):
+    """Work for which there is no place now; the same may be asked again a little later."""
 
 
 class StoreError(PerfModelError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
 from threading import Lock
 from typing import Generic, TypeVar
@@ -19,6 +20,11 @@ class LruCache(Generic[K, V]):
     ----------
     capacity : int
         Values kept at most, >= 1.
+    weigh : callable or None
+        Tells how much room a key and its value take, in any unit; what that is may not change
+        while they are kept. None: all the same.
+    most_weight : float
+        What all may weigh together. One that is heavier by itself is kept alone.
 
     Examples
     --------
@@ -30,12 +36,25 @@ class LruCache(Generic[K, V]):
     >>> cache.put("c", "C")
     >>> cache.get("b") is None, len(cache)
     (True, 2)
+    >>> texts = LruCache(9, weigh=lambda key, text: len(text), most_weight=10)
+    >>> texts.put_all([("a", "four"), ("b", "fives"), ("c", "three")])
+    >>> texts.get("a") is None, len(texts)
+    (True, 2)
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        weigh: Callable[[K, V], float] | None = None,
+        most_weight: float = math.inf,
+    ) -> None:
         if capacity < 1:
             raise ValueError(f"A cache holds at least one value; got capacity {capacity}.")
         self._capacity = capacity
+        self._weigh = weigh
+        self._most_weight = most_weight
+        self._weight = 0.0
         self._values: OrderedDict[K, V] = OrderedDict()
         self._lock = Lock()
 
@@ -53,10 +72,11 @@ class LruCache(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep a value; may forget another."""
         with self._lock:
+            if self._weigh is not None:
+                self._note_weight(key, value)
             self._values[key] = value
             self._values.move_to_end(key)
-            if len(self._values) > self._capacity:
-                self._values.popitem(last=False)
+            self._forget()
 
     def keep_first(self, key: K, value: V) -> V:
         """Keep a value unless there is one; returns the one that is kept."""
@@ -67,10 +87,8 @@ class LruCache(Generic[K, V]):
 
     def put_all(self, pairs: Iterable[tuple[K, V]]) -> None:
         """Keep many values, what is used longest ago first; may forget others."""
-        with self._lock:
-            self._values.update(pairs)
-            while len(self._values) > self._capacity:
-                self._values.popitem(last=False)
+        for key, value in pairs:
+            self.put(key, value)
 
     def items(self) -> list[tuple[K, V]]:
         """Return everything that is kept, what was used longest ago first."""
@@ -81,3 +99,18 @@ class LruCache(Generic[K, V]):
         """Return the keys that were used last, the latest first."""
         with self._lock:
             return list(islice(reversed(self._values), most))
+
+    def _note_weight(self, key: K, value: V) -> None:
+        assert self._weigh is not None
+        before = self._values.get(key)
+        if before is not None:
+            self._weight -= self._weigh(key, before)
+        self._weight += self._weigh(key, value)
+
+    def _forget(self) -> None:
+        while len(self._values) > self._capacity or (
+            self._weight > self._most_weight and len(self._values) > 1
+        ):
+            key, value = self._values.popitem(last=False)
+            if self._weigh is not None:
+                self._weight -= self._weigh(key, value)

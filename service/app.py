@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
 import perfmodel
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.captures.turns import Turns
 from perfmodel.store.feedback import AlarmStore
 from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
+from service.dispatch.capture_reports import CaptureReports
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
 from service.feedback.drift_keeper import DriftKeeper
@@ -22,6 +24,10 @@ from service.feedback.drift_report import DriftReport
 from service.feedback.webhook import Webhook
 from service.http import errors
 from service.http.body_coding import BodyCoding
+from service.http.body_room import BodyRoom
+from service.http.draining import ClosesConnections, Draining
+from service.http.health_server import HealthServer
+from service.http.redaction import without_places
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
@@ -57,6 +63,7 @@ def create_app(
     estimator: Estimator,
     settings: Settings | None = None,
     *,
+    turns: Turns | None = None,
     on_close: Callable[[], None] | None = None,
 ) -> FastAPI:
     """Build the service.
@@ -65,6 +72,9 @@ def create_app(
     ----------
     settings : Settings or None
         None reads them from the environment.
+    turns : Turns or None
+        Whose turn it is to have a process, which reading ONNX files shares with captures; None:
+        turns of its own.
     on_close : callable or None
         Called when the application ends.
     """
@@ -82,9 +92,17 @@ def create_app(
     drift_keeper = DriftKeeper(
         dispatcher, drift_webhook, poll_s=settings.drift_poll_s, share=settings.drift_share
     )
+    draining = Draining(settings.drain_s)
+    health_server = HealthServer(
+        settings.health_host,
+        settings.health_port,
+        lambda: None if draining.has_begun else _told(dispatcher.problems),
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        draining.install()
+        health_server.start()
         state.watch.start()
         runner.start()
         expiry.start()
@@ -94,6 +112,7 @@ def create_app(
         async with dispatcher.watch.running():
             yield
         await asyncio.to_thread(retraining_keeper.stop)
+        health_server.stop()
         await runner.stop()
         expiry.stop()
         drift_keeper.stop()
@@ -115,6 +134,10 @@ def create_app(
     app.state.drift_report = DriftReport(dispatcher, looks=settings.drift_poll_s > 0)
     app.state.drift_keeper = drift_keeper
     app.state.settings = settings
+    app.state.draining = draining
+    app.state.turns = turns or Turns(
+        settings.capture_processes, most_wait_s=settings.capture_wait_s
+    )
     app.state.own_catalog = OwnCatalog(state, dispatcher.models)
     app.state.operations = runner
     app.state.kubernetes = Cluster(dispatcher, settings)
@@ -122,6 +145,7 @@ def create_app(
     for routes in _ROUTES:
         app.include_router(routes.router)
     _surround(app, dispatcher, runner, settings)
+    app.add_middleware(ClosesConnections, draining=draining)
     errors.install(app)
     document.install(app)
     return app
@@ -142,11 +166,15 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
     """Put around the routes what every request passes, the innermost first."""
     app.add_middleware(RespondAsync, runner=runner)
     app.add_middleware(DirectPredictions, dispatcher=dispatcher)
+    uploads = {"/v1/graphs": settings.max_upload_bytes}
+    app.add_middleware(BodyCoding, limit_bytes=settings.max_body_bytes, limits_bytes=uploads)
     app.add_middleware(
-        BodyCoding,
+        BodyRoom,
+        most_bytes=settings.max_bytes_under_way,
         limit_bytes=settings.max_body_bytes,
-        limits_bytes={"/v1/graphs": settings.max_upload_bytes},
+        limits_bytes=uploads,
     )
+    app.add_middleware(CaptureReports, most=settings.capture_budget)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
     app.add_middleware(
@@ -155,3 +183,7 @@ def _surround(app: FastAPI, dispatcher: Dispatcher, runner: Runner, settings: Se
         log=settings.log_requests,
         slow_s=settings.slow_request_s,
     )
+
+
+def _told(problems: Sequence[str]) -> list[str]:
+    return [without_places(each) for each in problems]

@@ -15,7 +15,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.jobs.capture import CaptureChild
+from perfmodel.estimator.captures.capture_pool import CapturePool
+from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.registry.mirror import local_models
 from perfmodel.store.state.database import Database
@@ -36,11 +37,12 @@ _SWITCH_S = 0.0005
 def app_from_settings(settings: Settings | None = None) -> FastAPI:
     """Build the application that settings describe."""
     settings = settings or Settings()
-    capture = CaptureChild(timeout_s=settings.capture_timeout_s)
+    turns = Turns(settings.capture_processes, most_wait_s=settings.capture_wait_s)
+    capture = CapturePool(turns, most=settings.capture_budget)
     graphs = GraphLibrary(capture=capture, database=Database(settings.database))
     models = local_models(settings.models, settings.models_options, settings.models_cache)
     estimator = Estimator.from_folder(models, graphs=graphs)
-    return create_app(estimator, settings, on_close=capture.close)
+    return create_app(estimator, settings, turns=turns, on_close=capture.close)
 
 
 def app_of_worker() -> FastAPI:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from perfmodel.estimator.jobs.capture_terms import CaptureBudget
 from perfmodel.registry.file_store import is_url
 from perfmodel.registry.mirror import cache_folder
 
@@ -58,12 +59,20 @@ class Settings(BaseSettings):
         URL that is told of alarms; nothing: nobody is.
     drift_webhook_private : bool
         Whether that may be an address of a private network, or this machine.
+    max_bytes_under_way : int
+        Bytes of large bodies that may be under way at a time; past it the answer is 503.
     max_waiting : int
-        Questions that may wait for a capture or the model; past it the answer is 503.
+        Questions that may wait for the model; past it the answer is 503. One key may bring half.
+    max_waiting_captures : int
+        Those that may wait for captures, likewise.
+    capture_processes : int
+        Processes that capture models and read ONNX files, callers in turn.
+    capture_wait_s : float
+        How long a capture waits for one of them; then the answer is 503.
+    capture_timeout_s, capture_memory_bytes, capture_nodes : float, int, int
+        What capturing one model may take, unless its request states less.
     onnx_time_s, onnx_memory_bytes : float, int
         What reading one uploaded ONNX file may take.
-    capture_timeout_s : float
-        What capturing one named model may take.
     shadow_questions, shadow_questions_bytes : int
         Questions that are kept, those asked last, for versions that answer beside the one that
         serves; 0: none. What they may take together.
@@ -90,6 +99,9 @@ class Settings(BaseSettings):
         Answer everybody while no key was made, on whatever address.
     open_paths : tuple of str
         Paths that are answered without a key, for callers that can show none.
+    hosts : tuple of str
+        Names besides those of the loopback by which callers and browsers call the service, without
+        a port; as long as no key was made, it answers to no other.
     rate_per_s, burst_s : float
         Requests a second of a key without a rate of its own, 0: no limit; seconds of its rate
         that it may use at once.
@@ -118,6 +130,10 @@ class Settings(BaseSettings):
         Processes that capture and fit.
     retraining_engine, retraining_address : str, str
         What runs captures and fits: ``local`` or ``ray``, and the address of that cluster.
+    drain_s : float
+        How long the service goes on after SIGTERM and says that it ends, seconds.
+    health_host, health_port : str, int
+        Where health is answered besides, on a loop of its own; port 0: nowhere.
     log_requests : str
         Which requests the log names: ``all``, ``none``, or ``problems``: those that were refused,
         failed, or took longer than ``slow_request_s``.
@@ -142,7 +158,11 @@ class Settings(BaseSettings):
     drift_share: float = Field(default=0.25, gt=0, le=1)
     drift_webhook: str = ""
     drift_webhook_private: bool = False
+    max_bytes_under_way: int = Field(default=64 * _MIB, ge=1024)
     max_waiting: int = Field(default=64, ge=1)
+    max_waiting_captures: int = Field(default=32, ge=1)
+    capture_processes: int = Field(default=2, ge=1, le=64)
+    capture_wait_s: float = Field(default=8.0, gt=0)
     onnx_time_s: float = Field(default=2.0, gt=0)
     onnx_memory_bytes: int = Field(default=512 * _MIB, ge=64 * _MIB)
     capture_timeout_s: float = Field(default=60.0, gt=0)
@@ -150,6 +170,8 @@ class Settings(BaseSettings):
     shadow_questions_bytes: int = Field(default=4 * _MIB, ge=1)
     shadow_poll_s: float = Field(default=5.0, ge=0)
     shadow_memory_bytes: int = Field(default=2048 * _MIB, ge=256 * _MIB)
+    capture_memory_bytes: int = Field(default=4096 * _MIB, ge=64 * _MIB)
+    capture_nodes: int = Field(default=1_000_000, ge=1)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     kubernetes_nodes: str = ""
@@ -161,6 +183,7 @@ class Settings(BaseSettings):
     require_keys: bool = False
     insecure: bool = False
     open_paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     rate_per_s: float = Field(default=0.0, ge=0)
     burst_s: float = Field(default=2.0, gt=0)
     data: Annotated[Path | None, BeforeValidator(lambda value: value or None)] = None
@@ -178,10 +201,31 @@ class Settings(BaseSettings):
     retraining_processes: int = Field(default=2, ge=1)
     retraining_engine: Literal["local", "ray"] = "local"
     retraining_address: str = ""
+    drain_s: float = Field(default=2.0, ge=0, le=600)
+    health_host: str = "127.0.0.1"
+    health_port: int = Field(default=0, ge=0, le=65_535)
     log_requests: Literal["all", "problems", "none"] = "problems"
     slow_request_s: float = Field(default=1.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
+
+    @property
+    def capture_budget(self) -> CaptureBudget:
+        """What capturing one model may take."""
+        return CaptureBudget(
+            time_s=self.capture_timeout_s,
+            memory_bytes=self.capture_memory_bytes,
+            nodes=self.capture_nodes,
+        )
+
+    @property
+    def onnx_budget(self) -> CaptureBudget:
+        """What reading one uploaded ONNX file may take."""
+        return CaptureBudget(
+            time_s=self.onnx_time_s,
+            memory_bytes=self.onnx_memory_bytes,
+            nodes=self.capture_nodes,
+        )
 
     @property
     def models_folder(self) -> Path:

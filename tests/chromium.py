@@ -220,8 +220,8 @@ class Tab:
 
 
 @contextlib.contextmanager
-def browser(folder: Path) -> Iterator[Tab]:
-    """Run a browser with a profile of its own and yield its page."""
+def browser(folder: Path, *options: str) -> Iterator[Tab]:
+    """Run a browser with a profile of its own and some options more, and yield its page."""
     downloads = folder / "downloads"
     downloads.mkdir()
     profile = folder / "profile"
@@ -230,7 +230,7 @@ def browser(folder: Path) -> Iterator[Tab]:
         chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
         "--no-first-run", "--disable-background-networking", "--disable-component-update",
         "--disable-extensions", "--disable-sync", "--hide-scrollbars", "--mute-audio",
-        "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank",
+        "--remote-debugging-port=0", f"--user-data-dir={profile}", *options, "about:blank",
     ]  # fmt: skip
     # What it leaves behind goes with the folder. Not below `folder`: a socket's path is short.
     with tempfile.TemporaryDirectory(prefix="c-", ignore_cleanup_errors=True) as scratch:

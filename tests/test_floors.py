@@ -18,6 +18,7 @@ FLOORS = {
     "perfmodel.types": 0,
     "perfmodel.intervals": 0,
     "perfmodel.lru": 0,
+    "perfmodel.fair_queue": 0,
     "perfmodel.units": 0,
     "perfmodel.devices": 1,
     "perfmodel.client": 1,

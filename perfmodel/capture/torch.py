@@ -23,7 +23,9 @@ from perfmodel.graph.ir import Graph
 from perfmodel.types import Mode, Phase, Role
 
 
-def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Graph:
+def capture(
+    program: Program, *, source: Mapping[str, str] | None = None, most_nodes: int | None = None
+) -> Graph:
     """Record every operator of one step, by shape alone.
 
     The step is the steady state: optimizer state exists before it. A program with real tensors
@@ -33,13 +35,17 @@ def capture(program: Program, *, source: Mapping[str, str] | None = None) -> Gra
     ----------
     source : mapping of str to str
         Where it comes from; kept in :attr:`Graph.source` with the version of torch.
+    most_nodes : int or None
+        Operators that may be recorded; None: any number.
 
     Raises
     ------
+    CaptureBudgetError
+        There are more operators.
     CaptureError
         The step depends on the values of tensors, or fails for another reason, which is given.
     """
-    recorder = Recorder()
+    recorder = Recorder(most_nodes=most_nodes)
     try:
         program = on_meta(program)
         _warm_up_optimizer(program)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+import orjson
+
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import (
@@ -39,6 +41,9 @@ INPUT_FIELDS = ("stored_bytes", "cpu_s", "files")
 ADAPTATION_FIELDS = (
     "gradient_noise_scale", "initial_batch_size", "batch_size_bounds", "most_accumulation",
 )  # fmt: skip
+
+#: Versions of software that a job names at most, and bytes of its configuration as JSON.
+MOST_VERSIONS, MAX_BYTES = 32, 2**20
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
 _LEFT_OUT = (*_REFERENCES, "input", "adaptation", "script")
@@ -223,6 +228,7 @@ def _read(name: str, value: object, pointer: str) -> Any:
         case "hf_config" | "model_kwargs":
             found = as_object(value, pointer, what=name)
             refuse_not_json(found, pointer)
+            _check_bytes(name, found, pointer)
             return dict(found)
         case "batch_size" | "accumulation_steps" | "sequence_length":
             return as_count(name, value, pointer)
@@ -249,11 +255,29 @@ def _read(name: str, value: object, pointer: str) -> Any:
             return as_flag(name, value, pointer)
         case "software":
             versions = as_object(value, pointer, what=name)
+            if len(versions) > MOST_VERSIONS:
+                raise InvalidInputError(
+                    f"software names {len(versions)} versions; at most {MOST_VERSIONS} are kept. "
+                    "Name those that change how fast a step is.",
+                    pointer=pointer,
+                )
             return {key: _version(key, item, f"{pointer}/{key}") for key, item in versions.items()}
     raise AssertionError(f"job field {name!r} has no reader")
 
 
+def _check_bytes(name: str, value: Mapping[str, Any], pointer: str) -> None:
+    try:
+        size = len(orjson.dumps(value))
+    except orjson.JSONEncodeError as error:
+        raise InvalidInputError(f"{name} cannot be kept: {error}.", pointer=pointer) from error
+    if size > MAX_BYTES:
+        raise InvalidInputError(
+            f"{name} has {size} bytes as JSON; at most {MAX_BYTES} are kept.", pointer=pointer
+        )
+
+
 def _version(name: str, value: object, pointer: str) -> str:
+    as_text("The name of a version", name, pointer)
     version = as_text(name, value, pointer)
     if name == "torch" and not version[0].isdigit():
         raise InvalidInputError(

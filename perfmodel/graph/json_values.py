@@ -15,6 +15,9 @@ MAX_COUNT = 2**24
 #: Nesting of ``model_kwargs`` and ``hf_config`` beyond which a request is refused.
 MAX_DEPTH = 20
 
+#: Characters of a text that somebody may have to remember: a name, a version.
+MAX_TEXT = 1_000
+
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -26,10 +29,14 @@ def as_object(value: object, pointer: str, *, what: str) -> Mapping[str, Any]:
 
 
 def as_text(name: str, value: object, pointer: str) -> str:
-    """Return a text that is not blank."""
+    """Return a text that is not blank, of :data:`MAX_TEXT` characters at most."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidInputError(
             f"{name} must be a text that is not empty; got {shown(value)}.", pointer=pointer
+        )
+    if len(value) > MAX_TEXT:
+        raise InvalidInputError(
+            f"{name} has {len(value)} characters; at most {MAX_TEXT} are kept.", pointer=pointer
         )
     return value
 
@@ -104,5 +111,8 @@ def refuse_not_json(value: object, pointer: str, depth: int = 0) -> None:
 
 def shown(value: object) -> str:
     """Return a value as it is quoted in messages: short."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"{type(value).__name__} nested very deeply"
     return text if len(text) <= 60 else f"{text[:57]}..."

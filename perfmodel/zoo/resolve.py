@@ -10,6 +10,7 @@ from perfmodel.errors import InvalidInputError, UnknownModelError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
+from perfmodel.zoo.size_check import check_size
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program
@@ -170,6 +171,7 @@ def check_job(job: Job) -> None:
             pointer="/job/accumulation_steps",
         )
     _check_model_reference(job)
+    check_size(job)
 
 
 def _check_model_reference(job: Job) -> None:

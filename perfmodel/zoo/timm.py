@@ -12,14 +12,10 @@ from perfmodel.errors import InvalidInputError, UnknownModelError
 from perfmodel.zoo.bundle import ModelBundle, building_on
 from perfmodel.zoo.libraries import import_timm
 from perfmodel.zoo.losses import ClassificationLoss, FeatureLoss
+from perfmodel.zoo.structure_check import REFUSED, structure_of
 
-#: Arguments of ``timm.create_model`` that fetch or read weights: they do not change the structure.
-_REFUSED_KWARGS = frozenset(
-    {
-        "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "pretrained_strict",
-        "checkpoint_path", "cache_dir", "features_only", "scriptable", "exportable", "no_jit",
-    }
-)  # fmt: skip
+#: Arguments of ``timm.create_model`` that change what is built into something else than a model.
+_REFUSED_KWARGS = frozenset({"features_only", "scriptable", "exportable", "no_jit"})
 
 #: Argument under which branches of training are merged as for deployment.
 REPARAMETERIZE = "reparameterize"
@@ -134,13 +130,13 @@ def _meant(structure: str, kwargs: Mapping[str, Any]) -> tuple[str, Mapping[str,
 
 def _checked_kwargs(model_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     for key in model_kwargs:
-        if key in _REFUSED_KWARGS:
+        if key in _REFUSED_KWARGS or key in REFUSED:
             raise InvalidInputError(
                 f"Model argument {key!r} is refused: models are built from their structure, "
                 "without weights. Leave it out.",
                 pointer=f"/job/model_kwargs/{key}",
             )
-    kwargs = dict(model_kwargs)
+    kwargs = structure_of(model_kwargs, "/job/model_kwargs")
     for key, least in (("in_chans", 1), ("num_classes", 0)):
         _check_whole(kwargs.get(key), key, least)
     if kwargs.get("img_size") is not None:

@@ -43,6 +43,7 @@ def install(
         required=settings.require_keys,
         insecure=settings.insecure,
         open_paths=frozenset(settings.open_paths),
+        hosts=frozenset(name.lower() for name in settings.hosts),
     )
     app.state.keys = keys
     app.add_middleware(Access, policy=policy, audit=audit_of(settings, connections))

@@ -17,21 +17,21 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.audit import AuditLog, AuditTable
+from service.access.browser import body_of_any_page, foreign_host, sent_from_elsewhere
 from service.access.callers import GUEST
 from service.access.keys import ApiKey, KeyStore, digest_of, token_of
 from service.access.scopes import Scope as KeyScope
 from service.access.scopes import Unscoped, is_audited, needed
-from service.http.errors import http_problem, problem_response
+from service.http.bodies import unread_media
+from service.http.errors import http_problem, problem_of, problem_response
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
 CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
-#: Sent by a browser for a page of somebody else, and for what a script asks.
-_CROSS_SITE = (b"sec-fetch-site", b"cross-site")
+#: Sent by a browser for what a script asks.
 _BY_A_SCRIPT = (b"sec-fetch-dest", b"empty")
-_NOT_FROM_ELSEWHERE = "A page of another site may not send this."
 
 #: Callers whose buckets are remembered; one that was forgotten starts full.
 MAX_CALLERS = 10_000
@@ -148,6 +148,8 @@ class Policy:
         Answer everybody as long as no key was made, whatever the address.
     open_paths : collection of str
         Paths that are answered without a key all the same, for callers that can show none.
+    hosts : collection of str
+        Names besides those of the loopback by which the service is called, in lower case.
     """
 
     keys: KeyStore
@@ -155,6 +157,7 @@ class Policy:
     required: bool = False
     insecure: bool = False
     open_paths: Collection[str] = field(default_factory=frozenset)
+    hosts: Collection[str] = field(default_factory=frozenset)
 
     def decide(self, request: Scope, path: str) -> Entry | Refusal:
         """Let a request in or not.
@@ -169,8 +172,9 @@ class Policy:
         if needs is Unscoped.OPEN or path in self.open_paths:
             return Entry(admin=audited)
         self.required = self.required or bool(self.keys.all())
-        decide = self._keyed if self.required else self._guest
-        return decide(request, needs, audited)
+        if self.required:
+            return self._keyed(request, needs, audited)
+        return self._guest(request, path, needs, audited)
 
     def _keyed(self, request: Scope, needs: KeyScope | Unscoped, audited: bool) -> Entry | Refusal:
         headers, writes = request["headers"], request["method"] not in _SAFE
@@ -187,13 +191,17 @@ class Policy:
                 by=key.key_id,
                 admin=admin,
             )
-        if writes and _CROSS_SITE in headers:
-            # A browser shows the key that it was once told, whoever makes it ask.
-            return _forbidden(_NOT_FROM_ELSEWHERE, by=key.key_id, admin=admin)
+        # A browser shows the key that it was once told, whoever makes it ask.
+        stated = dict(headers) if writes else {}
+        foreign = sent_from_elsewhere(stated, self.hosts, strictly=False) if writes else None
+        if foreign:
+            return _forbidden(foreign, by=key.key_id, admin=admin)
         wait_s = self.limiter.wait_s(key.key_id, key.rate_per_s)
         return _too_many(wait_s) if wait_s else Entry(by=key.key_id, admin=admin)
 
-    def _guest(self, request: Scope, needs: KeyScope | Unscoped, audited: bool) -> Entry | Refusal:
+    def _guest(
+        self, request: Scope, path: str, needs: KeyScope | Unscoped, audited: bool
+    ) -> Entry | Refusal:
         address = (request.get("server") or ("",))[0]
         if not self.insecure and _is_beyond_loopback(address):
             return _forbidden(
@@ -201,8 +209,15 @@ class Policy:
                 f"{address}. Make a key with `perfmodel keys create`, or start it with --insecure."
             )
         writes = request["method"] not in _SAFE
-        if writes and _CROSS_SITE in request["headers"]:
-            return _forbidden(_NOT_FROM_ELSEWHERE)
+        headers = dict(request["headers"])
+        foreign = foreign_host(headers, address, self.hosts)
+        if foreign is None and writes:
+            foreign = sent_from_elsewhere(headers, self.hosts, strictly=True)
+        if foreign:
+            return _forbidden(foreign)
+        kind = body_of_any_page(headers) if writes else None
+        if kind:
+            return Refusal(content=problem_of(unread_media(kind, *_media_of(path))))
         wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])
         if wait_s:
             return _too_many(wait_s)
@@ -221,6 +236,12 @@ def _is_beyond_loopback(address: str) -> bool:
         return not ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def _media_of(path: str) -> tuple[str, ...]:
+    """Return what bodies are: questions, and files of ONNX."""
+    files = ("application/octet-stream",) if path == "/v1/graphs" else ()
+    return ("application/json", *files)
 
 
 def _scope_of_unlisted(request: Scope, key: ApiKey) -> KeyScope:
@@ -285,7 +306,9 @@ class Access:
             send = self._audited(decision.by, scope, send)
         if isinstance(decision, Refusal):
             response = problem_response(decision.content)
-            response.raw_headers.extend(decision.headers)
+            stated = {name for name, _ in decision.headers}
+            kept = [pair for pair in response.raw_headers if pair[0] not in stated]
+            response.raw_headers = [*kept, *decision.headers]
             await response(scope, receive, send)
         else:
             await self._app(scope, receive, send)

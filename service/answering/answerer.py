@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob, Table
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
@@ -121,6 +122,10 @@ class Answerer:
 
     def row(self, job: Job, placements: Sequence[Placement]) -> Table:
         """Answer one job on some placements."""
+        if job.job_type is None:
+            # Before anything else is worked out; what is wrong with it is said in its cells.
+            with suppress(PerfModelError):
+                self.estimator.core.prepare(job)
         seen = {0: self.observed_jobs.counting(job)}
         return self.estimator.matrix([job], placements, seen, self.observed_jobs.strangers())
 

@@ -9,9 +9,16 @@ import orjson
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.core.resolved_placement import (
+    ResolvedPlacement,
+    resolve_placement,
+    rough_bytes,
+)
 from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
+
+#: What the texts by which jobs are recognised take together at most, bytes.
+MOST_KEY_BYTES = 64 * 2**20
 
 #: What tells a part of a question from others: a text is its own, of all else it is the JSON.
 Key = str | bytes
@@ -21,7 +28,7 @@ class JobCache(LruCache[Key, PreparedJob]):
     """Recognises jobs, and tells of each that it is given."""
 
     def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
+        super().__init__(capacity, weigh=lambda key, prepared: len(key), most_weight=MOST_KEY_BYTES)
         #: Told of every job that is kept; must not wait.
         self.on_new: Callable[[PreparedJob], object] = lambda prepared: None
 
@@ -87,7 +94,11 @@ class QuestionCache:
 
     def _forget_placements(self) -> None:
         self._catalog = self._estimator.accelerators
-        self._placements: LruCache[Key, ResolvedPlacement] = LruCache(16_384)
+        self._placements: LruCache[Key, ResolvedPlacement] = LruCache(
+            16_384,
+            weigh=lambda key, found: len(key) + rough_bytes(found.placement),
+            most_weight=2 * MOST_KEY_BYTES,
+        )
 
 
 def point_at_text(error: InvalidInputError, written: Any) -> None:
@@ -97,7 +108,12 @@ def point_at_text(error: InvalidInputError, written: Any) -> None:
 
 
 def _key(part: Any) -> Key:
-    return part if type(part) is str else orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+    if type(part) is str:
+        return part
+    try:
+        return orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError as error:
+        raise InvalidInputError(f"A part of the question cannot be read: {error}.") from error
 
 
 def _kept(key: Key) -> Key:

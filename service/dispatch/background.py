@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.jobs.capture_terms import CaptureNeededError, without_captures
+from service.answering.lanes import settle
 from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
 
@@ -37,13 +41,24 @@ class _Work(NamedTuple):
     full: Callable[[], Any]
     preparation: Preparation | None
     future: Future[Any]
+    #: Of the request that asked.
+    context: Context
 
 
 class BackgroundRounds:
-    """Gathers questions and works on them in rounds; for one event loop."""
+    """Gathers questions and works on them in rounds; for one event loop.
 
-    def __init__(self, threads: ThreadPool) -> None:
+    Parameters
+    ----------
+    threads : ThreadPool
+        Where rounds are worked through; they wait for no capture.
+    captures : ThreadPool
+        Where captures are waited for.
+    """
+
+    def __init__(self, threads: ThreadPool, captures: ThreadPool) -> None:
         self._threads = threads
+        self._captures = captures
         self._waiting: dict[Hashable, _Work] = {}
         self._begun_s = -_EVERY_S
 
@@ -56,7 +71,7 @@ class BackgroundRounds:
         if not self._waiting:
             loop = asyncio.get_running_loop()
             loop.call_at(max(loop.time() + _AFTER_S, self._begun_s + _EVERY_S), self._begin)
-        work = self._waiting[key] = _Work(full, preparation, Future())
+        work = self._waiting[key] = _Work(full, preparation, Future(), copy_context())
         return work.future
 
     def forget(self, key: Hashable) -> bool:
@@ -71,24 +86,33 @@ class BackgroundRounds:
         self._begun_s = asyncio.get_running_loop().time()
         begun = [work for work in waiting if work.future.set_running_or_notify_cancel()]
         try:
-            self._threads.submit(_work_through, begun)
+            self._threads.submit(self._work_through, begun)
         except (OverloadedError, RuntimeError) as error:  # the latter once they are closed
             for work in begun:
                 work.future.set_exception(OverloadedError(str(error)))
 
+    def _work_through(self, works: Sequence[_Work]) -> None:
+        """Answer the questions of a round."""
+        alike: dict[Callable[[Sequence[Any]], None], list[Any]] = {}
+        for work in works:
+            if work.preparation is not None:
+                alike.setdefault(work.preparation.prepare, []).append(work.preparation.question)
+        for prepare, questions in alike.items():
+            # Whatever is wrong with one of them is found again, and told, where it is answered.
+            with suppress(Exception):
+                prepare(questions)
+        for work in works:
+            try:
+                work.future.set_result(without_captures(work.full))
+            except CaptureNeededError:
+                self._capture_for(work)
+            except Exception as error:
+                work.future.set_exception(error)
 
-def _work_through(works: Sequence[_Work]) -> None:
-    """Answer the questions of a round."""
-    alike: dict[Callable[[Sequence[Any]], None], list[Any]] = {}
-    for work in works:
-        if work.preparation is not None:
-            alike.setdefault(work.preparation.prepare, []).append(work.preparation.question)
-    for prepare, questions in alike.items():
-        # Whatever is wrong with one of them is found again, and told, where it is answered.
-        with suppress(Exception):
-            prepare(questions)
-    for full, _, future in works:
+    def _capture_for(self, work: _Work) -> None:
         try:
-            future.set_result(full())
-        except Exception as error:
-            future.set_exception(error)
+            answered = work.context.run(self._captures.submit, work.full)
+        except (PerfModelError, RuntimeError) as error:  # the latter once they are closed
+            work.future.set_exception(error)
+        else:
+            answered.add_done_callback(lambda done: settle(work.future, done))

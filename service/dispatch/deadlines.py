@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from perfmodel.errors import NotInTimeError
+from service.answering.lanes import Lanes
 from service.answering.thread_pool import ThreadPool, note_failure
 from service.dispatch.background import BackgroundRounds, Preparation
 from service.dispatch.options import Options
@@ -29,9 +30,9 @@ class Deadlines:
         Where it runs, with others, if nobody waits for it from the start.
     """
 
-    def __init__(self, threads: ThreadPool, background: ThreadPool) -> None:
+    def __init__(self, threads: Lanes, background: ThreadPool) -> None:
         self._threads = threads
-        self._rounds = BackgroundRounds(background)
+        self._rounds = BackgroundRounds(background, threads.captures)
         self._under_way: dict[Hashable, Future[Any]] = {}
 
     @property

@@ -18,6 +18,7 @@ from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.answerer import Answerer
+from service.answering.lanes import Lanes
 from service.answering.matrix_rows import predict_rows
 from service.answering.questions import AskedMatrix, read_matrix
 from service.answering.thread_pool import ThreadPool
@@ -65,7 +66,11 @@ class Dispatcher:
         self.state = State.beside(estimator, observations_keep_s=settings.observations_keep_s)
         self._settings = settings
         most = settings.max_waiting
-        self.threads = ThreadPool("answer", self.metrics, workers=4, most=most)
+        waiting = settings.max_waiting_captures
+        self.threads = Lanes(
+            ThreadPool("answer", self.metrics, workers=4, most=most),
+            ThreadPool("capture", self.metrics, workers=waiting, most=waiting),
+        )
         self._background = ThreadPool("background", self.metrics, workers=1, most=most)
         self._fallbacks = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
         self.loads = ThreadPool("models", self.metrics, workers=1, most=_MOST_LOADS)

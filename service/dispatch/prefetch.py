@@ -18,6 +18,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import PreparedJob
 from service.answering.answerer import Answerer
+from service.answering.lanes import Lanes
 from service.answering.thread_pool import ThreadPool, note_failure
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
@@ -48,7 +49,7 @@ class Prefetch:
 
     Parameters
     ----------
-    busy : sequence of ThreadPool
+    busy : sequence of ThreadPool or Lanes
         Where questions are answered; work goes on while nothing waits there.
     metrics : Metrics
         Counts the jobs that wait, as the queue ``foresight``.
@@ -57,7 +58,7 @@ class Prefetch:
     def __init__(
         self,
         serving: Callable[[], Answerer],
-        busy: Sequence[ThreadPool],
+        busy: Sequence[ThreadPool | Lanes],
         metrics: Metrics,
         prices: Callable[[], Iterable[str]],
     ) -> None:

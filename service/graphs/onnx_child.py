@@ -11,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
+import time
 from typing import Any
 
 import orjson
 
 from perfmodel.capture.onnx import capture_onnx
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import PerfModelError, UnsupportedOnnxError
+from perfmodel.estimator.captures.memory_limit import peak_bytes, resident_bytes
 from perfmodel.graph.canonical import to_json
+from perfmodel.graph.ir import Graph
 from perfmodel.types import Mode, Precision
 from service.http.errors import problem_of
 
@@ -30,17 +33,33 @@ def main() -> None:
     _limit(header["memory_bytes"], header["time_s"])
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
+    began, held = time.monotonic(), resident_bytes()
     try:
-        canonical = _canonical(sys.stdin.buffer.read(), header["settings"])
+        graph = _graph(sys.stdin.buffer.read(), header["settings"])
+        _check_nodes(graph, header["nodes"])
     except PerfModelError as error:
         sys.stdout.buffer.write(orjson.dumps({"problem": problem_of(error)}) + b"\n")
     else:
-        sys.stdout.buffer.write(b"{}\n" + canonical)
+        canonical = to_json(graph)
+        used = {
+            "time_s": time.monotonic() - began,
+            "memory_bytes": max(0, peak_bytes() - held),
+            "nodes": len(graph.nodes),
+        }
+        sys.stdout.buffer.write(orjson.dumps({"used": used}) + b"\n" + canonical)
 
 
-def _canonical(file: bytes, settings: dict[str, Any]) -> bytes:
+def _check_nodes(graph: Graph, most: int) -> None:
+    if len(graph.nodes) > most:
+        raise UnsupportedOnnxError(
+            f"The step has {len(graph.nodes)} operators, more than its budget of {most}. Send a "
+            "smaller model, or state a larger budget."
+        )
+
+
+def _graph(file: bytes, settings: dict[str, Any]) -> Graph:
     precision = settings["precision"]
-    graph = capture_onnx(
+    return capture_onnx(
         file,
         dimensions=settings["dimensions"],
         batch_size=settings["batch_size"],
@@ -48,7 +67,6 @@ def _canonical(file: bytes, settings: dict[str, Any]) -> bytes:
         optimizer=settings["optimizer"],
         precision=Precision(precision) if precision else None,
     )
-    return to_json(graph)
 
 
 def _limit(memory_bytes: int, time_s: float) -> None:

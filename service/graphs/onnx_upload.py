@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
+import selectors
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from perfmodel.errors import UnsupportedOnnxError
+from perfmodel.estimator.captures.turns import Turns
+from perfmodel.estimator.jobs.capture_terms import CaptureBudget, CaptureUse, terms_of_request
 from service.http.errors import OverloadedError
-from service.settings import Settings
 
 #: What a child may take to load its libraries; not counted against the file.
 _START_S = 30.0
@@ -27,68 +29,90 @@ class RefusedUploadError(UnsupportedOnnxError):
         self.content = dict(content)
 
 
-async def read_onnx(file: bytes, capture: Mapping[str, Any], settings: Settings) -> bytes:
-    """Turn an ONNX file into a canonical graph.
+def read_onnx(file: bytes, capture: Mapping[str, Any], most: CaptureBudget, turns: Turns) -> bytes:
+    """Turn an ONNX file into a canonical graph, once it is the turn of who sent it.
 
     Parameters
     ----------
     capture : mapping
         ``batch_size``, ``mode``, ``optimizer``, ``precision`` and ``dimensions``.
+    most : CaptureBudget
+        What it may take, unless its request states less.
+    turns : Turns
+        Of the processes that capture; the child is one of them.
 
     Raises
     ------
     UnsupportedOnnxError
         A file that is refused, or took too much.
-    OverloadedError
-        The machine is too busy to begin.
+    BusyError, OverloadedError
+        No process was free in time, or the machine is too busy to begin.
     """
+    terms = terms_of_request()
+    budget = most.at_most(terms.budget)
     header = {
-        "time_s": settings.onnx_time_s,
-        "memory_bytes": settings.onnx_memory_bytes,
+        "time_s": budget.time_s,
+        "memory_bytes": budget.memory_bytes,
+        "nodes": budget.nodes,
         "settings": dict(capture),
     }
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "service.graphs.onnx_child",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+    with turns.turn(terms.caller), _child() as child:
+        head, canonical = _converse(child, orjson.dumps(header) + b"\n", file, budget)
+    terms.uses.append(CaptureUse(**head["used"]))
+    return canonical
+
+
+@contextlib.contextmanager
+def _child() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "service.graphs.onnx_child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    try:
-        return await _converse(child, orjson.dumps(header) + b"\n", file, settings)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
+    )
+    with child:
+        try:
+            yield child
+        finally:
             child.kill()
-        await child.wait()
 
 
-async def _converse(
-    child: asyncio.subprocess.Process, header: bytes, file: bytes, settings: Settings
-) -> bytes:
+def _converse(
+    child: subprocess.Popen[bytes], header: bytes, file: bytes, budget: CaptureBudget
+) -> tuple[dict[str, Any], bytes]:
     assert child.stdin is not None and child.stdout is not None
     child.stdin.write(header)
+    child.stdin.flush()
+    _await_start(child)
     try:
-        await asyncio.wait_for(child.stdout.readline(), _START_S)
-    except TimeoutError as error:
-        raise OverloadedError(
-            f"The process that reads ONNX files did not start within {_START_S:g} s. Ask again "
-            "later."
-        ) from error
-    try:
-        output, _ = await asyncio.wait_for(child.communicate(file), settings.onnx_time_s)
-    except TimeoutError as error:
+        output, _ = child.communicate(file, timeout=budget.time_s)
+    except subprocess.TimeoutExpired as error:
         raise UnsupportedOnnxError(
-            f"Reading the ONNX file took longer than {settings.onnx_time_s:g} s. Send a smaller "
+            f"Reading the ONNX file took longer than {budget.time_s:g} s. Send a smaller "
             "model, or capture it on your side and send the graph."
         ) from error
     head, _, canonical = output.partition(b"\n")
     if not head:
         raise UnsupportedOnnxError(
-            f"Reading the ONNX file needed more than {settings.onnx_memory_bytes} bytes of memory "
+            f"Reading the ONNX file needed more than {budget.memory_bytes} bytes of memory "
             "or broke its reader. Send a smaller model, or capture it on your side and send the "
             "graph."
         )
-    answer = orjson.loads(head)
+    answer: dict[str, Any] = orjson.loads(head)
     if "problem" in answer:
         raise RefusedUploadError(answer["problem"])
-    return canonical
+    return answer, canonical
+
+
+def _await_start(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        if not selector.select(_START_S):
+            raise OverloadedError(
+                f"The process that reads ONNX files did not start within {_START_S:g} s. Ask again "
+                "later."
+            )
+    # Nothing more comes before the file is sent: no byte of an answer is lost in a buffer.
+    child.stdout.readline()

@@ -49,11 +49,14 @@ async def json_body_of(request: Request) -> bytes:
     """
     kind = media_type(request)
     if kind not in ("", "application/json") and not kind.endswith("+json"):
-        raise UnsupportedMediaError(
-            f"The body is {kind!r}; send 'Content-Type: application/json'.",
-            allowed=("application/json",),
-        )
+        raise unread_media(kind, "application/json")
     return await request.body()
+
+
+def unread_media(kind: str, *allowed: str) -> UnsupportedMediaError:
+    """Return the refusal of a content type that is not read."""
+    wanted = " or ".join(f"'Content-Type: {one}'" for one in allowed)
+    return UnsupportedMediaError(f"The body is {kind!r}; send {wanted}.", allowed=allowed)
 
 
 def header_of(scope: Scope, name: bytes) -> bytes | None:

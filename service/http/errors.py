@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from perfmodel.errors import (
+    BusyError,
     DamagedArtifactError,
     InvalidInputError,
     MissingExtraError,
@@ -25,6 +26,7 @@ from perfmodel.errors import (
     TakenNameError,
     UnknownNameError,
 )
+from service.http.redaction import without_own_paths, without_places
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +36,9 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
 
 #: What may be asked again as it is, a little later.
-_RETRIED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+_RETRIED = (
+    HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
+)  # fmt: skip
 
 
 class MalformedBodyError(InvalidInputError):
@@ -57,6 +61,10 @@ class OverloadedError(PerfModelError):
     """More questions wait than may wait."""
 
 
+class TooManyWaitingError(PerfModelError):
+    """More questions of one key wait than may wait."""
+
+
 #: The first that an error is an instance of counts; what is none of them is a defect.
 _STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
     (MalformedBodyError, HTTPStatus.BAD_REQUEST),
@@ -67,7 +75,9 @@ _STATUS: tuple[tuple[type[PerfModelError], HTTPStatus], ...] = (
     (InvalidInputError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
     (OvertakenError, HTTPStatus.CONFLICT),
+    (TooManyWaitingError, HTTPStatus.TOO_MANY_REQUESTS),
     (OverloadedError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (DamagedArtifactError, HTTPStatus.SERVICE_UNAVAILABLE),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotInTimeError, HTTPStatus.GATEWAY_TIMEOUT),
@@ -85,16 +95,17 @@ def install(app: FastAPI) -> None:
 def problem_of(error: PerfModelError) -> dict[str, Any]:
     """Describe an error as an RFC 9457 object."""
     errors = []
+    status = status_of(error)
+    by_server = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    detail = (without_places if by_server else without_own_paths)(error.message)
     if isinstance(error, InvalidInputError):
-        errors.append(
-            {"pointer": error.pointer, "detail": error.message, "allowed": list(error.allowed)}
-        )
+        errors.append({"pointer": error.pointer, "detail": detail, "allowed": list(error.allowed)})
     name = type(error).__name__.removesuffix("Error")
     return problem(
-        status_of(error),
+        status,
         kind=_dashed(name),
         title=_dashed(name).replace("-", " ").capitalize(),
-        detail=error.message,
+        detail=detail,
         errors=errors,
         did_you_mean=error.did_you_mean if isinstance(error, UnknownNameError) else (),
     )
@@ -170,6 +181,9 @@ def defect_problem() -> dict[str, Any]:
 
 async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PerfModelError)
+    if isinstance(error, StoreError | DamagedArtifactError):
+        # The log has what the answer leaves out.
+        logger.warning("%s %s: %s", request.method, request.url.path, error.message)
     # An error that a child process described comes with its problem.
     content = getattr(error, "content", None)
     return problem_response(content or problem_of(error))

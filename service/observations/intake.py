@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
+from perfmodel.estimator.core.resolved_placement import rough_bytes
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
@@ -30,6 +31,9 @@ from service.state.state import stored_job
 MOST_OBSERVATIONS = 2_000
 #: Most characters of a key.
 MOST_OF_A_KEY = 200
+
+#: What jobs that were read before take together at most, as JSON.
+_MOST_BYTES = 32 * 2**20
 
 _MEASURED = ("placement", "batch_size", "accumulation_steps", "step_time_s", "sync_time_s")
 _FIELDS = ("job", *_MEASURED, "software", "key")
@@ -157,8 +161,14 @@ class ObservationReader:
 
     def __init__(self, jobs: JobFinder) -> None:
         self._finder = jobs
-        self._jobs: LruCache[bytes, tuple[Job, StoredJob]] = LruCache(4_096)
-        self._placements: LruCache[Placement, str] = LruCache(16_384)
+        self._jobs: LruCache[bytes, tuple[Job, StoredJob]] = LruCache(
+            4_096, weigh=lambda written, job: len(written), most_weight=_MOST_BYTES
+        )
+        self._placements: LruCache[Placement, str] = LruCache(
+            16_384,
+            weigh=lambda placement, written: rough_bytes(placement),
+            most_weight=2 * _MOST_BYTES,
+        )
 
     def read(self, value: object, pointer: str) -> tuple[Job, Observation, StoredObservation]:
         """Return the job and the step of one observation, and how it is kept.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.core.resolved_placement import rough_bytes
 from perfmodel.estimator.evidence.observed_rows import least_step_s
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
@@ -20,6 +21,9 @@ from service.observations.type_bounds import TypeGuesses, check_possible
 #: A step that takes this many times as long as predicted is a mistake; milliseconds that are sent
 #: as seconds are a thousand times as long. Of a job type, also one that is as many times as short.
 _TOO_FAR = 200.0
+
+#: What placements that are remembered take together at most.
+_MOST_BYTES = 64 * 2**20
 
 _Cell = tuple[str, int, int, Placement]
 
@@ -72,7 +76,9 @@ class Plausibility:
 
     def __init__(self, estimator: Estimator, feed: ObservationFeed[Observation]) -> None:
         self.estimator = estimator
-        self._cells: LruCache[_Cell, Bounds] = LruCache(50_000)
+        self._cells: LruCache[_Cell, Bounds] = LruCache(
+            50_000, weigh=lambda cell, bounds: rough_bytes(cell[-1]), most_weight=_MOST_BYTES
+        )
         self._types = TypeGuesses(estimator, feed)
 
     def bounds(self, job: Job, stored: StoredObservation, seen: Observation) -> Bounds:

@@ -23,6 +23,9 @@ from service.state.job_references import JobFinder, resolve_job_reference
 
 logger = logging.getLogger(__name__)
 
+#: What the texts of placements that are remembered take together at most.
+_MOST_BYTES = 32 * 2**20
+
 _Cell = tuple[str, int, int, str]
 
 
@@ -52,7 +55,9 @@ class PredictedCells:
     def __init__(self, estimator: Estimator, references: JobFinder) -> None:
         self.estimator = estimator
         self._references = references
-        self._known: LruCache[_Cell, tuple[Predicted | None]] = LruCache(50_000)
+        self._known: LruCache[_Cell, tuple[Predicted | None]] = LruCache(
+            50_000, weigh=lambda cell, known: len(cell[-1]), most_weight=_MOST_BYTES
+        )
 
     def canonical(self, accelerator: str | None) -> str | None:
         """Return the name of an accelerator as points have it."""

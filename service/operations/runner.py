@@ -19,8 +19,10 @@ import orjson
 from starlette.types import ASGIApp
 
 from perfmodel.errors import StoreError
+from perfmodel.estimator.jobs.capture_terms import CaptureTerms, enter_terms
 from perfmodel.store.state.operations import Claim, Operation, OperationStore
-from service.http.errors import OverloadedError, defect_problem, problem
+from service.access.callers import GUEST
+from service.http.errors import OverloadedError, TooManyWaitingError, defect_problem, problem
 from service.http.logs import request_id_of_context
 from service.metrics.registry import Metrics
 from service.operations.kept_request import KeptRequest, replay
@@ -49,7 +51,8 @@ class Runner:
     keep_s : float
         Time for which an operation is kept after it has ended, seconds.
     most_open : int
-        Operations that may be open in all; past it new ones are turned away.
+        Operations that may be open in all, a quarter of them of one key; past it new ones are
+        turned away.
     poll_s : float
         How often it is looked whether there is something to do, seconds.
     """
@@ -59,7 +62,7 @@ class Runner:
         store: OperationStore,
         metrics: Metrics,
         *,
-        at_once: int = 2,
+        at_once: int = 4,
         lease_s: float = 10.0,
         keep_s: float = 86_400.0,
         most_open: int = 1_000,
@@ -71,6 +74,7 @@ class Runner:
         self._lease_s = lease_s
         self._keep_s = keep_s
         self._most_open = most_open
+        self._most_of_a_key = max(1, most_open // 4)
         self._poll_s = min(poll_s, lease_s / 4)
         #: Names this process among all that share the database.
         self.owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -91,6 +95,8 @@ class Runner:
         ------
         OverloadedError
             As many as may be open already are.
+        TooManyWaitingError
+            As many of this key as may.
         StoreError
             The database cannot be written.
         """
@@ -101,9 +107,15 @@ class Runner:
                 owner=self.owner,
                 caller=caller,
                 most_open=self._most_open,
+                most_of_caller=None if caller in ("", GUEST) else self._most_of_a_key,
             )
         )
         if operation is None:
+            own = await self._in_thread(self._store.open_of, caller)
+            if caller not in ("", GUEST) and own >= self._most_of_a_key:
+                raise TooManyWaitingError(
+                    f"{own} operations of this key are open already. Let some end first."
+                )
             raise OverloadedError(
                 f"{self._most_open} operations are open already. Try again later."
             )
@@ -189,6 +201,7 @@ class Runner:
 
     async def _work(self, claim: Claim) -> None:
         request_id_of_context.set(f"operation/{claim.name}")
+        enter_terms(CaptureTerms(caller=claim.caller))
         try:
             status, body = await self._answer(claim)
             await self._settle(lambda: self._end(claim, status, body))
@@ -211,7 +224,7 @@ class Runner:
             return HTTPStatus.INTERNAL_SERVER_ERROR, orjson.dumps(defect_problem())
 
     def _end(self, claim: Claim, status: int, body: bytes) -> None:
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             # No room or no database for it now; that says nothing about what was asked.
             pause_s = min(2.0**claim.attempt, _LONGEST_PAUSE_S)
             self._store.put_back(claim, wait_s=pause_s)

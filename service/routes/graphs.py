@@ -101,7 +101,10 @@ async def register(
             "precision": precision.value if precision else None,
             "dimensions": _dimensions(dimensions),
         }
-        body = await read_onnx(body, capture, request.app.state.settings)
+        state = request.app.state
+        body = await dispatcher.threads.captures.run(
+            read_onnx, body, capture, state.settings.onnx_budget, state.turns
+        )
     answer = await dispatcher.threads.run(
         _register, dispatcher, body, mode, batch_size, tokens_per_sample
     )

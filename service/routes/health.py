@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.dispatch.dispatcher import dispatcher_of
+from service.http.documentation import problems
+from service.http.redaction import without_places
 from service.schemas.answer_bodies import HealthAnswer
 
 router = APIRouter(tags=["health"])
@@ -21,14 +23,17 @@ async def live() -> HealthAnswer:
     "/v2/health/ready",
     summary="Whether questions are answered with all that is installed",
     response_model=HealthAnswer,
+    responses=problems(503),
 )
 async def ready(request: Request) -> HealthAnswer:
     """Tell whether questions are answered with all that is installed.
 
     ``degraded`` still answers: something is wrong, the detail says what.
     """
-    problems = dispatcher_of(request).problems
-    return HealthAnswer(status="degraded" if problems else "ready", detail=problems)
+    if request.app.state.draining.has_begun:
+        raise HTTPException(503, "The service is about to end. Ask another one.")
+    wrong = [without_places(each) for each in dispatcher_of(request).problems]
+    return HealthAnswer(status="degraded" if wrong else "ready", detail=wrong)
 
 
 @router.get(

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
-from perfmodel.store.state.jobs import StoredJob
+from perfmodel.store.state.jobs import JobStore, StoredJob
+from service.access.callers import caller_of, is_administrator
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
@@ -56,7 +57,7 @@ async def register(request: Request) -> Response:
     """
     body = await json_of(request)
     dispatcher = dispatcher_of(request)
-    stored, created = await dispatcher.threads.run(_register, dispatcher, body)
+    stored, created = await dispatcher.threads.run(_register, dispatcher, body, caller_of(request))
     answer = {**_entry(stored), "created": created}
     return json_response(answer, 201 if created else 200)
 
@@ -71,9 +72,12 @@ async def jobs(
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> Response:
-    """List jobs in pages."""
+    """List jobs in pages: those that this key registered, of an administrator's all."""
     store = dispatcher_of(request).state.jobs
-    page = await dispatcher_of(request).threads.run(lambda: store.page(cursor=cursor, limit=limit))
+    mine = None if is_administrator(request) else caller_of(request)
+    page = await dispatcher_of(request).threads.run(
+        lambda: store.page(owner=mine, cursor=cursor, limit=limit)
+    )
     return page_response("jobs", page, _entry)
 
 
@@ -83,16 +87,24 @@ async def jobs(
     responses={200: {"model": JobEntry}, **problems(404, 503)},
 )
 async def job(request: Request, ref: str) -> Response:
-    """Return a job by its reference."""
-    store = dispatcher_of(request).state.jobs
+    """Return a job by its reference: one that this key registered, to an administrator's any."""
     # Not every text can be asked of a database.
-    stored = await dispatcher_of(request).threads.run(store.find, ref) if ref.isalnum() else None
+    if not ref.isalnum():
+        raise not_found()
+    mine = None if is_administrator(request) else caller_of(request)
+    stored = await dispatcher_of(request).threads.run(
+        _find, dispatcher_of(request).state.jobs, ref, mine
+    )
     if stored is None:
         raise not_found()
     return json_response(_entry(stored))
 
 
-def _register(dispatcher: Dispatcher, body: Any) -> tuple[StoredJob, bool]:
+def _find(store: JobStore, ref: str, owner: str | None) -> StoredJob | None:
+    return store.find(ref) if owner is None or store.is_of(ref, owner) else None
+
+
+def _register(dispatcher: Dispatcher, body: Any, owner: str) -> tuple[StoredJob, bool]:
     fields = as_object(body, "", what="A request")
     refuse_unknown(fields, ("job",), "")
     if fields.get("job") is None:
@@ -101,7 +113,7 @@ def _register(dispatcher: Dispatcher, body: Any) -> tuple[StoredJob, bool]:
     job = answerer.read_job(fields["job"])
     # A job that nothing can be said of is not kept; of all others the graph is known now.
     prepared = answerer.prepare(job, fields["job"]) if job.job_type is None else None
-    stored, created = state.jobs.register(stored_job(job))
+    stored, created = state.jobs.register(stored_job(job), owner=owner)
     state.references.keep(stored.ref, stored.content)
     if prepared is not None:
         answerer.prepare(job, stored.ref)

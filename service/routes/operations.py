@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, cast
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.store.state.operations import Operation, OperationState
-from service.access.callers import is_administrator
+from service.access.callers import caller_of, is_administrator
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_response
 from service.http.documentation import problems
@@ -43,10 +43,11 @@ async def operations(
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> Response:
-    """List requests that are answered later, in pages."""
+    """List requests that are answered later, in pages: one's own, of an administrator's all."""
+    mine = None if is_administrator(request) else caller_of(request)
     store = dispatcher_of(request).state.operations
     page = await dispatcher_of(request).threads.run(
-        lambda: store.page(state=state, kind=kind, cursor=cursor, limit=limit)
+        lambda: store.page(state=state, kind=kind, caller=mine, cursor=cursor, limit=limit)
     )
     return page_response("operations", page, operation_to_dict)
 
@@ -83,16 +84,14 @@ async def result(request: Request, name: str) -> Response:
     "/{name}",
     summary="Stop and forget an operation",
     status_code=204,
-    responses={**problems(403, 404, 503)},
+    responses={**problems(404, 503)},
 )
 async def remove(request: Request, name: str) -> Response:
     """Forget an operation; one that waits is never begun, one that runs has no result.
 
-    Callers may remove what they asked for themselves, administrators everything.
+    Callers see and remove what they asked for themselves, administrators everything.
     """
-    found = await _found(request, name)
-    if not _may_remove(request, found):
-        raise HTTPException(403, "The operation is that of another key.")
+    await _found(request, name)
     if not await dispatcher_of(request).threads.run(
         dispatcher_of(request).state.operations.remove, name
     ):
@@ -107,10 +106,10 @@ def _runner(request: Request) -> Runner:
 async def _found(request: Request, name: str) -> Operation:
     # Not every text can be asked of a database.
     found = await _runner(request).find(name) if name.isalnum() else None
-    if found is None:
+    if found is None or not _is_shown(request, found):
         raise not_found()
     return found
 
 
-def _may_remove(request: Request, found: Operation) -> bool:
-    return request.scope.get("caller", "") in ("", found.caller) or is_administrator(request)
+def _is_shown(request: Request, found: Operation) -> bool:
+    return found.caller == request.scope.get("caller", "") or is_administrator(request)

@@ -147,7 +147,7 @@ class PlacementBody(_Strict):
     )
     sharing: Literal[tuple(Sharing)] | None = "mps"  # type: ignore[valid-type]
     power_limit_w: Annotated[float, Field(gt=0)] | None = None
-    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    fraction: Annotated[float, Field(ge=1e-3, le=1)] | None = None
     cpu_cores: Accelerators | None = None
     storage_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
     loader_workers: Annotated[int, Field(ge=0)] | None = None

@@ -60,7 +60,9 @@ def _tell(line: Mapping[str, Any]) -> None:
 def _lines(header: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     # Imported once it runs behind all others.
     from perfmodel.estimator import Estimator
-    from perfmodel.estimator.jobs.capture import CaptureChild
+    from perfmodel.estimator.captures.capture_pool import CapturePool
+    from perfmodel.estimator.captures.turns import Turns
+    from perfmodel.estimator.jobs.capture_terms import CaptureBudget
     from perfmodel.estimator.jobs.graph_library import GraphLibrary
     from perfmodel.store.shadow.asked_questions import AskedQuestionStore
     from perfmodel.store.shadow.comparisons import ComparisonStore
@@ -71,7 +73,8 @@ def _lines(header: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     from service.versions.own_catalog import OwnCatalog
 
     folder, model = Path(header["folder"]), header["model"]
-    capture = CaptureChild(timeout_s=header["capture_timeout_s"])
+    budget = CaptureBudget(time_s=header["capture_timeout_s"])
+    capture = CapturePool(Turns(places=1), most=budget)
     graphs = GraphLibrary(capture=capture, database=Database(header["database"]))
     estimator = Estimator.from_folder(folder, graphs=graphs)
     state = State.beside(estimator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -15,21 +15,32 @@ from perfmodel.store.state.jobs import JobStore
 
 _REFERENCE = re.compile(r"[0-9a-f]{32}")
 
+#: What registered jobs that are remembered take together at most, as JSON.
+_MOST_BYTES = 32 * 2**20
+
+
+class _Known(NamedTuple):
+    job: Mapping[str, Any]
+    size_bytes: int
+
 
 class JobReferences:
     """Finds registered jobs; what was found once is not read again, for it never changes."""
 
     def __init__(self, jobs: JobStore) -> None:
         self._jobs = jobs
-        self._known: LruCache[str, Mapping[str, Any]] = LruCache(10_000)
+        self._known: LruCache[str, _Known] = LruCache(
+            10_000, weigh=lambda ref, known: known.size_bytes, most_weight=_MOST_BYTES
+        )
 
     def known(self, ref: str) -> Mapping[str, Any] | None:
         """Return a job that was looked up before, or None; never waits."""
-        return self._known.get(ref)
+        known = self._known.get(ref)
+        return None if known is None else known.job
 
     def keep(self, ref: str, content: str) -> None:
         """Know a job that was just registered."""
-        self._known.put(ref, orjson.loads(content))
+        self._known.put(ref, _Known(orjson.loads(content), len(content)))
 
     def find(self, ref: str) -> Mapping[str, Any] | None:
         """Return a job as decoded JSON, or None where nobody registered it."""
@@ -37,9 +48,9 @@ class JobReferences:
         if known is None and _REFERENCE.fullmatch(ref):
             stored = self._jobs.find(ref)
             if stored is not None:
-                known = orjson.loads(stored.content)
+                known = _Known(orjson.loads(stored.content), len(stored.content))
                 self._known.put(ref, known)
-        return known
+        return None if known is None else known.job
 
 
 class ReferencesInMemory:

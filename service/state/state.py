@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import lru_cache
 
 import orjson
 
@@ -14,6 +13,7 @@ from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.job_identity import job_content, job_family, job_reference
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore
@@ -128,6 +128,14 @@ def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observat
     return tuple(found)
 
 
-@lru_cache(4_096)
+_JOBS: LruCache[str, Job] = LruCache(
+    4_096, weigh=lambda content, job: len(content), most_weight=16 * 2**20
+)
+
+
 def _job(content: str) -> Job:
-    return parse_job(orjson.loads(content))
+    known = _JOBS.get(content)
+    if known is None:
+        known = parse_job(orjson.loads(content))
+        _JOBS.put(content, known)
+    return known

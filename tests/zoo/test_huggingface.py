@@ -166,7 +166,7 @@ def test_config_file(tmp_path: Path) -> None:
         (
             {"model_type": "bert", "num_hidden_layers": 10**9},
             "/job/hf_config/num_hidden_layers",
-            "at most 2000",
+            "at most 500",
         ),
         (
             {"model_type": "llama", "quantization_config": {"bits": 4}},

@@ -9,6 +9,7 @@ tensor, its shape goes on alone.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,7 +21,7 @@ from perfmodel.capture.recording.quick_shapes import keeps_geometry
 from perfmodel.capture.recording.shapes import LAYOUT_RULES, SHAPE_RULES, shape_memory
 from perfmodel.capture.recording.signature import Signature, signature_of
 from perfmodel.capture.recording.tracking import Geometry, TensorTable
-from perfmodel.errors import CaptureError
+from perfmodel.errors import CaptureBudgetError, CaptureError
 from perfmodel.graph.ir import AttrValue, Graph, Node, make_node
 from perfmodel.types import Phase, Role
 
@@ -39,12 +40,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Parameters
     ----------
-    None
-        Enter it as a context, run the step, then ask for :meth:`graph`.
+    most_nodes : int or None
+        Operators that may be recorded; None: any number.
+
+    Notes
+    -----
+    Enter it as a context, run the step, then ask for :meth:`graph`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_nodes: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._most_nodes = sys.maxsize if most_nodes is None else most_nodes
         self.table = TensorTable()
         self.phase = Phase.FORWARD
         self.module_path = ""
@@ -196,6 +202,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         attrs: Mapping[str, AttrValue],
     ) -> None:
         self._nodes.append(make_node(op, self.phase, inputs, outputs, attrs, self._origin()))
+        if len(self._nodes) > self._most_nodes:
+            raise CaptureBudgetError(
+                f"The step has more than {self._most_nodes} operators. State more nodes in "
+                "capture_budget, as far as this service allows it, or capture fewer layers.",
+                pointer="/job",
+            )
 
     def _record_aliases(self) -> None:
         for stale, written, fresh in self.table.aliases:

@@ -10,7 +10,11 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.core.resolved_placement import (
+    ResolvedPlacement,
+    resolve_placement,
+    rough_bytes,
+)
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.revised import revised
@@ -21,6 +25,12 @@ from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.prediction import Prediction
+
+#: Operators of all jobs that are kept in memory together: a job with very many takes the room of
+#: many jobs.
+_MOST_NODES = 4_000_000
+#: Of placements; those that people write take some kB.
+_MOST_BYTES = 64 * 2**20
 
 
 class Core:
@@ -45,16 +55,26 @@ class Core:
         model: StepModel,
         graphs: GraphSource,
         job_capacity: int = 512,
-        prediction_capacity: int = 200_000,
+        prediction_capacity: int = 65_536,
     ) -> None:
         self.accelerators = accelerators
         self.graphs = graphs
-        self._jobs: LruCache[str, PreparedJob] = LruCache(job_capacity)
-        self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(10_000)
+        self._jobs: LruCache[str, PreparedJob] = LruCache(
+            job_capacity,
+            weigh=lambda key, job: job.step.profile.node_count,
+            most_weight=_MOST_NODES,
+        )
+        self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(
+            10_000, weigh=lambda placement, found: rough_bytes(placement), most_weight=_MOST_BYTES
+        )
         self.model = model
         self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(prediction_capacity)
         #: Answers that rest on no observation; placements are told apart by identity.
-        self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(50_000)
+        self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(
+            50_000,
+            weigh=lambda asked, answer: rough_bytes(asked[1].placement),
+            most_weight=2 * _MOST_BYTES,
+        )
         #: What was worked out of observations of a job: by its family, and by who they are.
         self.evidence: LruCache[tuple[str, tuple[int, ...]], Any] = LruCache(1_024)
 

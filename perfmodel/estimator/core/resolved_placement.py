@@ -8,6 +8,7 @@ from functools import cached_property
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
+from perfmodel.graph.job_identity import job_content
 from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
@@ -209,3 +210,17 @@ SEVERAL_MAKERS_WARNING = (
     "Accelerators of {0} in one job: no maker's library of collectives spans them, so that what "
     "they exchange in training goes slower than is answered."
 )
+
+
+def rough_bytes(placement: Placement) -> int:
+    """Return about how much memory a placement takes, with what is looked up for it.
+
+    Hosts one by one, and whatever is said of jobs that share them, are all that makes some of
+    them a thousand times as large as others.
+    """
+    alone = 2_000 + 800 * len(placement.nodes)
+    if not placement.shared_with:
+        return alone
+    jobs = [neighbour.job for neighbour in placement.shared_with if neighbour.job is not None]
+    said = sum(len(job_content(job)) for job in jobs)
+    return alone + 1_200 * len(placement.shared_with) + 4 * said

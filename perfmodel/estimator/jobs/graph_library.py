@@ -11,6 +11,7 @@ from threading import Lock
 from types import MappingProxyType
 
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
+from perfmodel.estimator.jobs.capture_terms import refuse_capture_here
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.code_versions import facts_version, installed_version
 from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches, captured_batches
@@ -70,15 +71,17 @@ class GraphLibrary:
             A hash that nobody registered.
         InvalidInputError
             As the capture, or a registered graph of another mode or batch size.
+        CaptureNeededError
+            It has to be captured, where nobody may wait for that.
         """
         if job.graph is not None:
             return self._registered(job, job.graph)
         view = captured_view(job)
         key = _capture_key(view)
-        with self._lock_of(key):
-            kept = self._kept(key)
-            if kept is None:
-                kept = self._keep(key, self._capture(view))
+        kept = self._kept(key)
+        if kept is None:
+            refuse_capture_here(job)
+            kept = self._captured_once(key, view)
         captured, wanted = view.accumulation_steps, job.accumulation_steps
         if captured == wanted:
             return kept
@@ -120,6 +123,11 @@ class GraphLibrary:
                 tokens_per_sample=tokens_per_sample,
             )
         )
+
+    def _captured_once(self, key: str, view: Job) -> CapturedStep:
+        with self._lock_of(key):
+            # Whoever held the lock before may have captured it.
+            return self._kept(key) or self._keep(key, self._capture(view))
 
     def _registered(self, job: Job, graph_hash: str) -> CapturedStep:
         database = self.database

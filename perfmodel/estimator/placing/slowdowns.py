@@ -78,6 +78,10 @@ class Slowdown:
 _OF_AN_EQUATION = math.log(1.25)
 
 
+#: Loads of one job that are remembered; those of most are on a handful of accelerators.
+_MOST_LOADS = 1_024
+
+
 def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
     """Return the load of a job that is alone on an accelerator.
 
@@ -91,6 +95,8 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
     # A device that was edited keeps its name.
     if known is None or known[0] is not kind.accelerator:
         found = _load_alone(prepared, kind, step_time_s)
+        if len(prepared.loads) >= _MOST_LOADS:
+            prepared.loads.clear()
         known = prepared.loads[key] = (kind.accelerator, found)
     return known[1]
 

@@ -11,9 +11,14 @@ from typing import Any
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.job_identity import type_label
+from perfmodel.graph.json_values import as_text
 from perfmodel.placement.topology.links import check_link_name
 from perfmodel.placement.topology.networks import MAX_RAILS, named_network
-from perfmodel.placement.topology.placement_checks import MAX_ACCELERATORS, check_placement
+from perfmodel.placement.topology.placement_checks import (
+    LEAST_FRACTION,
+    MAX_ACCELERATORS,
+    check_placement,
+)
 from perfmodel.placement.topology.strict_fields import Fields
 from perfmodel.placement.topology.topology import (
     REPLICAS,
@@ -27,6 +32,9 @@ from perfmodel.placement.topology.topology import (
     Schedule,
     Sharing,
 )
+
+#: Jobs that share the accelerators of a placement at most.
+MOST_NEIGHBOURS = 64
 
 
 def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Placement:
@@ -54,10 +62,10 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
         nodes=tuple(_node(Fields(n, p, what="node")) for n, p in fields.items("nodes")),
         network=_network(fields),
         plan=_plan(fields.child("plan")),
-        shared_with=tuple(_neighbour(item, at) for item, at in fields.items("shared_with", ())),
+        shared_with=_neighbours(fields),
         sharing=fields.word("sharing", Sharing, Sharing.MPS),
         power_limit_w=fields.positive("power_limit_w"),
-        fraction=fields.positive("fraction", most=1.0),
+        fraction=fields.positive("fraction", least=LEAST_FRACTION, most=1.0),
         cpu_cores=fields.count("cpu_cores", None),
         storage_bytes_per_s=fields.positive("storage_bytes_per_s"),
         loader_workers=fields.count("loader_workers", None, least=0),
@@ -66,6 +74,16 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
     fields.refuse_unknown()
     check_placement(placement, pointer=pointer)
     return placement
+
+
+def _neighbours(fields: Fields) -> tuple[Neighbour, ...]:
+    found = tuple(_neighbour(item, at) for item, at in fields.items("shared_with", ()))
+    if len(found) > MOST_NEIGHBOURS:
+        raise InvalidPlacementError(
+            f"shared_with names {len(found)} jobs; at most {MOST_NEIGHBOURS} share accelerators.",
+            pointer=f"{fields.pointer}/shared_with",
+        )
+    return found
 
 
 def _neighbour(value: Any, pointer: str) -> Neighbour:
@@ -78,7 +96,7 @@ def _neighbour(value: Any, pointer: str) -> Neighbour:
             "An entry of shared_with is a job (an object) or the name of a job type.",
             pointer=pointer,
         )
-    return Neighbour(job_type=value)
+    return Neighbour(job_type=as_text("The name of a job type", value, pointer))
 
 
 def _node(fields: Fields) -> Node:

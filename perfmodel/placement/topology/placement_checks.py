@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.placement.topology.strict_fields import LEAST_AMOUNT
 from perfmodel.placement.topology.topology import REPLICAS, Network, Placement, Plan, Schedule
 
 #: More accelerators than any job has; a slip of the finger above it is refused.
@@ -14,6 +15,9 @@ MAX_ACCELERATORS = 1_000_000
 
 #: Unlike hosts of a placement; equal ones take one entry with a repeat.
 MAX_ENTRIES = 10_000
+
+#: The least share of an accelerator that is answered for.
+LEAST_FRACTION = 1e-3
 
 
 def check_placement(placement: Placement, *, pointer: str = "/placement") -> Plan:
@@ -51,12 +55,15 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Pla
     if placement.network is not None:
         _check_network(placement.network, f"{pointer}/network")
     fraction = placement.fraction
-    if fraction is not None and not 0 < fraction <= 1:
-        raise _out_of_range("fraction", "above 0 and at most 1", fraction, pointer)
+    if fraction is not None and not LEAST_FRACTION <= fraction <= 1:
+        allowed = f"at least {LEAST_FRACTION:g} and at most 1"
+        raise _out_of_range("fraction", allowed, fraction, pointer)
     for word in ("power_limit_w", "storage_bytes_per_s", "cpu_cores"):
         value = getattr(placement, word)
-        if value is not None and not 0 < value < math.inf:
-            raise _out_of_range(word, "a finite number above 0", value, pointer)
+        if value is not None and not LEAST_AMOUNT <= value < math.inf:
+            raise _out_of_range(
+                word, f"a finite number of at least {LEAST_AMOUNT:g}", value, pointer
+            )
     return plan
 
 

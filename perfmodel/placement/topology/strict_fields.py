@@ -8,9 +8,14 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from perfmodel.errors import InvalidPlacementError, UnknownFieldError
+from perfmodel.graph.json_values import MAX_TEXT
 
 Default = TypeVar("Default")
 Word = TypeVar("Word", bound=StrEnum)
+
+#: The least amount of anything, in its unit.
+LEAST_AMOUNT = 1e-9
+_FROM = f"from {LEAST_AMOUNT:g} on"
 
 
 class Fields:
@@ -73,6 +78,8 @@ class Fields:
         value = self._take(name)
         if value is not None and (not isinstance(value, str) or not value.strip()):
             raise self._refusal(name, "a text that is not empty", value)
+        if value is not None and len(value) > MAX_TEXT:
+            raise self._refusal(name, f"a text of {MAX_TEXT} characters at most", value[:20])
         return value
 
     def count(
@@ -90,14 +97,17 @@ class Fields:
     def positive(
         self, name: str, *, least: float | None = None, most: float = math.inf
     ) -> float | None:
-        """Take a finite number above 0 (or from ``least`` on), or null."""
+        """Take a finite number above 0 (or from ``least`` on), or null.
+
+        Above 0 is from :data:`LEAST_AMOUNT` on: what is divided by less is no number any more.
+        """
         value = self._take(name)
         if value is None:
             return None
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        enough = number and (value > 0 if least is None else value >= least)
+        enough = number and value >= (LEAST_AMOUNT if least is None else least)
         if not enough or not math.isfinite(value) or value > most:
-            bound = "above 0" if least is None else f"of at least {least:g}"
+            bound = f"above 0, {_FROM}" if least is None else f"of at least {least:g}"
             limit = f" and at most {most:g}" if math.isfinite(most) else ""
             raise self._refusal(name, f"a finite number {bound}{limit}", value)
         return float(value)

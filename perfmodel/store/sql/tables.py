@@ -81,6 +81,15 @@ JOBS = Table(
     Column("created_at", String(32), nullable=False),
 )
 
+#: Which keys registered a job; the same job may be that of many.
+JOB_OWNERS = Table(
+    "job_owners",
+    METADATA,
+    Column("owner", String(64), primary_key=True),
+    Column("ref", String(64), primary_key=True),
+    Column("created_at", String(32), nullable=False),
+)
+
 #: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
 #: one is quarantined, ``reporter`` who sent it (empty where that was not written down),
 #: ``software`` the versions it was measured with, as JSON, where they were stated beside the job.

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into, record_from
-from perfmodel.store.sql.tables import JOBS
+from perfmodel.store.sql.tables import JOB_OWNERS, JOBS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +38,13 @@ class StoredJob:
 class JobStore(SharedStore):
     """Keeps jobs."""
 
-    def register(self, job: StoredJob) -> tuple[StoredJob, bool]:
+    def register(self, job: StoredJob, *, owner: str = "") -> tuple[StoredJob, bool]:
         """Keep a job; one that is there already stays as it is.
+
+        Parameters
+        ----------
+        owner : str
+            The key that registers it; ``""`` is nobody.
 
         Returns
         -------
@@ -49,20 +54,36 @@ class JobStore(SharedStore):
             Whether that was now.
         """
         known = self.find(job.ref)
-        if known is not None:
+        if known is not None and (not owner or self.is_of(job.ref, owner)):
             return known, False
         with self._connections.writing() as connection:
             created = job.ref in insert_jobs(connection, [job])
-            row = connection.execute(select(JOBS).where(JOBS.c.ref == job.ref)).one()
-        return _stored(row), created
+            if owner:
+                row = {"ref": job.ref, "owner": owner, "created_at": now()}
+                kept = insert_into(connection, JOB_OWNERS).on_conflict_do_nothing()
+                connection.execute(kept, [row])
+            stored = connection.execute(select(JOBS).where(JOBS.c.ref == job.ref)).one()
+        return _stored(stored), created
 
     def find(self, ref: str) -> StoredJob | None:
         """Return a job by its name, or None."""
         return self._find(select(JOBS).where(JOBS.c.ref == ref), _stored)
 
-    def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[StoredJob]:
-        """Return some jobs, newest first."""
-        return self._page(select(JOBS), JOBS.c.id, _stored, cursor=cursor, limit=limit)
+    def is_of(self, ref: str, owner: str) -> bool:
+        """Tell whether a key registered a job."""
+        query = select(JOB_OWNERS.c.ref).where(JOB_OWNERS.c.owner == owner, JOB_OWNERS.c.ref == ref)
+        with self._connections.reading() as connection:
+            return connection.execute(query).first() is not None
+
+    def page(
+        self, *, owner: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[StoredJob]:
+        """Return some jobs, newest first: those that a key registered, or all."""
+        query = select(JOBS)
+        if owner is not None:
+            own = select(JOB_OWNERS.c.ref).where(JOB_OWNERS.c.owner == owner)
+            query = query.where(JOBS.c.ref.in_(own))
+        return self._page(query, JOBS.c.id, _stored, cursor=cursor, limit=limit)
 
 
 def insert_jobs(connection: Connection, jobs: Iterable[StoredJob]) -> set[str]:

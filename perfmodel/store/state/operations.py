@@ -101,7 +101,14 @@ class OperationStore(SharedStore):
         self._leases = leases.LeaseTable(connections, OPERATIONS)
 
     def start(
-        self, kind: str, request: bytes, *, owner: str, caller: str = "", most_open: int = 1_000
+        self,
+        kind: str,
+        request: bytes,
+        *,
+        owner: str,
+        caller: str = "",
+        most_open: int = 1_000,
+        most_of_caller: int | None = None,
     ) -> Operation | None:
         """Keep a new operation, which waits for a worker.
 
@@ -111,6 +118,8 @@ class OperationStore(SharedStore):
             All that a worker needs; forgotten when the operation has ended.
         owner : str
             The process that takes it in.
+        most_open, most_of_caller : int, int or None
+            Operations that may be open, of all and of one caller; None: as many as of all.
 
         Returns
         -------
@@ -125,13 +134,20 @@ class OperationStore(SharedStore):
             "lease_until": 0.0, "created_at": begun, "updated_at": begun,
         }  # fmt: skip
         with self._connections.writing() as connection:
-            if _count(connection, OPERATIONS.c.state.in_(_OPEN)) >= most_open:
+            is_open = OPERATIONS.c.state.in_(_OPEN)
+            if _count(connection, is_open) >= most_open:
+                return None
+            own = and_(is_open, OPERATIONS.c.caller == caller)
+            if most_of_caller is not None and _count(connection, own) >= most_of_caller:
                 return None
             connection.execute(insert(OPERATIONS).values(**values))
         return self.find(name)
 
     def claim(self, owner: str, *, lease_s: float, most_attempts: int = 5) -> Claim | None:
-        """Take on the oldest operation that waits or has lost its worker; None without any.
+        """Take on an operation that waits or has lost its worker; None without any.
+
+        It is the oldest one of the callers of whom fewest are worked on, so that none waits for all
+        that another has brought.
 
         Parameters
         ----------
@@ -142,12 +158,18 @@ class OperationStore(SharedStore):
         """
         table = OPERATIONS.c
 
-        def oldest(connection: Connection) -> Select[tuple[int]]:
+        other = OPERATIONS.alias()
+        running = and_(
+            other.c.caller == table.caller, other.c.state == OperationState.RUNNING.value
+        )
+        at_work = select(func.count()).select_from(other).where(running).scalar_subquery()
+
+        def next_one(connection: Connection) -> Select[tuple[int]]:
             due = self._leases.may_be_taken(connection, most_attempts=most_attempts)
-            return select(table.id).where(due).order_by(table.id)
+            return select(table.id).where(due).order_by(at_work, table.id)
 
         columns = (table.name, table.kind, table.caller, table.request, table.attempts)
-        row = self._leases.take(owner, oldest, lease_s=lease_s, columns=columns)
+        row = self._leases.take(owner, next_one, lease_s=lease_s, columns=columns)
         if row is None:
             return None
         return Claim(
@@ -221,11 +243,14 @@ class OperationStore(SharedStore):
         *,
         state: OperationState | None = None,
         kind: str | None = None,
+        caller: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Operation]:
-        """Return some operations, newest first."""
+        """Return some operations, newest first: those of a state, a kind, a caller, or all."""
         query = select(*_FACTS)
+        if caller is not None:
+            query = query.where(OPERATIONS.c.caller == caller)
         if state is not None:
             query = query.where(OPERATIONS.c.state == state.value)
         if kind is not None:
@@ -244,6 +269,12 @@ class OperationStore(SharedStore):
         old = and_(table.state.in_(_ENDED), table.updated_at < time)
         with self._connections.writing() as connection:
             return int(connection.execute(delete(OPERATIONS).where(old)).rowcount)
+
+    def open_of(self, caller: str) -> int:
+        """Return how many operations of a caller are open."""
+        own = and_(OPERATIONS.c.state.in_(_OPEN), OPERATIONS.c.caller == caller)
+        with self._connections.reading() as connection:
+            return _count(connection, own)
 
     def depth(self, owner: str) -> int:
         """Return how many open operations a process took in or works on."""

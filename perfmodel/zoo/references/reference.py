@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
+from perfmodel.zoo.size_check import MOST_LAYERS
 
 if TYPE_CHECKING:
     import torch
@@ -130,8 +131,6 @@ REGISTER: Mapping[str, ReferenceWorkload] = MappingProxyType(
     {name: ReferenceWorkload(*row) for name, row in _WORKLOADS.items()}
 )
 
-_MOST_LAYERS = 2000
-
 
 def reference_names() -> list[str]:
     """Return the name of every reference workload, without prefix, sorted."""
@@ -215,7 +214,7 @@ def _check_arguments(
                 allowed=list(takes),
             )
         if isinstance(takes[key].default, int):
-            most = _MOST_LAYERS if key.endswith("layers") else 2**31
+            most = MOST_LAYERS if key.endswith("layers") else 2**31
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
                 raise InvalidInputError(
                     f"{key} of zoo/{name} must be a whole number from 1 to {most}, got {value!r}.",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, UnknownModelError
-from perfmodel.zoo.libraries import import_transformers
+from perfmodel.graph.job import Job
+from perfmodel.graph.json_values import shown
+from perfmodel.zoo.libraries import import_timm, import_transformers
+from perfmodel.zoo.size_check import check_size
+from perfmodel.zoo.structure_check import names_in, structure_of
 
 #: Heads in the order in which they are tried where a config does not name its architecture. A
 #: model type usually has several; the first is what the type is best known for.
@@ -36,14 +40,12 @@ HEADS = (
 #: the job decides (numeric type, caching) or that would load code or weights.
 _DROPPED = frozenset(
     {
-        "architectures", "auto_map", "_name_or_path", "transformers_version", "dtype",
-        "torch_dtype", "use_cache", "gradient_checkpointing", "custom_pipelines",
-        "use_pretrained_backbone", "experts_implementation", "_commit_hash",
+        "architectures", "dtype", "torch_dtype", "use_cache", "gradient_checkpointing",
+        "experts_implementation",
     }
 )  # fmt: skip
 
 _ATTENTION = ("sdpa", "eager")
-_MOST_LAYERS = 2000
 _MISSPELT_RATIO = 0.88
 
 
@@ -87,9 +89,12 @@ def make_config(fields: Mapping[str, Any]) -> Any:
         A field that is misspelt, of the wrong type or refused.
     """
     transformers = import_transformers()
-    _check_fields(fields)
+    _check_fields(fields, "/job/hf_config")
+    check_size(Job(hf_config=fields))
     model_type = _model_type(fields)
     kept = {k: v for k, v in fields.items() if k not in _DROPPED and k != "model_type"}
+    kept = structure_of(kept, "/job/hf_config")
+    _check_backbones(kept)
     try:
         config = transformers.AutoConfig.for_model(model_type, **kept)
     except ImportError as error:
@@ -144,7 +149,7 @@ def _architecture(config: Any, architectures: Any) -> Any:
     if architectures:
         name = architectures[0] if isinstance(architectures, (list, tuple)) else architectures
         named = getattr(import_transformers(), str(name), None)
-        if getattr(named, "config_class", None) is None:
+        if not _is_model_of(named, config):
             raise UnknownModelError(
                 str(name),
                 known=[architecture.__name__ for architecture in known],
@@ -159,6 +164,16 @@ def _architecture(config: Any, architectures: Any) -> Any:
             pointer="/job/hf_config/model_type",
         )
     return known[0]
+
+
+def _is_model_of(named: Any, config: Any) -> bool:
+    """Tell whether something of transformers is a model that is built from such a config."""
+    base = import_transformers().PreTrainedModel
+    return (
+        isinstance(named, type)
+        and issubclass(named, base)
+        and isinstance(config, getattr(named, "config_class", None) or ())
+    )
 
 
 def _architectures_of(config: Any) -> list[Any]:
@@ -192,36 +207,36 @@ def _model_type(fields: Mapping[str, Any]) -> str:
     return model_type
 
 
-def _check_fields(fields: Mapping[str, Any]) -> None:
+def _check_fields(fields: Mapping[str, Any], pointer: str) -> None:
     if fields.get("quantization_config") is not None:
         raise InvalidInputError(
             "quantization_config is refused: quantised weights cannot be built from a config. "
             "Leave it out and set the job's precision.",
-            pointer="/job/hf_config/quantization_config",
+            pointer=f"{pointer}/quantization_config",
         )
     attention = fields.get("attn_implementation", fields.get("_attn_implementation"))
     if attention is not None and attention not in _ATTENTION:
         raise InvalidInputError(
             f"attn_implementation {attention!r} is refused: it needs a kernel from elsewhere. "
             "Use 'sdpa' or 'eager'.",
-            pointer="/job/hf_config/attn_implementation",
+            pointer=f"{pointer}/attn_implementation",
             allowed=_ATTENTION,
         )
-    for path, value in _numbers(fields, ""):
-        key = path.rpartition("/")[2]
-        if ("layer" in key or "depth" in key) and value > _MOST_LAYERS and "norm" not in key:
-            raise InvalidInputError(
-                f"{key} is {value}; at most {_MOST_LAYERS} layers are built.",
-                pointer=f"/job/hf_config{path}",
-            )
+    for name, part in fields.items():
+        if isinstance(part, Mapping):
+            _check_fields(part, f"{pointer}/{name}")
 
 
-def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _numbers(part, f"{path}/{key}")
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield path, value
+def _check_backbones(fields: Mapping[str, Any]) -> None:
+    """Refuse backbones that are no models of timm: any other name is looked up somewhere."""
+    for wanted in ("backbone", "architecture"):
+        for name, pointer in names_in(fields, wanted, "/job/hf_config"):
+            if not import_timm().models.is_model(name.partition(".")[0]):
+                raise InvalidInputError(
+                    f"{wanted} {shown(name)} is no model of timm, and no other is looked up. Name "
+                    "one of those, or state the backbone as backbone_config.",
+                    pointer=pointer,
+                )
 
 
 def _check_spelling(fields: Mapping[str, Any], config: Any) -> None:

@@ -115,6 +115,10 @@ class _Entry:
     task: asyncio.Task[None] | None = None
 
 
+#: What jobs in annotations that are remembered take together at most, characters.
+_MOST_BYTES = 16 * 2**20
+
+
 class JobGroups:
     """Remembers the jobs of groups of pods, for those pods of a group that carry no annotation.
 
@@ -122,7 +126,9 @@ class JobGroups:
     """
 
     def __init__(self) -> None:
-        self._named: LruCache[tuple[str, str, str], JobName] = LruCache(4_096)
+        self._named: LruCache[tuple[str, str, str], JobName] = LruCache(
+            4_096, weigh=lambda group, name: len(name.text or ""), most_weight=_MOST_BYTES
+        )
 
     def job_of(self, pod: Pod) -> JobName:
         """Return the job of a pod: its own, or that of its group."""
@@ -150,7 +156,9 @@ class RateCache:
     ) -> None:
         self._dispatcher = dispatcher
         self._clock = clock
-        self._entries: LruCache[JobName, _Entry] = LruCache(4_096)
+        self._entries: LruCache[JobName, _Entry] = LruCache(
+            4_096, weigh=lambda name, entry: len(name.text or ""), most_weight=_MOST_BYTES
+        )
 
     async def cells(
         self, name: JobName, devices: Collection[Device], *, wait_s: float

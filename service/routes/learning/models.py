@@ -17,6 +17,7 @@ from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import etagged_response, json_response
 from service.http.documentation import problems
 from service.http.errors import PinnedModelError, not_found
+from service.http.redaction import without_places
 from service.schemas.state_bodies import (
     CollectionAnswer,
     ModelDifferencesAnswer,
@@ -53,7 +54,7 @@ async def models(request: Request) -> Response:
             "serving": estimator.model_version,
             "loaded": dispatcher.models.loaded,
             "models": list(estimator.models),
-            "problems": dispatcher.problems,
+            "problems": [without_places(each) for each in dispatcher.problems],
         },
     )
 
@@ -71,7 +72,7 @@ async def reload(request: Request) -> Response:
             "serving": swap.serving,
             "previous": swap.previous,
             "swapped": swap.serving != swap.previous,
-            "problems": list(swap.problems),
+            "problems": [without_places(each) for each in swap.problems],
         }
     )
 
@@ -224,6 +225,6 @@ async def _promoted(dispatcher: Dispatcher, name: str, change: Change) -> Respon
             "model": f"{name}/{change.version}",
             "serving": swap.serving,
             "change": asdict(change),
-            "problems": list(swap.problems),
+            "problems": [without_places(each) for each in swap.problems],
         }
     )

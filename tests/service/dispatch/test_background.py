@@ -19,10 +19,12 @@ def run(action: Callable[[BackgroundRounds], Awaitable[None]], *, most: int = 8)
 
     async def running() -> None:
         threads = ThreadPool("later", Metrics(), workers=1, most=most)
+        captures = ThreadPool("captures", Metrics(), workers=1, most=most)
         try:
-            await action(BackgroundRounds(threads))
+            await action(BackgroundRounds(threads, captures))
         finally:
             threads.close()
+            captures.close()
 
     asyncio.run(running())
 

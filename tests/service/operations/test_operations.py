@@ -224,8 +224,14 @@ def test_callers_remove_what_they_asked_for_and_administrators_everything(
         places = [answer.headers["location"] for answer in kept]
         assert client.get(places[0], headers=guarded.bearer("observe")).status_code == 403
         bearer = {"Authorization": f"Bearer {other}"}
-        assert client.get(places[0], headers=bearer).status_code == 200
-        assert client.delete(places[0], headers=bearer).status_code == 403
+        # Of another key: neither shown nor listed nor removed.
+        for path in (places[0], f"{places[0]}/result"):
+            assert client.get(path, headers=bearer).status_code == 404
+        assert client.delete(places[0], headers=bearer).status_code == 404
+        assert client.get("/v1/operations", headers=bearer).json()["operations"] == []
+        for scope in ("predict", "admin"):
+            listed = client.get("/v1/operations", headers=guarded.bearer(scope)).json()
+            assert len(listed["operations"]) == 2
         assert client.delete(places[0], headers=guarded.bearer("predict")).status_code == 204
         assert client.delete(places[1], headers=guarded.bearer("admin")).status_code == 204
 

@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
+from guarded_service import CREATED, guarded_service
 
+from service.access.keys import new_key
 from service.schemas.state_bodies import JobEntry, JobRegistered, JobsAnswer
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -116,3 +118,30 @@ def test_what_is_no_job_is_not_kept(client: TestClient, body: Any, pointer: str)
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == pointer
     assert client.get("/v1/jobs").json() == before
+
+
+def test_jobs_are_shown_to_the_keys_that_registered_them(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    for guarded in guarded_service(tmp_path_factory):
+        client = guarded.client
+        other, key = new_key("other", ["predict"], created_at=CREATED)
+        client.app.state.keys.add(key)  # type: ignore[attr-defined]
+        own, admin = guarded.bearer("predict"), guarded.bearer("admin")
+        foreign = {"Authorization": f"Bearer {other}"}
+        job = {"model": "timm/resnet18", "mode": "training", "batch_size": 8}
+        ref = client.post("/v1/jobs", json={"job": job}, headers=own).json()["ref"]
+
+        def listed(headers: dict[str, str], client: TestClient = client) -> list[str]:
+            return [one["ref"] for one in client.get("/v1/jobs", headers=headers).json()["jobs"]]
+
+        assert (listed(own), listed(foreign), listed(admin)) == ([ref], [], [ref])
+        shown = [client.get(f"/v1/jobs/{ref}", headers=h).status_code for h in (own, foreign)]
+        assert shown == [200, 404]
+        # Whoever has the reference may ask about the job: schedulers do, for the jobs of others.
+        asked = {"job": ref, "placement": "A10"}
+        assert client.post("/v1/predict", json=asked, headers=foreign).status_code == 200
+        # The same job of both.
+        again = client.post("/v1/jobs", json={"job": job}, headers=foreign)
+        assert again.status_code == 200 and again.json()["ref"] == ref
+        assert listed(foreign) == [ref]

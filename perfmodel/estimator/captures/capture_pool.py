@@ -1,0 +1,88 @@
+"""A few processes that capture, callers in turn, each capture on a budget."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import astuple
+from typing import NamedTuple
+
+from perfmodel.errors import CaptureBudgetError
+from perfmodel.estimator.captures.capture_child import CaptureChild
+from perfmodel.estimator.captures.turns import Turns
+from perfmodel.estimator.jobs.capture_terms import CaptureBudget, terms_of_request
+from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import job_reference
+from perfmodel.lru import LruCache
+from perfmodel.zoo.size_check import check_size
+
+#: How long it is remembered that a capture took more than its budget, seconds: who asks for it
+#: again at once would hold a process for as long again.
+_REMEMBERED_S = 300.0
+
+
+class _Exceeded(NamedTuple):
+    budget: CaptureBudget
+    error: CaptureBudgetError
+    until_s: float
+
+
+class CapturePool:
+    """Captures jobs in a few child processes, started when first needed.
+
+    Parameters
+    ----------
+    turns : Turns
+        Whose turn it is; one process for each of its places.
+    most : CaptureBudget
+        What a capture may take, unless its request states less.
+    """
+
+    def __init__(self, turns: Turns, *, most: CaptureBudget | None = None) -> None:
+        self.most = most or CaptureBudget()
+        self._turns = turns
+        self._children = [CaptureChild() for _ in range(turns.places)]
+        self._exceeded: LruCache[str, _Exceeded] = LruCache(1_024)
+
+    def __call__(self, job: Job) -> CapturedStep:
+        """Capture a job on the terms of the request that is being answered.
+
+        Raises
+        ------
+        BusyError
+            No process was free in time.
+        InvalidInputError
+            Its model is too large to be captured, by what the job says of it.
+        CaptureBudgetError
+            It takes more than its budget, or did so a little while ago.
+        """
+        terms = terms_of_request()
+        budget = self.most.at_most(terms.budget)
+        check_size(job, most_nodes=budget.nodes)
+        reference = job_reference(job)
+        self._refuse_again(reference, budget)
+        with self._turns.turn(terms.caller) as place:
+            try:
+                step, use = self._children[place].capture(job, budget)
+            except CaptureBudgetError as error:
+                until_s = time.monotonic() + _REMEMBERED_S
+                self._exceeded.put(reference, _Exceeded(budget, error, until_s))
+                raise
+        terms.uses.append(use)
+        return step
+
+    def close(self) -> None:
+        """End the children."""
+        for child in self._children:
+            child.close()
+
+    def _refuse_again(self, reference: str, budget: CaptureBudget) -> None:
+        known = self._exceeded.get(reference)
+        if known is None or time.monotonic() > known.until_s:
+            return
+        if all(
+            wants <= had for wants, had in zip(astuple(budget), astuple(known.budget), strict=True)
+        ):
+            raise CaptureBudgetError(
+                f"{known.error.message} (It was tried lately.)", pointer=known.error.pointer
+            )

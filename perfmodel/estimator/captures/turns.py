@@ -1,0 +1,83 @@
+"""Whose turn it is to have a process: places for a few, callers in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Lock
+
+from perfmodel.errors import BusyError
+from perfmodel.fair_queue import FairQueue
+
+
+class Turns:
+    """Lets a few threads at a time go on, callers in turn (:class:`FairQueue`).
+
+    Parameters
+    ----------
+    places : int
+        What may go on at a time, >= 1.
+    most_wait_s : float
+        How long a turn is waited for.
+    """
+
+    def __init__(self, places: int = 2, *, most_wait_s: float = 8.0) -> None:
+        self.places = places
+        self._most_wait_s = most_wait_s
+        self._queue: FairQueue[_Ticket] = FairQueue(places)
+        self._free = set(range(places))
+        self._lock = Lock()
+
+    @contextmanager
+    def turn(self, caller: str) -> Iterator[int]:
+        """Wait for a place, and hold it.
+
+        Yields
+        ------
+        int
+            Which one, from 0; nobody else has it meanwhile.
+
+        Raises
+        ------
+        BusyError
+            None came in time.
+        """
+        ticket = _Ticket()
+        with self._lock:
+            self._queue.add(caller, ticket)
+            self._hand_out()
+        began = time.monotonic()
+        if not ticket.called.wait(self._most_wait_s) and self._withdrawn(caller, ticket):
+            raise BusyError(
+                f"All {self.places} processes that capture were busy for "
+                f"{time.monotonic() - began:.0f} s. Ask again later; known jobs are answered "
+                "meanwhile."
+            )
+        try:
+            yield ticket.place
+        finally:
+            with self._lock:
+                self._free.add(ticket.place)
+                self._queue.done(caller)
+                self._hand_out()
+
+    def _withdrawn(self, caller: str, ticket: _Ticket) -> bool:
+        with self._lock:
+            return self._queue.remove(caller, ticket)
+
+    def _hand_out(self) -> None:
+        while (taken := self._queue.take()) is not None:
+            ticket = taken[1]
+            # The lowest: equal jobs at other batch sizes meet the process that knows them.
+            ticket.place = min(self._free)
+            self._free.remove(ticket.place)
+            ticket.called.set()
+
+
+class _Ticket:
+    """Somebody who waits."""
+
+    def __init__(self) -> None:
+        self.called = Event()
+        self.place = -1

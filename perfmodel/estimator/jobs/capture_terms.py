@@ -1,0 +1,156 @@
+"""On which terms a request captures: for whom, what it may take, whether it may wait at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
+from perfmodel.graph.json_values import shown
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptureBudget:
+    """What one capture may take.
+
+    Parameters
+    ----------
+    time_s : float
+        Seconds, from when the libraries are loaded.
+    memory_bytes : int
+        Beyond what the process holds before it begins.
+    nodes : int
+        Operators of the graph.
+    """
+
+    time_s: float = 60.0
+    memory_bytes: int = 4 * 1024**3
+    nodes: int = 1_000_000
+
+    def narrowed(self, stated: str) -> Self:
+        """Return this budget with what a request states of it.
+
+        Parameters
+        ----------
+        stated : str
+            Amounts with commas between them: ``"time_s=5, nodes=20000"``.
+
+        Raises
+        ------
+        InvalidInputError
+            No such amounts, or more than this budget holds.
+
+        Examples
+        --------
+        >>> CaptureBudget(time_s=60.0).narrowed("time_s=5, nodes=20000").time_s
+        5.0
+        """
+        read: dict[str, Any] = dict(_amount(part) for part in stated.split(","))
+        for name, value in read.items():
+            if value > getattr(self, name):
+                raise InvalidInputError(
+                    f"A capture may take {name}={getattr(self, name):g} here at most; got "
+                    f"{value:g}. State less, or have the operator of the service allow more."
+                )
+        return dataclasses.replace(self, **read)
+
+    def at_most(self, other: CaptureBudget | None) -> Self:
+        """Return the smaller one of each amount of this and another budget."""
+        if other is None:
+            return self
+        least = {n: min(getattr(self, n), getattr(other, n)) for n in _BUDGET_FIELDS}
+        return dataclasses.replace(self, **least)
+
+
+_BUDGET_FIELDS = tuple(each.name for each in dataclasses.fields(CaptureBudget))
+
+
+def _amount(written: str) -> tuple[str, float | int]:
+    name, _, text = written.strip().partition("=")
+    amount = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if name not in _BUDGET_FIELDS or not 0 < amount < _MOST:
+        raise InvalidInputError(
+            f"A budget of captures states {', '.join(f'{n}=NUMBER' for n in _BUDGET_FIELDS)}, "
+            f"each above 0, with commas between; got {shown(written)}."
+        )
+    return name, amount if name == "time_s" else max(1, int(amount))
+
+
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?", re.ASCII)
+_MOST = 2.0**50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptureUse:
+    """What one capture took, in the terms of its budget."""
+
+    time_s: float
+    memory_bytes: int
+    nodes: int
+
+
+@dataclass(kw_only=True, slots=True)
+class CaptureTerms:
+    """On which terms one request captures.
+
+    Parameters
+    ----------
+    caller : str
+        Whose request it is; ``""`` where nobody asked for it.
+    budget : CaptureBudget or None
+        What each of its captures may take, where it says so.
+    """
+
+    caller: str = ""
+    budget: CaptureBudget | None = None
+    #: What its captures took so far, in their order.
+    uses: list[CaptureUse] = field(default_factory=list)
+
+
+_TERMS: ContextVar[CaptureTerms | None] = ContextVar("capture_terms", default=None)
+_MAY_CAPTURE: ContextVar[bool] = ContextVar("may_capture", default=True)
+
+
+class CaptureNeededError(Exception):
+    """A job has to be captured where nobody may wait for that; to be done again where one may."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"{job.label} is not captured yet.")
+
+
+def terms_of_request() -> CaptureTerms:
+    """Return the terms of the request that is being answered; those of nobody outside of one."""
+    return _TERMS.get() or CaptureTerms()
+
+
+def enter_terms(terms: CaptureTerms) -> None:
+    """Let some terms hold for the rest of this request."""
+    _TERMS.set(terms)
+
+
+def without_captures(action: Callable[..., T], *args: Any) -> T:
+    """Do something that may not capture.
+
+    Raises
+    ------
+    CaptureNeededError
+        It cannot be done without.
+    """
+    token = _MAY_CAPTURE.set(False)
+    try:
+        return action(*args)
+    finally:
+        _MAY_CAPTURE.reset(token)
+
+
+def refuse_capture_here(job: Job) -> None:
+    """Refuse to capture a job where nobody may wait for that."""
+    if not _MAY_CAPTURE.get():
+        raise CaptureNeededError(job)
