@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -25,6 +26,7 @@ from service.observations.intake import ObservationIntake
 from service.openapi import document
 from service.operations.middleware import RespondAsync
 from service.operations.runner import Runner
+from service.retraining.keeper import RetrainingKeeper
 from service.routes import (
     accelerators,
     answers,
@@ -36,14 +38,14 @@ from service.routes import (
     page,
     prices,
 )
-from service.routes.learning import campaigns, models
+from service.routes.learning import campaigns, models, retraining
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
 
 #: In the order in which the documentation lists them.
 _ROUTES = (
     answers, graphs, accelerators, models, prices, health, kserve, slurm, dstack, jobs,
-    observations, campaigns, operations, page, extender, volcano, webhook,
+    observations, campaigns, retraining, operations, page, extender, volcano, webhook,
 )  # fmt: skip
 
 
@@ -69,14 +71,17 @@ def create_app(
     state = dispatcher.state
     runner = Runner(state.operations, counts, keep_s=settings.operations_keep_s)
     expiry = Expiry(state, settings.observations_keep_s)
+    keeper = RetrainingKeeper(state.retrainings, state.database.url, settings, counts)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.watch.start()
         runner.start()
         expiry.start()
+        keeper.start()
         async with dispatcher.watch.running():
             yield
+        await asyncio.to_thread(keeper.stop)
         await runner.stop()
         expiry.stop()
         dispatcher.close()

@@ -75,6 +75,19 @@ class Settings(BaseSettings):
     rate_per_s, burst_s : float
         Requests a second of a key without a rate of its own, 0: no limit; seconds of its rate
         that it may use at once.
+    data : Path or None
+        Folder of public tables that retrainings learn from.
+    retrain_here : bool
+        Do retrainings that wait in a process beside this one; else `perfmodel retrain work` does,
+        on any host.
+    retraining_profiles : str
+        Folders of records that they learn from, with colons between them.
+    retrainings : Path or None
+        Folder of those that are under way; None: beside an SQLite database, else in the cache.
+    retraining_memory_bytes : int
+        Memory of all processes of one past which it is ended.
+    retraining_processes : int
+        Processes that capture and fit.
     log_requests : str
         Which requests the log names: ``all``, ``none``, or ``problems``: those that were refused,
         failed, or took longer than ``slow_request_s``.
@@ -112,6 +125,12 @@ class Settings(BaseSettings):
     open_paths: tuple[str, ...] = ()
     rate_per_s: float = Field(default=0.0, ge=0)
     burst_s: float = Field(default=2.0, gt=0)
+    data: Path | None = None
+    retrain_here: bool = True
+    retraining_profiles: str = "profiles"
+    retrainings: Path | None = None
+    retraining_memory_bytes: int = Field(default=8 * 1024 * _MIB, ge=64 * _MIB)
+    retraining_processes: int = Field(default=2, ge=1)
     log_requests: Literal["all", "problems", "none"] = "problems"
     slow_request_s: float = Field(default=1.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # results must not depend on how many cores it has.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# A retraining that a test of the service enters is done where a test says so.
+os.environ.setdefault("PERFMODEL_RETRAIN_HERE", "false")
 
 # Every run draws the same examples, and none fails because the machine was busy with another thing.
 settings.register_profile(

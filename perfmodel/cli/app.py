@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "campaign": "Measure workloads with any number of workers, each of them once.",
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
+        "retrain": "Learn a model anew from all that was measured, judge it, let it serve.",
         "fit-placement": "Fit links, plans, memory and sharing again.",
         "adapt": "Take a few profiles of a device into account, without training.",
         "evaluate": "Measure how well predictors answer for families they never saw.",
@@ -50,7 +51,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
             "probe-plan",
         ),
-        "models": ("models",),
+        "models": ("models", "retrain"),
     }
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from functools import cache
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import catalogue, keeping, measuring, questions
+from perfmodel.client import catalogue, keeping, learning, measuring, questions
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session
@@ -159,6 +159,12 @@ class Verbs(ABC, Generic[Sockets]):
     campaign_results = _Lists(measuring.campaign_results)
     cancel_campaign = _Asks(measuring.cancel_campaign)
     wait_for_campaign = _Asks(measuring.wait_for_campaign)
+    retrain = _Asks(learning.retrain)
+    retraining = _Asks(learning.retraining)
+    retrainings = _Lists(learning.retrainings)
+    retraining_log = _Asks(learning.retraining_log)
+    cancel_retraining = _Asks(learning.cancel_retraining)
+    wait_for_retraining = _Asks(learning.wait_for_retraining)
     health = _Asks(catalogue.health)
 
 

@@ -376,6 +376,65 @@ class CampaignTask:
     updated_at: Annotated[str, _UTC]
 
 
+_RETRAINING_STATES = ("waiting", "running", "done", "refused", "failed", "cancelled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retraining:
+    """A model that is learned anew, judged, and let serve or refused."""
+
+    id: str
+    model: str
+    trigger: Annotated[str, "What started it: hand, cron, count or drift."]
+    why: str
+    by: Annotated[str, "Identifier of the key, or the user, that asked for it."]
+    settings: Annotated[Mapping[str, Any], "How it learns and is judged."]
+    state: Annotated[str, _RETRAINING_STATES]
+    phase: Annotated[str, "What it does now, or did last; empty before the first."]
+    phases: Annotated[Mapping[str, str], "Of each phase: waiting, running or done."]
+    progress: Annotated[str, "What happened last."]
+    fraction: Annotated[float, "How much is done, in [0, 1], roughly by time."]
+    attempts: Annotated[int, "How often it was begun."]
+    version: Annotated[str | None, "Name and version that it makes, once decided."] = None
+    decision: Annotated[
+        Mapping[str, Any] | None, "What the gate said: accepted, findings, groups, report."
+    ] = None
+    reason: Annotated[str | None, "Why it failed, was refused, or its version does not serve."] = (
+        None
+    )
+    created_at: Annotated[str, _UTC]
+    updated_at: Annotated[str, _UTC]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.state not in ("waiting", "running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnteredRetraining(Retraining):
+    """A retraining, and whether it was entered now."""
+
+    created: Annotated[bool, "False where one of the model was open already."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrainingLine:
+    """What a retraining said."""
+
+    number: Annotated[int, "Asks for what comes after it."]
+    attempt: int
+    text: str
+    at: Annotated[str, _UTC]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrainingLog:
+    """Lines of a retraining, oldest first."""
+
+    lines: tuple[RetrainingLine, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Health:
     """State of the service: ``ready``, or ``degraded`` and why; it answers in both."""

@@ -79,7 +79,12 @@ def unfitted(name: str) -> TrainingError:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object, without NaN, keys sorted."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, allow_nan=False, indent=1, sort_keys=True) + "\n")
+    path.write_bytes(json_bytes(value))
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """Return a JSON object as :func:`write_json` writes it."""
+    return (json.dumps(value, allow_nan=False, indent=1, sort_keys=True) + "\n").encode()
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from perfmodel.registry.collection import collectable
 from perfmodel.registry.file_store import FileStore
 from perfmodel.registry.pins import PinNotes
 from perfmodel.registry.state_log import StateLog
-from perfmodel.registry.states import PROMOTE, ROLLBACK, Change, History, State
+from perfmodel.registry.states import PROMOTE, PUBLISH, ROLLBACK, Change, History, State
 from perfmodel.registry.version_files import VersionFiles
-from perfmodel.store.artifacts import is_safe_name
+from perfmodel.store.artifacts import MANIFEST, is_safe_name
 
 #: Retired versions of each model that collecting keeps, and how long one counts as pinned, days.
 KEPT = 5
@@ -113,8 +113,34 @@ class ModelRegistry:
         """
         taken = self.history(name).states  # what was removed never comes back under its name
         version = self.versions.publish(folder, name, folder.name, taken=taken)
-        self.log(name).append(version, State.CANDIDATE, action="publish", by=self._by, why=why)
+        self.log(name).append(version, State.CANDIDATE, action=PUBLISH, by=self._by, why=why)
         return version
+
+    def free_version(self, folder: Path, name: str) -> str:
+        """Return the name under which a local version would be published, its own if it can be."""
+        manifest = (folder / MANIFEST).read_bytes()
+        taken = {*self.versions.versions(name), *self.history(name).states}
+        free, copy = folder.name, 2
+        while free in taken and self.files.read(f"{name}/{free}/{MANIFEST}") != manifest:
+            free, copy = f"{folder.name}.{copy}", copy + 1
+        return free
+
+    def publish_as(self, folder: Path, name: str, version: str, *, why: str = "") -> None:
+        """Copy a version into the store under a name, as a candidate; however often, once.
+
+        The change comes before the files: a version that is half published never serves by being
+        the newest.
+
+        Raises
+        ------
+        InvalidInputError
+            It was removed from the store before.
+        """
+        history = self.history(name)
+        _refuse_deleted(name, version, history)
+        if version not in history.states:
+            self.log(name).append(version, State.CANDIDATE, action=PUBLISH, by=self._by, why=why)
+        self.versions.put(folder, name, version)
 
     def judge(self, name: str, version: str, state: State, *, why: str = "") -> Change:
         """Let a version that does not serve be a candidate, a shadow, retired or refused.

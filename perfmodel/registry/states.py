@@ -38,6 +38,7 @@ class State(StrEnum):
 #: Action of a change that lets the version serve that did before.
 ROLLBACK = "rollback"
 PROMOTE = "promote"
+PUBLISH = "publish"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -139,6 +139,31 @@ class VersionFiles:
             raise
         return free
 
+    def put(self, folder: Path, name: str, version: str) -> bool:
+        """Copy a version from a local folder into the store under a name of its own, once.
+
+        Called again after it was interrupted, it finishes what it began.
+
+        Returns
+        -------
+        bool
+            False where it was there already.
+
+        Raises
+        ------
+        DamagedArtifactError
+            The folder is not what its manifest says.
+        StoreError
+            Another version has that name, or the store cannot be written.
+        """
+        content = _local_content(folder)
+        there = self.files.read(f"{name}/{version}/{MANIFEST}")
+        if there is None:
+            self.files.write_folder(f"{name}/{version}", content)
+        elif there != content[MANIFEST]:
+            raise StoreError(f"Another version is called {name}/{version}; versions never change.")
+        return there is None
+
     def remove(self, name: str, version: str) -> None:
         """Remove the files of a version; from the first one on it is none."""
         self._manifests.pop(f"{name}/{version}", None)

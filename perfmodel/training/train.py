@@ -15,17 +15,17 @@ from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
 from perfmodel.predictors.folds import Progress, family_fold
-from perfmodel.predictors.joint.joint import JointPredictor
-from perfmodel.predictors.joint.joint_store import save_joint
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
-from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, EnsemblePredictor, mix
-from perfmodel.predictors.predictor import Predictor, Sample
-from perfmodel.predictors.predictor_checks import check_samples, write_json
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, mix
+from perfmodel.predictors.predictor import Sample
+from perfmodel.predictors.predictor_checks import json_bytes
 from perfmodel.predictors.serving.distance import TrainingDistance
 from perfmodel.predictors.serving.intervals import HeldOut
-from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEASURED, MEMBERS, SERVING
+from perfmodel.predictors.serving.serving_parts import MEASURED, SERVING
 from perfmodel.store.artifacts import write_artifact
-from perfmodel.training.model_card import CARD, joint_facts, model_card
+from perfmodel.training.fitted_parts import FittedParts, fit_parts, read_parts
+from perfmodel.training.learned_steps import LEARNED, learned_keys
+from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.provenance import (
     code_facts,
     group_scores,
@@ -87,34 +87,74 @@ def train(
     StoreError
         The artefact could not be written.
     """
-    check_samples(samples, least=4)
-    # First: its members are fitted in forked processes, which must not inherit busy threads.
-    joint = _joint(corpus, operators, seed, joint_settings or {}, progress) if corpus else None
-    ensemble = EnsemblePredictor(members, folds, seed, progress).fit(samples)
-    held_out = _held_out(
-        samples, ensemble.answers_, coverage, unseen_device_residuals(samples, folds)
+    with tempfile.TemporaryDirectory() as temporary:
+        fit_parts(
+            samples,
+            Path(temporary),
+            members=members,
+            folds=folds,
+            seed=seed,
+            corpus=corpus,
+            operators=operators,
+            joint_settings=joint_settings,
+            progress=progress,
+        )
+        parts = read_parts(Path(temporary))
+    return calibrate(
+        parts,
+        samples,
+        out,
+        name=name,
+        seed=seed,
+        folds=folds,
+        coverage=coverage,
+        corpus=corpus,
+        operators=operators,
+        created_at=created_at,
     )
-    fallback = EfficiencyPredictor().fit(samples)
-    fitted, weights = ensemble.predictors_ or {}, ensemble.weights_
-    files, facts = _files(samples, fitted, weights, held_out, fallback, joint)
-    made_from = snapshot(samples, corpus, operators)
-    scores = _scores(samples, ensemble)
+
+
+def calibrate(
+    parts: FittedParts,
+    samples: Sequence[Sample],
+    out: Path,
+    *,
+    name: str = "default",
+    seed: int = 0,
+    folds: int = FOLDS,
+    coverage: float = 0.9,
+    corpus: Sequence[StepSample] = (),
+    operators: Sequence[StepSample] = (),
+    created_at: str | None = None,
+) -> Path:
+    """Work out intervals and scores of fitted parts, and write them as a version of a model.
+
+    Parameters are those of :func:`train`, with the samples that the parts were fitted on.
+
+    Returns
+    -------
+    Path
+        ``out/<name>/<version>``.
+    """
+    unseen = unseen_device_residuals(samples, folds)
+    held_out = _held_out(samples, parts.answers_s, coverage, unseen)
+    files = {**parts.files, **_serving_files(samples, parts.weights, held_out, corpus)}
     manifest = {
-        **_manifest(samples, name, seed, facts, weights, scores),
+        **_manifest(samples, name, seed, parts.members, parts.weights, _scores(samples, parts)),
         "created_at": created_at or time_now(),
-        "snapshot": made_from,
+        "snapshot": snapshot(samples, corpus, operators),
     }
-    if joint is not None:
-        manifest["joint"] = joint_facts(joint, corpus, operators)
+    if parts.joint is not None:
+        manifest["joint"] = dict(parts.joint)
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(out / name, manifest), files, manifest)
 
 
-def _scores(samples: Sequence[Sample], ensemble: EnsemblePredictor) -> dict[str, Any]:
+def _scores(samples: Sequence[Sample], parts: FittedParts) -> dict[str, Any]:
     """Score what members, and their mix, said of families that they had not seen."""
-    scores = {m: score(samples, answers).to_dict() for m, answers in ensemble.answers_.items()}
-    stacked = np.stack(list(ensemble.answers_.values()), axis=1)
-    mixed = mix(stacked, np.array(list(ensemble.weights_.values())))
+    scores = {m: score(samples, answers).to_dict() for m, answers in parts.answers_s.items()}
+    stacked = np.stack(list(parts.answers_s.values()), axis=1)
+    mixed = mix(stacked, np.array([parts.weights[m] for m in parts.answers_s]))
     scores["ensemble"] = score(samples, mixed).to_dict()
     return {"predictors": scores, "groups": group_scores(samples, mixed)}
 
@@ -162,34 +202,26 @@ def unseen_device_residuals(samples: Sequence[Sample], folds: int = FOLDS) -> Fl
     return np.concatenate(residuals) if residuals else np.zeros(0)
 
 
-def _files(
+def _serving_files(
     samples: Sequence[Sample],
-    fitted: Mapping[str, Predictor],
     weights: Mapping[str, float],
     held_out: HeldOut,
-    fallback: Predictor,
-    joint: JointPredictor | None,
-) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Write everything into a temporary folder and read it back as bytes."""
+    corpus: Sequence[StepSample],
+) -> dict[str, bytes]:
+    """Return what answers need beside the predictors, by paths in the artefact."""
     specs = {s.workload.accelerator.name: s.workload.accelerator for s in samples}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        facts = {m: dict(p.save(folder / MEMBERS / m)) for m, p in fitted.items()}
-        fallback.save(folder / FALLBACK)
-        if joint is not None:
-            save_joint(joint, folder / JOINT)
-        serving = {
-            "weights": dict(weights),
-            "devices": [spec_to_dict(spec) for _, spec in sorted(specs.items())],
-            "held_out": held_out.to_dict(),
-            "distance": TrainingDistance.fit(samples).to_dict(),
-        }
-        write_json(folder / SERVING, serving)
-        measured = {s.workload.content_hash: [s.step_time_s, s.spread] for s in samples}
-        write_json(folder / MEASURED, measured)
-        paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-    return files, facts
+    serving = {
+        "weights": dict(weights),
+        "devices": [spec_to_dict(spec) for _, spec in sorted(specs.items())],
+        "held_out": held_out.to_dict(),
+        "distance": TrainingDistance.fit(samples).to_dict(),
+    }
+    measured = {s.workload.content_hash: [s.step_time_s, s.spread] for s in samples}
+    return {
+        SERVING: json_bytes(serving),
+        MEASURED: json_bytes(measured),
+        LEARNED: json_bytes({"keys": learned_keys(samples, corpus)}),
+    }
 
 
 def _manifest(
@@ -222,22 +254,6 @@ def _manifest(
         "code": code_facts(),
         "libraries": library_versions(),
     }
-
-
-def _joint(
-    corpus: Sequence[StepSample],
-    operators: Sequence[StepSample],
-    seed: int,
-    settings: Mapping[str, Any],
-    progress: Progress | None,
-) -> JointPredictor:
-    predictor = JointPredictor(seed=seed, report=progress, **settings)
-    predictor.fit(corpus, operators=operators)
-    if progress is not None:
-        progress(
-            f"fitted the joint predictor on {len(corpus)} steps and {len(operators)} operators"
-        )
-    return predictor
 
 
 def version_folder(parent: Path, manifest: Mapping[str, Any]) -> Path:

@@ -90,6 +90,9 @@ RULES: tuple[Rule, ...] = (
     _rule(_READ, "/v1/campaigns", Scope.PREDICT),
     # A campaign keeps accelerators busy.
     _rule(_WRITE, "/v1/campaigns", Scope.ADMIN),
+    # What a retraining says names jobs and reporters, and it decides what everybody is answered.
+    _rule(_READ, "/v1/retrain", Scope.ADMIN),
+    _rule(_WRITE, "/v1/retrain", Scope.ADMIN),
     _rule(_READ, "/v1/models", Scope.PREDICT),
     _rule(_WRITE, "/v1/models", Scope.ADMIN),
     # Questions and what they are about. Registering a job or a graph is part of asking.

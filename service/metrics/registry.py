@@ -118,6 +118,13 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livemin",
         )
+        self._retrainings = Gauge(
+            "perfmodel_retrainings",
+            "Retrainings in the database by state.",
+            ("state",),
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
         self._pending: list[tuple[str, str, int, float]] = []
         # Another worker may be asked, and cannot see what waits here.
         self._batch = 1 if os.environ.get(_MULTIPROCESS_FOLDER) else _BATCH
@@ -219,6 +226,11 @@ class Metrics:
         """Note whether the store of models could be reached, and when it could last."""
         self._store_up.set(up)
         self._store_seen.set(seen_at)
+
+    def retrainings(self, by_state: Mapping[str, int]) -> None:
+        """Note how many retrainings are in each state."""
+        for state, count in by_state.items():
+            self._retrainings.labels(state).set(count)
 
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""

@@ -17,6 +17,7 @@ from perfmodel.graph.job_identity import job_content, job_family, job_reference
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore
+from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore
 from perfmodel.store.sql.revisions import RevisionWatch
 from perfmodel.store.state.accelerators import AcceleratorStore
 from perfmodel.store.state.database import Database
@@ -60,6 +61,8 @@ class State:
         self.own = AcceleratorStore(database.connections)
         self.operations = OperationStore(database.connections)
         self.campaigns = CampaignStore(database.connections)
+        self.retrainings = RetrainingStore(database.connections)
+        self.retraining_log = RetrainingLogStore(database.connections)
         self.campaign_references = ReferenceStore(database.connections)
         self.feed = ObservationFeed(self.observations, _readable, poll_s=poll_s)
         #: Tells of what other processes change; does nothing until it is started.

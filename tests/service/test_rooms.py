@@ -18,6 +18,7 @@ ROOMS = (
     "operations",
     "state",
     "campaigns",
+    "retraining",
     "graphs",
     "answering",
     "versions",

@@ -209,7 +209,7 @@ class ServingModel:
         return explain_members(
             {m: self._members[m] for m in heaviest},
             workload,
-            mixed_s=float(self._mixed([workload])[0]),
+            mixed_s=float(self.mixed([workload])[0]),
             answer_s=answer_s,
             nearest=near_samples(self._distance, self._held_out, self._weights, workload),
         )
@@ -255,14 +255,15 @@ class ServingModel:
         return replace(workload, accelerator=spec)
 
     def _learned(self, workloads: list[Workload]) -> list[Prediction]:
-        times = self._mixed(workloads)
+        times = self.mixed(workloads)
         places = self._distance.measure(workloads)
         return [
             self._one(workload, float(time_s), place)
             for workload, time_s, place in zip(workloads, times, places, strict=True)
         ]
 
-    def _mixed(self, workloads: list[Workload]) -> FloatArray:
+    def mixed(self, workloads: Sequence[Workload]) -> FloatArray:
+        """Return what the mix of members says of workloads, seconds, whatever was measured."""
         answers = np.stack([p.predict(workloads) for p in self._members.values()], axis=1)
         return not_below_bound(mix(answers, np.array(list(self._weights.values()))), workloads)
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 METADATA = MetaData()
@@ -196,6 +197,53 @@ CAMPAIGN_REFERENCES = Table(
     Column("good", Boolean, nullable=False),
     Column("measured_at", String(32), nullable=False),
     Index("ix_campaign_references_campaign_machine_id", "campaign", "machine", "id"),
+)
+
+#: Models that are learned anew. ``settings`` is how, as JSON; ``decision`` what the gate said of
+#: ``version``. The index lets one retraining of a model be open at a time.
+RETRAININGS = Table(
+    "retrainings",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("model", String(200), nullable=False),
+    Column("trigger", String(16), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("caller", String(200), nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("phase", String(32), nullable=False),
+    Column("progress", Text, nullable=False),
+    Column("fraction", Double, nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("version", String(200)),
+    Column("decision", Text),
+    Column("reason", Text),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+    Index("ix_retrainings_state_id", "state", "id"),
+    Index("ix_retrainings_model_id", "model", "id"),
+    Index(
+        "uq_retrainings_open_model",
+        "model",
+        unique=True,
+        sqlite_where=text("state IN ('waiting', 'running')"),
+        postgresql_where=text("state IN ('waiting', 'running')"),
+    ),
+)
+
+#: What retrainings say while they run.
+RETRAINING_LINES = Table(
+    "retraining_lines",
+    METADATA,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("retraining", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", String(32), nullable=False),
+    Index("ix_retraining_lines_retraining_id", "retraining", "id"),
 )
 
 #: Accelerators that the operator of the service describes, as JSON.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ def profile_corpus(
     *,
     device: str | None = None,
     cache: Path | None = None,
+    chosen: Callable[[StepRecord], bool] | None = None,
 ) -> Corpus:
     """Turn every usable step of a store into a sample.
 
@@ -38,6 +39,8 @@ def profile_corpus(
         One accelerator; all by default.
     cache : Path or None
         Folder of kept sketches; None: :func:`.kept_sketches.sketch_folder`.
+    chosen : callable or None
+        As in :func:`~perfmodel.training.samples.samples.load_samples`.
 
     Returns
     -------
@@ -45,7 +48,7 @@ def profile_corpus(
         Samples of the source ``"profiles"``, by accelerator, model and workload; steps without
         a graph, too noisy or without a positive time are counted as dropped.
     """
-    records = store.steps(device)
+    records = [one for one in store.steps(device) if chosen is None or chosen(one)]
     sketches = _sketches(
         store, [r.graph_hash for r in records], SketchFiles(cache or sketch_folder())
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +48,20 @@ class SampleSet:
     notes: Mapping[str, int]
 
 
-def load_samples(store: ProfileStore, *, device: str | None = None) -> SampleSet:
+def load_samples(
+    store: ProfileStore,
+    *,
+    device: str | None = None,
+    chosen: Callable[[StepRecord], bool] | None = None,
+) -> SampleSet:
     """Turn every usable measurement of a store into a sample.
 
     Parameters
     ----------
     device : str or None
         One accelerator; all by default.
+    chosen : callable or None
+        Which of the records are taken; all by default. The others are not counted.
 
     Raises
     ------
@@ -67,6 +74,8 @@ def load_samples(store: ProfileStore, *, device: str | None = None) -> SampleSet
     dropped: Counter[str] = Counter()
     notes: Counter[str] = Counter()
     for measurement in store.iter_measurements(device):
+        if chosen is not None and not chosen(measurement.step):
+            continue
         reason = unusable(measurement.step, measurement.step.graph_hash in graphs)
         if reason:
             dropped[reason] += 1

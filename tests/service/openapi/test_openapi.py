@@ -32,6 +32,7 @@ from service.schemas.answer_bodies import (
 from service.schemas.campaign_bodies import CampaignEntered
 from service.schemas.catalogue_bodies import AcceleratorsAnswer
 from service.schemas.question_bodies import PredictRequest
+from service.schemas.retraining_bodies import RetrainingEntered
 from service.schemas.state_bodies import GraphAnswer, JobRegistered, ModelsAnswer, ObservationsTaken
 
 ANSWERS: dict[str, type[Any]] = {
@@ -44,6 +45,7 @@ ANSWERS: dict[str, type[Any]] = {
     "/v1/jobs": JobRegistered,
     "/v1/observations": ObservationsTaken,
     "/v1/campaigns": CampaignEntered,
+    "/v1/retrain": RetrainingEntered,
     "/v2/models/{model}/infer": InferAnswer,
     "/kubernetes/scheduler/prioritize": HostPriorityList,
     "/kubernetes/scheduler/filter": ExtenderFilterResult,

@@ -1,0 +1,182 @@
+"""``perfmodel retrain``: learn a model anew, have it judged, and let it serve."""
+
+from __future__ import annotations
+
+import getpass
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from perfmodel.cli.campaigns.campaign_database import opened
+from perfmodel.cli.failures import EXIT_FAILED
+from perfmodel.cli.models.retrain_look import cancel, list_, log, show
+from perfmodel.cli.models.retrain_options import worker_options, workplace, workplace_options
+from perfmodel.cli.models.retrain_work import work
+from perfmodel.cli.options import members_option, output_options
+from perfmodel.cli.output import print_json, tell
+
+if TYPE_CHECKING:
+    from perfmodel.retraining.workplace import Workplace
+    from perfmodel.store.retraining.retraining_records import Retraining
+    from perfmodel.store.sql.connections import Connections
+
+#: How often it is looked whether a retraining that waits can be done, seconds.
+_POLL_S = 1.0
+
+
+@click.group(invoke_without_command=True)
+@click.option("--name", default="default", show_default=True, help="Name of the trained model.")
+@click.option("--why", default="", help="The reason, kept with what comes of it.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="SOURCE",
+    help="Leave a source out: profiles/T4, campaigns/NAME, timm, observations/REPORTER. "
+    "Repeatable.",
+)
+@click.option(
+    "--without-damaged", is_flag=True, help="Leave out files that cannot be read, and name them."
+)
+@members_option
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
+)
+@click.option("--no-promote", is_flag=True, help="Let what is judged good enough stay a candidate.")
+@click.option("--shadow", is_flag=True, help="Let it answer beside the version that serves first.")
+@click.option("--settings", metavar="JSON", help="Further settings, see docs/retraining.md.")
+@click.option("--later", is_flag=True, help="Enter it alone, for whoever works on retrainings.")
+@workplace_options
+@output_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    name: str,
+    why: str,
+    without: tuple[str, ...],
+    without_damaged: bool,
+    members: tuple[str, ...],
+    seed: int,
+    no_promote: bool,
+    shadow: bool,
+    settings: str | None,
+    later: bool,
+    database: str,
+    models: str,
+    profiles: tuple[Path, ...],
+    data: Path | None,
+    runs: Path | None,
+    processes: int,
+    memory_gb: float | None,
+    as_json: bool,
+) -> None:
+    """Learn a model anew from all that was measured, judge it, and let it serve.
+
+    Takes minutes, at low priority; progress goes to standard error. Stop it as you like: the same
+    command goes on from the last finished phase. Exits with 4 where the version was refused.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    stated = _settings(
+        settings, without, without_damaged, members, seed, promote=not no_promote, shadow=shadow
+    )
+    place = workplace(database, models, profiles, data, runs, processes)
+    with opened(place.database) as connections:
+        found = _entered(connections, name, why, stated)
+        if not later:
+            found = _done(connections, place, found, memory_gb)
+    _show_end(found, as_json=as_json)
+    if not found.state.is_open and found.state.value != "done":
+        ctx.exit(EXIT_FAILED)
+
+
+for _sub in (list_, show, log, cancel, work):
+    command.add_command(_sub)
+
+
+def _settings(
+    text: str | None,
+    without: tuple[str, ...],
+    without_damaged: bool,
+    members: tuple[str, ...],
+    seed: int,
+    *,
+    promote: bool,
+    shadow: bool,
+) -> dict[str, Any]:
+    import json
+
+    from perfmodel.errors import InvalidInputError
+    from perfmodel.retraining.settings import parse_settings
+
+    try:
+        further = json.loads(text or "{}")
+    except ValueError as error:
+        raise InvalidInputError(f"--settings must be JSON: {error}.") from error
+    stated = {
+        "without": list(without), "without_damaged": without_damaged, "members": list(members),
+        "seed": seed, "promote": promote, "shadow": shadow,
+        **(further if isinstance(further, dict) else {"": further}),
+    }  # fmt: skip
+    return parse_settings(stated).to_dict()
+
+
+def _entered(connections: Connections, name: str, why: str, settings: dict[str, Any]) -> Retraining:
+    from perfmodel.store.retraining import RetrainingStore
+
+    caller = f"user {getpass.getuser()} on {socket.gethostname()}"
+    found, created = RetrainingStore(connections).start(
+        name, why=why, caller=caller, settings=settings
+    )
+    if not created:
+        tell(
+            f"Retraining {found.name} of {name} is {found.state.value} already, with settings of "
+            "its own; it goes on. `perfmodel retrain cancel` ends it."
+        )
+    return found
+
+
+def _done(
+    connections: Connections, place: Workplace, found: Retraining, memory_gb: float | None
+) -> Retraining:
+    """Do a retraining here until it has ended, or watch whoever does it."""
+    from perfmodel.retraining.worker import RetrainingWorker
+    from perfmodel.store.retraining import RetrainingStore
+
+    store = RetrainingStore(connections)
+    worker = RetrainingWorker(
+        connections,
+        place,
+        worker_options(memory_gb),
+        on_line=lambda phase, text: tell(f"{phase}: {text}" if phase else text),
+    )
+    while found.state.is_open:
+        if worker.do_one(found.name) is None:
+            time.sleep(_POLL_S)
+        again = store.find(found.name)
+        assert again is not None, "retrainings are never removed"
+        found = again
+    return found
+
+
+def _show_end(found: Retraining, *, as_json: bool) -> None:
+    from perfmodel.retraining.told import retraining_to_dict
+
+    if as_json:
+        print_json(retraining_to_dict(found))
+        return
+    decision = found.decision or {}
+    if decision.get("report"):
+        click.echo(decision["report"])
+    version = f" {found.model}/{found.version}" if found.version else ""
+    reason = f": {found.reason}" if found.reason else ""
+    click.echo(f"Retraining {found.name} is {found.state.value}{version}{reason}")
+
+
+def _interrupt(signal_number: int, frame: Any) -> NoReturn:
+    """End as with Ctrl-C: schedulers send SIGTERM before they kill."""
+    raise KeyboardInterrupt

@@ -1,0 +1,86 @@
+"""Where retrainings are done, as commands are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfmodel.cli.campaigns.campaign_database import database_option, url_of
+from perfmodel.cli.options import FOLDER, CommandT, models_store_option, store_options
+
+if TYPE_CHECKING:
+    from perfmodel.retraining.worker import WorkerOptions
+    from perfmodel.retraining.workplace import Workplace
+
+_GB = 1e9
+_OPTIONS = (
+    click.option(
+        "--profiles",
+        type=FOLDER,
+        multiple=True,
+        envvar="PERFMODEL_RETRAINING_PROFILES",
+        help="Folder of records of profiles, campaigns or probes. Repeatable. [default: profiles; "
+        "environment: PERFMODEL_RETRAINING_PROFILES]",
+    ),
+    click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        envvar="PERFMODEL_DATA",
+        help="Folder of public measurements to learn from. [environment: PERFMODEL_DATA]",
+    ),
+    click.option(
+        "--runs",
+        type=FOLDER,
+        envvar="PERFMODEL_RETRAININGS",
+        help="Folder of what is under way. [default: retrainings beside an SQLite database, else "
+        "in the cache; environment: PERFMODEL_RETRAININGS]",
+    ),
+    click.option(
+        "--processes", type=click.IntRange(1), default=2, show_default=True,
+        help="Processes that capture and fit.",
+    ),
+    click.option(
+        "--memory", "memory_gb", type=click.FloatRange(min=0.1), metavar="GB",
+        help="Memory of all its processes past which a retraining is ended. [default: 8.6]",
+    ),
+)  # fmt: skip
+
+
+def workplace_options(command: CommandT) -> CommandT:
+    """Add where retrainings are done: data, models, database, folder, processes, memory."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return models_store_option(database_option(command))
+
+
+def workplace(
+    database: str,
+    models: str,
+    profiles: tuple[Path, ...],
+    data: Path | None,
+    runs: Path | None,
+    processes: int,
+) -> Workplace:
+    """Return where retrainings are done, from the options of :func:`workplace_options`."""
+    from perfmodel.retraining.data.sources import DataSources
+    from perfmodel.retraining.workplace import Workplace, usual_folder
+
+    url = url_of(database)
+    return Workplace(
+        database=url,
+        models=models if "://" in models else str(Path(models).absolute()),
+        models_options=store_options(),
+        folder=runs or usual_folder(url),
+        sources=DataSources(profiles=profiles or (Path("profiles"),), data=data),
+        workers=processes,
+    )
+
+
+def worker_options(memory_gb: float | None, lease_s: float = 60.0) -> WorkerOptions:
+    """Return how a worker works."""
+    from perfmodel.retraining.worker import MEMORY_BYTES, WorkerOptions
+
+    memory_bytes = MEMORY_BYTES if memory_gb is None else memory_gb * _GB
+    return WorkerOptions(memory_bytes=memory_bytes, lease_s=lease_s)

@@ -1,0 +1,1 @@
+"""What a retraining learns from: where it lies, frozen as a snapshot, read as samples."""

@@ -1,0 +1,52 @@
+"""What retrainings say while they run, readable by every host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import insert, select
+
+from perfmodel.store.retraining.retraining_records import LogLine
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.tables import RETRAINING_LINES
+
+#: Longest line, characters; more is cut off.
+LONGEST_LINE = 2_000
+
+
+class RetrainingLogStore(SharedStore):
+    """Keeps the lines of retrainings."""
+
+    def add(self, retraining: str, attempt: int, texts: Sequence[str]) -> None:
+        """Keep lines in their order."""
+        said_at = now()
+        rows = [
+            {"retraining": retraining, "attempt": attempt, "text": text[:LONGEST_LINE],
+             "at": said_at}
+            for text in texts
+        ]  # fmt: skip
+        if rows:
+            with self._connections.writing() as connection:
+                connection.execute(insert(RETRAINING_LINES), rows)
+
+    def lines(self, retraining: str, *, after: int = 0, limit: int = 1_000) -> list[LogLine]:
+        """Return lines, oldest first.
+
+        Parameters
+        ----------
+        after : int
+            Number of the last line that is known; 0: from the first.
+        """
+        table = RETRAINING_LINES.c
+        query = (
+            select(table.id, table.attempt, table.text, table.at)
+            .where(table.retraining == retraining, table.id > after)
+            .order_by(table.id)
+            .limit(limit)
+        )
+        with self._connections.reading() as connection:
+            return [
+                LogLine(number=row.id, attempt=row.attempt, text=row.text, at=row.at)
+                for row in connection.execute(query)
+            ]

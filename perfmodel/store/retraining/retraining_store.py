@@ -1,0 +1,247 @@
+"""Retrainings: entered, taken on, told of, cancelled, ended once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
+
+from perfmodel.store.retraining.retraining_records import (
+    Retraining,
+    RetrainingClaim,
+    RetrainingState,
+    Trigger,
+)
+from perfmodel.store.sql.connections import Connections, ExistsError, now
+from perfmodel.store.sql.leases import LeaseTable
+from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
+from perfmodel.store.sql.tables import RETRAININGS
+
+#: A retraining that lost its worker so often took it with it, and is given up.
+MOST_ATTEMPTS = 5
+
+_TABLE = RETRAININGS.c
+_OPEN = (RetrainingState.WAITING.value, RetrainingState.RUNNING.value)
+
+
+class RetrainingStore(SharedStore):
+    """Keeps retrainings, at most one of each model open: the database refuses a second."""
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self._leases = LeaseTable(connections, RETRAININGS)
+
+    def start(
+        self,
+        model: str,
+        *,
+        trigger: Trigger = Trigger.HAND,
+        why: str = "",
+        caller: str = "",
+        settings: Mapping[str, Any] | None = None,
+    ) -> tuple[Retraining, bool]:
+        """Enter a retraining, which waits for a worker.
+
+        Returns
+        -------
+        retraining : Retraining
+            The new one, or the one of that model that is open.
+        created : bool
+            False where one was open, which stays as it is.
+        """
+        begun, name = now(), secrets.token_hex(12)
+        row = {
+            "name": name, "model": model, "trigger": trigger.value, "why": why, "caller": caller,
+            "settings": orjson.dumps(dict(settings or {})).decode(),
+            "state": RetrainingState.WAITING.value, "phase": "", "progress": "", "fraction": 0.0,
+            "owner": "", "attempts": 0, "lease_until": 0.0, "created_at": begun,
+            "updated_at": begun,
+        }  # fmt: skip
+        while True:
+            try:
+                with self._connections.writing() as connection:
+                    connection.execute(insert(RETRAININGS).values(**row))
+            except ExistsError:
+                open_one = self.open_of(model)
+                if open_one is not None:
+                    return open_one, False
+                continue  # it has ended in between
+            found = self.find(name)
+            assert found is not None, "retrainings are never removed"
+            return found, True
+
+    def find(self, name: str) -> Retraining | None:
+        """Return a retraining, or None."""
+        return self._find(select(RETRAININGS).where(_TABLE.name == name), _retraining)
+
+    def open_of(self, model: str) -> Retraining | None:
+        """Return the retraining of a model that waits or runs, or None."""
+        query = select(RETRAININGS).where(_TABLE.model == model, _TABLE.state.in_(_OPEN))
+        return self._find(query, _retraining)
+
+    def newest_of(self, model: str) -> Retraining | None:
+        """Return the retraining of a model that was entered last, or None."""
+        query = select(RETRAININGS).where(_TABLE.model == model)
+        return self._find(query.order_by(_TABLE.id.desc()).limit(1), _retraining)
+
+    def page(
+        self, *, model: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[Retraining]:
+        """Return some retrainings, newest first."""
+        query = select(RETRAININGS)
+        if model is not None:
+            query = query.where(_TABLE.model == model)
+        return self._page(query, _TABLE.id, _retraining, cursor=cursor, limit=limit)
+
+    def states(self) -> dict[str, int]:
+        """Return how many retrainings are in each state; every state is there."""
+        query = select(_TABLE.state, func.count()).group_by(_TABLE.state)
+        with self._connections.reading() as connection:
+            found = {row[0]: int(row[1]) for row in connection.execute(query)}
+        return {state.value: found.get(state.value, 0) for state in RetrainingState}
+
+    def has_due(self) -> bool:
+        """Tell whether one waits, or has lost its worker."""
+        with self._connections.reading() as connection:
+            return connection.execute(self._due(connection).limit(1)).first() is not None
+
+    def claim(
+        self, owner: str, *, lease_s: float, name: str | None = None
+    ) -> RetrainingClaim | None:
+        """Take on the retraining that was entered first, or has lost its worker; None without any.
+
+        Parameters
+        ----------
+        name : str or None
+            This one only.
+        """
+
+        def due(connection: Connection) -> Select[tuple[int]]:
+            query = self._due(connection)
+            return query if name is None else query.where(_TABLE.name == name)
+
+        columns = (
+            _TABLE.name, _TABLE.model, _TABLE.why, _TABLE.caller, _TABLE.settings, _TABLE.attempts,
+            _TABLE.created_at, _TABLE.version, _TABLE.decision,
+        )  # fmt: skip
+        row = self._leases.take(owner, due, lease_s=lease_s, columns=columns)
+        if row is None:
+            return None
+        return RetrainingClaim(
+            name=row.name,
+            model=row.model,
+            why=row.why,
+            caller=row.caller,
+            settings=orjson.loads(row.settings),
+            attempt=row.attempts,
+            created_at=row.created_at,
+            version=row.version,
+            decision=_json(row.decision),
+        )
+
+    def renew(self, owner: str, claim: RetrainingClaim, *, lease_s: float) -> bool:
+        """Say that a worker still lives; False where the retraining is not its own any more."""
+        return self._leases.renew(owner, [claim.name], lease_s=lease_s) > 0
+
+    def put_back(
+        self, claim: RetrainingClaim, *, wait_s: float = 0.0, counts: bool = False
+    ) -> bool:
+        """Let a retraining wait again, for a reason that is not its own unless it counts."""
+        return self._leases.put_back(claim, wait_s=wait_s, counts=counts)
+
+    def tell(self, claim: RetrainingClaim, *, phase: str, progress: str, fraction: float) -> bool:
+        """Keep how far a retraining is; False where somebody else has it by now."""
+        return self._change(claim, phase=phase, progress=progress[:300], fraction=fraction)
+
+    def decide(
+        self, claim: RetrainingClaim, *, version: str | None, decision: Mapping[str, Any] | None
+    ) -> bool:
+        """Keep what was decided before it takes effect; False where somebody else has it by now.
+
+        None for both takes it back.
+        """
+        return self._change(claim, version=version, decision=_text(decision))
+
+    def end(
+        self,
+        claim: RetrainingClaim,
+        state: RetrainingState,
+        *,
+        version: str | None = None,
+        decision: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Keep what came of a retraining; False where somebody else has it by now."""
+        with self._connections.writing() as connection:
+            return self._leases.end(
+                connection,
+                claim,
+                state=state.value,
+                version=version,
+                decision=_text(decision),
+                reason=reason,
+            )
+
+    def give_up_lost(self) -> int:
+        """Fail retrainings that took their workers with them; return how many those were."""
+        reason = (
+            f"Its process was lost {MOST_ATTEMPTS} times (killed, out of memory, or the machine "
+            "went down). Its log says where; learn from less, or give it more memory."
+        )
+        with self._connections.writing() as connection:
+            lost = self._leases.was_lost(connection, most_attempts=MOST_ATTEMPTS)
+            changed = connection.execute(
+                update(RETRAININGS)
+                .where(lost)
+                .values(state=RetrainingState.FAILED.value, reason=reason, updated_at=now())
+            )
+        return int(changed.rowcount)
+
+    def cancel(self, name: str, *, reason: str = "It was cancelled.") -> bool:
+        """End an open retraining without a result.
+
+        Returns
+        -------
+        bool
+            False where none of that name is open, or its version is being published.
+        """
+        with self._connections.writing() as connection:
+            changed = connection.execute(
+                update(RETRAININGS)
+                .where(_TABLE.name == name, _TABLE.state.in_(_OPEN), _TABLE.version.is_(None))
+                .values(state=RetrainingState.CANCELLED.value, reason=reason, updated_at=now())
+            )
+        return changed.rowcount > 0
+
+    def _due(self, connection: Connection) -> Select[tuple[int]]:
+        free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+        return select(_TABLE.id).where(free).order_by(_TABLE.id)
+
+    def _change(self, claim: RetrainingClaim, **values: object) -> bool:
+        with self._connections.writing() as connection:
+            return self._leases.end(
+                connection, claim, state=RetrainingState.RUNNING.value, **values
+            )
+
+
+def _retraining(row: Row[Any]) -> Retraining:
+    return replace(
+        record_from(Retraining, row),
+        trigger=Trigger(row.trigger),
+        state=RetrainingState(row.state),
+        settings=orjson.loads(row.settings),
+        decision=_json(row.decision),
+    )
+
+
+def _json(text: str | None) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = None if text is None else orjson.loads(text)
+    return found
+
+
+def _text(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else orjson.dumps(dict(value)).decode()

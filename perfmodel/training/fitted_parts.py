@@ -1,0 +1,143 @@
+"""What was fitted, on disk: the half of training that takes long, before it is calibrated.
+
+Written once and read back to the bit, so that a version is the same whether its parts were
+fitted just now or by a process that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.folds import Progress
+from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.joint_store import save_joint
+from perfmodel.predictors.members.efficiency import EfficiencyPredictor
+from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, EnsemblePredictor
+from perfmodel.predictors.predictor import Sample
+from perfmodel.predictors.predictor_checks import check_samples, read_json, write_json
+from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEMBERS
+from perfmodel.training.model_card import joint_facts
+from perfmodel.training.validation.held_out_folds import FOLDS
+
+_PARTS = "parts"
+_FACTS = "facts.json"
+#: Samples whose answers are noted, to be compared with those of what is read back.
+_GOLDEN = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedParts:
+    """Predictors that were fitted.
+
+    Parameters
+    ----------
+    files : mapping of str to bytes
+        By their paths in the artefact.
+    members : mapping of str to mapping
+        Facts of each member.
+    weights : mapping of str to float
+        Of the members.
+    answers_s : mapping of str to ndarray, shape (samples,)
+        What each member said of families that it had not seen.
+    joint : mapping or None
+        Facts of the joint predictor, where there is one.
+    golden_s : ndarray
+        What the mix of members said of the first samples before it was written.
+    """
+
+    files: Mapping[str, bytes]
+    members: Mapping[str, Any]
+    weights: Mapping[str, float]
+    answers_s: Mapping[str, FloatArray]
+    joint: Mapping[str, Any] | None
+    golden_s: FloatArray
+
+
+def fit_parts(
+    samples: Sequence[Sample],
+    folder: Path,
+    *,
+    members: Sequence[str] = DEFAULT_MEMBERS,
+    folds: int = FOLDS,
+    seed: int = 0,
+    corpus: Sequence[StepSample] = (),
+    operators: Sequence[StepSample] = (),
+    joint_settings: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Fit everything that a version consists of, and write it into an empty folder.
+
+    :func:`read_parts` returns it. Parameters are those of :func:`perfmodel.training.train.train`.
+
+    Raises
+    ------
+    TrainingError
+        Too few samples or families.
+    """
+    check_samples(samples, least=4)
+    # First: its members are fitted in forked processes, which must not inherit busy threads.
+    joint = _joint(corpus, operators, seed, joint_settings or {}, progress) if corpus else None
+    ensemble = EnsemblePredictor(members, folds, seed, progress).fit(samples)
+    fitted = ensemble.predictors_ or {}
+    parts = folder / _PARTS
+    facts = {m: dict(p.save(parts / MEMBERS / m)) for m, p in fitted.items()}
+    EfficiencyPredictor().fit(samples).save(parts / FALLBACK)
+    if joint is not None:
+        save_joint(joint, parts / JOINT)
+    golden = ensemble.predict([sample.workload for sample in samples[:_GOLDEN]])
+    plain = {
+        "members": facts,
+        "weights": ensemble.weights_,
+        "answers_s": {m: answers.tolist() for m, answers in ensemble.answers_.items()},
+        "joint": None if joint is None else joint_facts(joint, corpus, operators),
+        "golden_s": golden.tolist(),
+    }
+    write_json(folder / _FACTS, plain)
+
+
+def read_parts(folder: Path) -> FittedParts:
+    """Return what :func:`fit_parts` wrote.
+
+    Raises
+    ------
+    DamagedArtifactError
+        Something else lies there.
+    """
+    plain = read_json(folder / _FACTS)
+    parts = folder / _PARTS
+    paths = sorted(path for path in parts.rglob("*") if path.is_file())
+    try:
+        return FittedParts(
+            files={path.relative_to(parts).as_posix(): path.read_bytes() for path in paths},
+            members=plain["members"],
+            weights=plain["weights"],
+            answers_s={m: np.array(a, dtype=np.float64) for m, a in plain["answers_s"].items()},
+            joint=plain["joint"],
+            golden_s=np.array(plain["golden_s"], dtype=np.float64),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise DamagedArtifactError(f"{folder} holds no fitted parts: {error}.") from error
+
+
+def _joint(
+    corpus: Sequence[StepSample],
+    operators: Sequence[StepSample],
+    seed: int,
+    settings: Mapping[str, Any],
+    progress: Progress | None,
+) -> JointPredictor:
+    predictor = JointPredictor(seed=seed, report=progress, **settings)
+    predictor.fit(corpus, operators=operators)
+    if progress is not None:
+        progress(
+            f"fitted the joint predictor on {len(corpus)} steps and {len(operators)} operators"
+        )
+    return predictor

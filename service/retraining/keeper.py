@@ -1,0 +1,119 @@
+"""Starts a process that does the retrainings that wait; none is ever done in one that answers."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+
+from perfmodel.store.retraining import RetrainingStore
+from perfmodel.store.sql.revisions import poll_until
+from service.metrics.registry import Metrics
+from service.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: How often it is looked whether one waits, seconds.
+POLL_S = 2.0
+_IN_MEMORY = ("sqlite://", "sqlite:///:memory:")
+#: Time that the process has to give back what it does before it is killed, seconds.
+_PATIENCE_S = 10.0
+
+
+class RetrainingKeeper:
+    """Looks for retrainings that wait; does nothing until it is started.
+
+    Every process of the service has one. Whichever starts a process first, the lease on the
+    retraining lets one of them do it, and the others end.
+
+    Parameters
+    ----------
+    database : str
+        URL of the database; nothing is done for one in memory, which no other process can see.
+    """
+
+    def __init__(
+        self,
+        store: RetrainingStore,
+        database: str,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._store = store
+        self._database = database
+        self._settings = settings
+        self._metrics = metrics
+        self._poll_s = poll_s
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="retraining", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; what is being done goes back, and is gone on with later."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def look(self) -> None:
+        """Start a process if one waits and none of this service's is at work.
+
+        Raises
+        ------
+        StoreError
+            The database cannot be read.
+        """
+        self._metrics.retrainings(self._store.states())
+        at_work = self._process is not None and self._process.poll() is None
+        if self._may_do() and not at_work and self._store.has_due():
+            logger.info("a retraining waits; a process is started for it")
+            command = command_of(self._database, self._settings)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "perfmodel.cli", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+
+    def _may_do(self) -> bool:
+        return self._settings.retrain_here and self._database not in _IN_MEMORY
+
+    def _watch(self) -> None:
+        poll_until(
+            self._ended,
+            self.look,
+            every_s=self._poll_s,
+            complaint="retrainings that wait cannot be seen",
+        )
+
+
+def command_of(database: str, settings: Settings) -> list[str]:
+    """Return the command that does what waits; what else it needs is in the environment."""
+    command = [
+        "retrain", "work", "--until-idle", "--quiet",
+        "--database", database,
+        "--models", str(settings.models),
+        "--memory", str(settings.retraining_memory_bytes / 1e9),
+        "--processes", str(settings.retraining_processes),
+    ]  # fmt: skip
+    for folder in settings.retraining_profiles.split(":"):
+        command += ["--profiles", folder]
+    for name, path in (("--data", settings.data), ("--runs", settings.retrainings)):
+        if path is not None:
+            command += [name, str(path)]
+    return command

@@ -1,0 +1,153 @@
+"""Retrainings in processes of their own: stopped, killed, too large, cancelled, without a store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from retraining_world import RetrainingWorld
+from webdav_server import webdav_store
+
+from perfmodel.retraining.worker import RetrainingWorker, WorkerOptions
+from perfmodel.store.retraining import RetrainingLogStore
+from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState
+
+#: Far longer than anything here takes, however busy the machine is.
+PATIENCE_S = 240.0
+
+
+def _until(what: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.05)
+
+
+def _worker(world: RetrainingWorld, **options: float) -> RetrainingWorker:
+    return RetrainingWorker(
+        world.database.connections, world.place, WorkerOptions(**{"lease_s": 30.0, **options})
+    )
+
+
+def _start(world: RetrainingWorld, **settings: object) -> str:
+    return world.store.start("default", settings=world.quick(**settings))[0].name
+
+
+def _found(world: RetrainingWorld, name: str) -> Retraining:
+    found = world.store.find(name)
+    assert found is not None
+    return found
+
+
+def _texts(world: RetrainingWorld, name: str) -> list[str]:
+    return [one.text for one in RetrainingLogStore(world.database.connections).lines(name)]
+
+
+def _command(world: RetrainingWorld) -> list[str]:
+    return [
+        sys.executable, "-m", "perfmodel.cli", "retrain", "work", "--until-idle", "--quiet",
+        "--lease", "1", "--database", world.url, "--models", str(world.models),
+        "--profiles", str(world.profiles), "--runs", str(world.runs), "--processes", "1",
+    ]  # fmt: skip
+
+
+def _children(process_id: int) -> list[psutil.Process]:
+    return psutil.Process(process_id).children(recursive=True)
+
+
+def test_stopped_and_killed_it_goes_on_from_the_last_finished_phase(
+    world: RetrainingWorld,
+) -> None:
+    name = _start(world, members=["efficiency", "gnn"])
+    # SIGTERM in mid-fit: what is done goes back at once, and was no attempt.
+    worker = subprocess.Popen(_command(world))
+    _until(lambda: "fit: begins" in _texts(world, name))
+    children = _children(worker.pid)
+    (child,) = [one for one in children if "perfmodel.retraining.child" in one.cmdline()]
+    assert child.nice() >= 15 and _found(world, name).phase == "fit"
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(PATIENCE_S) == 130
+    _until(lambda: not any(one.is_running() and one.status() != "zombie" for one in children))
+    stopped = _found(world, name)
+    assert (stopped.state, stopped.attempts) == (RetrainingState.WAITING, 0)
+    # kill -9 of the worker in mid-fit: its child ends as well, and the lease runs out.
+    begun = _texts(world, name).count("fit: begins")
+    worker = subprocess.Popen(_command(world))
+    _until(lambda: _texts(world, name).count("fit: begins") > begun)
+    children = _children(worker.pid)
+    worker.kill()
+    worker.wait()
+    _until(lambda: not any(one.is_running() and one.status() != "zombie" for one in children))
+    assert _found(world, name).state is RetrainingState.RUNNING
+    # kill -9 of the child: the worker begins another, which goes on.
+    killed: list[int] = []
+
+    def kill(phase: str, text: str) -> None:
+        if (phase, text) == ("fit", "begins") and not killed:
+            (child,) = [one for one in _children(os.getpid()) if "child" in str(one.cmdline())]
+            killed.append(child.pid)
+            child.kill()
+
+    last = RetrainingWorker(
+        world.database.connections, world.place, WorkerOptions(lease_s=30.0), on_line=kill
+    )
+    _until(lambda: last.do_one() is not None and not _found(world, name).state.is_open)
+    texts = _texts(world, name)
+    assert any("ended by SIGKILL" in text for text in texts) and killed
+    assert texts.count("capture: is finished") == 1 and texts.count("snapshot: begins") == 1
+    ended = _found(world, name)
+    assert (ended.state, ended.fraction) == (RetrainingState.DONE, 1.0), ended.reason
+    assert world.registry.versions.versions("default") == [ended.version]
+    assert not (world.runs / name).exists()
+
+
+def test_one_that_takes_too_much_memory_is_ended_and_says_so(world: RetrainingWorld) -> None:
+    name = _start(world, members=["efficiency"])
+    assert _worker(world, memory_bytes=1e6).do_one() is not None
+    failed = _found(world, name)
+    assert failed.state is RetrainingState.FAILED
+    assert failed.reason is not None and "0.001 are allowed. Allow more (--memory" in failed.reason
+    assert world.registry.versions.names() == [] and not (world.runs / name).exists()
+
+
+def test_cancelling_ends_the_process_on_whatever_host_it_runs(world: RetrainingWorld) -> None:
+    name = _start(world, members=["efficiency"])
+    worker = _worker(world, lease_s=0.6)
+    thread = threading.Thread(target=worker.do_one)
+    thread.start()
+    _until(lambda: _found(world, name).state is RetrainingState.RUNNING)
+    assert world.store.cancel(name)
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert _found(world, name).state is RetrainingState.CANCELLED
+    assert not [one for one in _children(os.getpid()) if "child" in str(one.cmdline())]
+    assert world.registry.versions.names() == []
+
+
+def test_a_store_that_is_away_is_waited_for_and_what_is_wrong_is_said(
+    world: RetrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with webdav_store(tmp_path / "dav") as server:
+        options = {**server.options, "timeout": 2.0}
+    place = world.place
+    object.__setattr__(place, "models", server.url)
+    object.__setattr__(place, "models_options", options)
+    name = _start(world, members=["efficiency"])
+    worker = RetrainingWorker(world.database.connections, place, WorkerOptions(pause_s=3600.0))
+    assert worker.do_one() is not None
+    waiting = _found(world, name)
+    assert (waiting.state, waiting.attempts, waiting.phase) == (
+        RetrainingState.WAITING, 1, "judge",
+    )  # fmt: skip
+    assert "It is tried again in 3600 s." in _texts(world, name)[-1]
+    assert "webdav://models cannot be used" in _texts(world, name)[-1]
+    # Nobody begins it before that time.
+    assert worker.do_one() is None
