@@ -48,6 +48,11 @@ _POLL_S = 1.0
 @click.option("--no-promote", is_flag=True, help="Let what is judged good enough stay a candidate.")
 @click.option("--shadow", is_flag=True, help="Let it answer beside the version that serves first.")
 @click.option("--settings", metavar="JSON", help="Further settings, see docs/retraining.md.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="No fit: the version that serves takes in what was measured since. Seconds.",
+)
 @click.option("--later", is_flag=True, help="Enter it alone, for whoever works on retrainings.")
 @workplace_options
 @output_options
@@ -63,6 +68,7 @@ def command(
     no_promote: bool,
     shadow: bool,
     settings: str | None,
+    quick: bool,
     later: bool,
     database: str,
     models: str,
@@ -82,8 +88,9 @@ def command(
         return
     signal.signal(signal.SIGTERM, _interrupt)
     stated = _settings(
-        settings, without, without_damaged, members, seed, promote=not no_promote, shadow=shadow
-    )
+        settings, without, without_damaged, members, seed,
+        promote=not no_promote, shadow=shadow, quick=quick,
+    )  # fmt: skip
     place = workplace(database, models, profiles, data, runs, processes)
     with opened(place.database) as connections:
         found = _entered(connections, name, why, stated)
@@ -107,6 +114,7 @@ def _settings(
     *,
     promote: bool,
     shadow: bool,
+    quick: bool,
 ) -> dict[str, Any]:
     import json
 
@@ -119,7 +127,7 @@ def _settings(
         raise InvalidInputError(f"--settings must be JSON: {error}.") from error
     stated = {
         "without": list(without), "without_damaged": without_damaged, "members": list(members),
-        "seed": seed, "promote": promote, "shadow": shadow,
+        "seed": seed, "promote": promote, "shadow": shadow, "quick": quick,
         **(further if isinstance(further, dict) else {"": further}),
     }  # fmt: skip
     return parse_settings(stated).to_dict()
