@@ -32,9 +32,12 @@ def _of_new_device() -> list[Sample]:
     for one in SAMPLES:
         if one.workload.batch_size == 4:
             workload = replace(
-                one.workload, accelerator=joint_world.device(NEW), threads=None, software={}
+                one.workload,
+                accelerator=joint_world.device(NEW),
+                threads=None,
+                software={"torch": "2.0"},
             )
-            time_s = SLOWER * joint_world.law_s(Step.of(workload))
+            time_s = float(SLOWER * joint_world.law_s(Step.of(workload)))
             found.append(
                 replace(one, workload=workload, step_time_s=time_s, node_times_s={}, spread=0.0)
             )

@@ -55,6 +55,7 @@ _SCHEMA: dict[str, Any] = {
                 },
                 "promote": {"type": "boolean"},
                 "shadow": {"type": "boolean"},
+                "quick": {"type": "boolean"},
                 "margins": {"type": "object", "additionalProperties": {"type": "number"}},
             },
             "additionalProperties": False,
