@@ -42,10 +42,13 @@ def main() -> None:
         known = Results.read(arguments.results) if arguments.results.exists() else Results()
         for name in arguments.stream or STREAMS:
             started = time.process_time()
-            replayed = run_stream(name, arguments.data, fast=arguments.fast, progress=_tell)
+            replayed = run_stream(
+                name, arguments.data, fast=arguments.fast, evidence=arguments.evidence,
+                progress=_tell,
+            )  # fmt: skip
             spent = time.process_time() - started
             _tell(f"{name}: {len(replayed.devices)} arrivals in {spent:.0f} processor s")
-            known = known.joined(name, replayed)
+            known = known.joined(name, replayed, note=arguments.note)
             known.write(arguments.results)
     write_page(Results.read(arguments.results), arguments.out)
     print(f"{arguments.out} written")
@@ -61,6 +64,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--stream", action="append", choices=STREAMS, help="only this again; repeatable"
     )
+    parser.add_argument(
+        "--no-evidence", dest="evidence", action="store_false",
+        help="do not ask with observations, which captures the graph of every job",
+    )  # fmt: skip
+    parser.add_argument("--note", default="", help="a sentence about this run, for the page")
     parser.add_argument("--report-only", action="store_true", help="write the page again")
     parser.add_argument("--results", type=Path, default=Path("build/closed-loop/results.json"))
     parser.add_argument("--out", type=Path, default=Path("docs/closed-loop.md"))

@@ -81,6 +81,9 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         "refused by the gate."
     )
     yield ""
+    if stream.get("note"):
+        yield stream["note"]
+        yield ""
     if name == "placements":
         yield (
             "These are scripts on several accelerators; no version learns from them, so that "
@@ -97,6 +100,14 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         yield ""
 
 
+def _percent(value: float) -> str:
+    return percent(None if np.isnan(value) else value)
+
+
+def _ratio(value: float, beside: float) -> str:
+    return "-" if np.isnan(value / beside) else f"{value / beside:.2f}"
+
+
 def _by_count(stream: Mapping[str, Any]) -> Iterator[str]:
     """Errors by how much of its device had come before."""
     yield "Errors by what had come of the device before, over all arrivals:"
@@ -109,7 +120,7 @@ def _by_count(stream: Mapping[str, Any]) -> Iterator[str]:
             chosen &= ~after(stream, end)
         if chosen.any():
             word = f"{first} and more" if end is None else f"{first} to {end - 1}"
-            means = [percent(mean_error(stream, way, chosen)) for way in WAYS]
+            means = [_percent(mean_error(stream, way, chosen)) for way in WAYS]
             rows.append([word, str(int(chosen.sum())), *means])
     yield from table(["before", "arrivals", *WAYS], rows)
     yield ""
@@ -133,8 +144,8 @@ def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:
         rows.append(
             [
                 device + (" (known)" if known else ""), f"{first} of {count}",
-                *[percent(means[way]) for way in WAYS],
-                f"{means[LEARNED] / means[NOTHING]:.2f}", f"{means[BOTH] / means[NOTHING]:.2f}",
+                *[_percent(means[way]) for way in WAYS],
+                _ratio(means[LEARNED], means[NOTHING]), _ratio(means[BOTH], means[NOTHING]),
             ]
         )  # fmt: skip
     heads = ["device", "after", *WAYS, f"{LEARNED} / {NOTHING}", f"both / {NOTHING}"]

@@ -24,9 +24,16 @@ class Results:
 
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def joined(self, name: str, replayed: Replayed) -> Results:
-        """Return these results with a replay in the place of an older one."""
+    def joined(self, name: str, replayed: Replayed, *, note: str = "") -> Results:
+        """Return these results with a replay in the place of an older one.
+
+        Parameters
+        ----------
+        note : str
+            What is peculiar to the run, for the page.
+        """
         plain = {
+            "note": note,
             "devices": replayed.devices,
             "releases": replayed.releases,
             "before": replayed.before,

@@ -39,9 +39,14 @@ _SETTINGS = {"folds": 3, "epochs": 4}
 
 
 def run_stream(
-    name: str, data: Path, *, fast: bool = False, progress: Progress | None = None
+    name: str,
+    data: Path,
+    *,
+    fast: bool = False,
+    evidence: bool = True,
+    progress: Progress | None = None,
 ) -> Replayed:
-    """Replay one of :data:`STREAMS`."""
+    """Replay one of :data:`STREAMS`; ``evidence`` asks with observations as well."""
     if name == "placements":
         return replay_placements(data, most=_FEW if fast else None, progress=progress)
     published = read_samples(data, turns=_FEW_TURNS if fast else USUAL_TURNS, progress=progress)
@@ -58,7 +63,7 @@ def run_stream(
     start = JointPredictor(**_SETTINGS).fit(learned, operators=operators)
     if progress is not None:
         progress(f"{name}: learned from {len(learned)} steps; {len(arrivals)} arrivals")
-    return replay(name, start, arrivals, frozen, progress=progress)
+    return replay(name, start, arrivals, frozen, evidence=evidence, progress=progress)
 
 
 def _new_devices(
