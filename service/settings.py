@@ -125,7 +125,7 @@ class Settings(BaseSettings):
     open_paths: tuple[str, ...] = ()
     rate_per_s: float = Field(default=0.0, ge=0)
     burst_s: float = Field(default=2.0, gt=0)
-    data: Path | None = None
+    data: Annotated[Path | None, BeforeValidator(lambda value: value or None)] = None
     retrain_here: bool = True
     retraining_profiles: str = "profiles"
     retrainings: Path | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.folds import Progress
-from perfmodel.predictors.joint.joint import JointPredictor
-from perfmodel.predictors.joint.joint_store import save_joint
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, EnsemblePredictor
 from perfmodel.predictors.predictor import Sample
@@ -26,6 +24,9 @@ from perfmodel.predictors.predictor_checks import check_samples, read_json, writ
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEMBERS
 from perfmodel.training.model_card import joint_facts
 from perfmodel.training.validation.held_out_folds import FOLDS
+
+if TYPE_CHECKING:
+    from perfmodel.predictors.joint.joint import JointPredictor
 
 _PARTS = "parts"
 _FACTS = "facts.json"
@@ -91,6 +92,8 @@ def fit_parts(
     facts = {m: dict(p.save(parts / MEMBERS / m)) for m, p in fitted.items()}
     EfficiencyPredictor().fit(samples).save(parts / FALLBACK)
     if joint is not None:
+        from perfmodel.predictors.joint.joint_store import save_joint
+
         save_joint(joint, parts / JOINT)
     golden = ensemble.predict([sample.workload for sample in samples[:_GOLDEN]])
     plain = {
@@ -134,6 +137,9 @@ def _joint(
     settings: Mapping[str, Any],
     progress: Progress | None,
 ) -> JointPredictor:
+    # Imported here: it needs torch, which takes seconds to load.
+    from perfmodel.predictors.joint.joint import JointPredictor
+
     predictor = JointPredictor(seed=seed, report=progress, **settings)
     predictor.fit(corpus, operators=operators)
     if progress is not None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perfmodel.features.steps.step import StepSample
-from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.training.provenance import corpus_digest
+
+if TYPE_CHECKING:
+    from perfmodel.predictors.joint.joint import JointPredictor
 
 CARD = "CARD.md"
 

@@ -23,7 +23,7 @@ from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT
 from perfmodel.store.artifacts import latest, read_artifact
 from perfmodel.training.adapt import MOST_RECORDS, adapt_model
-from perfmodel.training.learned_steps import LEARNED
+from perfmodel.training.learned_steps import LEARNED, read_learned
 from perfmodel.training.model_card import CARD
 from perfmodel.training.probes.probe_plan import prior_of
 from perfmodel.training.provenance import corpus_digest
@@ -100,6 +100,7 @@ def test_only_what_adapting_changes_is_written_anew(version: Path, adapted: Path
     assert before.manifest["files"].keys() == after.manifest["files"].keys()
     changed = {p for p, e in after.manifest["files"].items() if before.manifest["files"][p] != e}
     assert changed == {f"{JOINT}/{FACTS}", CARD, LEARNED}
+    assert len(read_learned(adapted) or ()) == len(read_learned(version) or ()) + len(PROBES)
     facts = after.manifest[ADAPTED][NEW]
     assert (facts["records"], facts["digest"]) == (len(PROBES), corpus_digest(PROBES))
     assert after.manifest["parent"] == f"default/{version.name}"

@@ -1,64 +1,17 @@
-"""The database of campaigns, as commands open it."""
+"""Campaigns in the database, as commands find them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
-from perfmodel.cli.options import CommandT
-from perfmodel.errors import InvalidInputError, MissingExtraError
+from perfmodel.cli.database import database_option, opened, url_of
+from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.store.campaigns import CampaignStore
     from perfmodel.store.campaigns.campaign_records import Campaign
-    from perfmodel.store.sql.connections import Connections
 
-_option = click.option(
-    "--database",
-    default="sqlite:///perfmodel.db",
-    show_default=True,
-    envvar="PERFMODEL_DATABASE",
-    metavar="URL",
-    help="Database of the service, or the file of an SQLite one. Workers on several hosts need a "
-    "PostgreSQL. [environment: PERFMODEL_DATABASE]",
-)
-
-
-def database_option(command: CommandT) -> CommandT:
-    """Add ``--database`` to a command."""
-    return _option(command)
-
-
-def url_of(database: str) -> str:
-    """Return the URL of a database that may be given as a file."""
-    return database if "://" in database else f"sqlite:///{database}"
-
-
-@contextmanager
-def opened(database: str) -> Iterator[Connections]:
-    """Open a database and bring it to the newest schema.
-
-    Raises
-    ------
-    MissingExtraError
-        The libraries of the service are absent.
-    StoreError
-        The database cannot be used.
-    """
-    try:
-        from perfmodel.store.sql.connections import Connections
-        from perfmodel.store.sql.migrate import migrate
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("A campaign", extra="serve") from error
-    connections = Connections(url_of(database))
-    try:
-        migrate(connections)
-        yield connections
-    finally:
-        connections.close()
+__all__ = ["database_option", "found", "opened", "url_of"]
 
 
 def found(campaigns: CampaignStore, name: str) -> Campaign:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import opened
+from perfmodel.cli.database import opened
 from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.models.retrain_look import cancel, list_, log, show
 from perfmodel.cli.models.retrain_options import worker_options, workplace, workplace_options

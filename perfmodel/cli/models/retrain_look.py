@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import database_option, opened
+from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.options import output_options
 from perfmodel.cli.output import percent, print_facts, print_json, print_table
 from perfmodel.errors import InvalidInputError

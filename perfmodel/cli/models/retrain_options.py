@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import database_option, url_of
+from perfmodel.cli.database import database_option, url_of
 from perfmodel.cli.options import FOLDER, CommandT, models_store_option, store_options
 
 if TYPE_CHECKING:

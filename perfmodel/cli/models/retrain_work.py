@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
-from perfmodel.cli.campaigns.campaign_database import opened
+from perfmodel.cli.database import opened
 from perfmodel.cli.models.retrain_options import worker_options, workplace, workplace_options
 from perfmodel.cli.options import output_options
 from perfmodel.cli.output import print_json, tell

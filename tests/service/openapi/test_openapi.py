@@ -76,7 +76,7 @@ def test_every_example_is_answered_as_described(client: TestClient) -> None:
             query = "?batch_size=8" if path == "/v1/graphs" else ""
             address = path.replace("{model}", "perfmodel") + query
             response = client.post(address, json=example["value"])
-            assert response.status_code in (200, 201), f"{path} {name}: {response.text}"
+            assert response.status_code in (200, 201, 202), f"{path} {name}: {response.text}"
             # Dialects of other protocols are held to those by tests of their own.
             if path.startswith("/v1/") and not path.startswith("/v1/adapters/"):
                 TypeAdapter(ANSWERS[path]).validate_json(response.content, strict=True)

@@ -1,0 +1,77 @@
+"""``perfmodel retrain``: from a folder of records to a version that serves, and looking at it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from migrated import migrated_sqlite
+from retraining_world import FEW, QUICK, RetrainingWorld, write_profiles
+
+from perfmodel.cli import cli
+from perfmodel.store.retraining import RetrainingLogStore
+
+SETTINGS = json.dumps({**QUICK, "members": ["efficiency"]})
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return where commands find the database, in a folder with records."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFMODEL_DATA", raising=False)
+    monkeypatch.delenv("PERFMODEL_MODELS", raising=False)
+    write_profiles(tmp_path / "profiles", FEW)
+    return ["--database", migrated_sqlite(tmp_path)]
+
+
+def _run(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(cli, list(arguments))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def test_a_model_is_learned_judged_and_looked_at(at: list[str], tmp_path: Path) -> None:
+    where = [*at, "--models", str(tmp_path / "models"), "--processes", "1", "--json"]
+    made = json.loads(_run("retrain", *where, "--settings", SETTINGS, "--why", "new").stdout)
+    assert (made["state"], made["why"], made["fraction"]) == ("done", "new", 1.0)
+    assert made["decision"]["accepted"] and set(made["phases"].values()) == {"done"}
+    listed = json.loads(_run("retrain", "list", *at, "--json").stdout)["retrainings"]
+    assert [one["id"] for one in listed] == [made["id"]]
+    assert made["version"] in _run("models", "--models", str(tmp_path / "models"), "--json").stdout
+    shown = _run("retrain", "show", made["id"], *at).stdout
+    assert "publish (100 %)" in shown and "| group | steps |" in shown
+    assert "fit: is finished" in _run("retrain", "log", made["id"], *at).stdout
+    # What was learned from is gone: the next one fails, and says why.
+    for path in (tmp_path / "profiles").rglob("*.parquet"):
+        path.unlink()
+    failed = _run("retrain", *where, "--settings", SETTINGS, code=4)
+    assert "No usable measurement" in json.loads(failed.stdout)["reason"]
+
+
+def test_one_is_entered_for_others_and_cancelled(at: list[str], tmp_path: Path) -> None:
+    where = [*at, "--models", str(tmp_path / "models"), "--json"]
+    entered = json.loads(_run("retrain", "--later", *where, "--without", "timm").stdout)
+    assert (entered["state"], entered["settings"]["without"]) == ("waiting", ["timm"])
+    again = _run("retrain", "--later", *where)
+    assert json.loads(again.stdout)["id"] == entered["id"]
+    assert "is waiting already" in again.stderr
+    world = RetrainingWorld(url=at[1], folder=tmp_path)
+    RetrainingLogStore(world.database.connections).add(entered["id"], 1, ["said"])
+    world.close()
+    assert json.loads(_run("retrain", "log", entered["id"], *at, "--json").stdout)["text"] == "said"
+    assert "is cancelled" in _run("retrain", "cancel", entered["id"], *at).stdout
+    late = _run("retrain", "cancel", entered["id"], *at, code=2)
+    assert "it is cancelled" in late.stderr
+    assert "no retraining 'x'" in _run("retrain", "show", "x", *at, code=2).stderr
+    assert _run("retrain", "work", "--until-idle", *where).stdout == '{\n  "done": 0\n}\n'
+
+
+@pytest.mark.parametrize("settings", ["{", "[]", '{"flods": 3}'])
+def test_wrong_settings_are_refused_before_anything_is_entered(
+    at: list[str], settings: str
+) -> None:
+    _run("retrain", *at, "--settings", settings, code=2)
+    assert json.loads(_run("retrain", "list", *at, "--json").stdout)["retrainings"] == []
