@@ -14,7 +14,7 @@ from loop_replay.replay import BOTH, EVIDENCE, LEARNED, NOTHING, WAYS
 from loop_replay.results import LEARNING, Results, after, mean_error, on_device
 
 _TITLES = {
-    "devices": "Devices that arrive one after another (Lambda, training)",
+    "devices": "Devices that arrive one after another",
     "software": "A newer PyTorch on a known device (timm, RTX 4090, inference)",
     "placements": "Placements of scripts on several accelerators (Sia, training)",
 }
@@ -123,7 +123,6 @@ def _by_count(stream: Mapping[str, Any]) -> Iterator[str]:
             means = [_percent(mean_error(stream, way, chosen)) for way in WAYS]
             rows.append([word, str(int(chosen.sum())), *means])
     yield from table(["before", "arrivals", *WAYS], rows)
-    yield ""
 
 
 def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:
@@ -150,4 +149,3 @@ def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:
         )  # fmt: skip
     heads = ["device", "after", *WAYS, f"{LEARNED} / {NOTHING}", f"both / {NOTHING}"]
     yield from table(heads, rows)
-    yield ""

@@ -19,7 +19,7 @@ from perfmodel.predictors.folds import Progress
 from perfmodel.training.validation.held_out_folds import unit_hash
 
 #: Placements that come of each job on each kind of accelerator.
-_OF_EACH = 3
+_OF_EACH = 10
 
 
 def replay_placements(
