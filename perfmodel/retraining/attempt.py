@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
-from perfmodel.errors import DamagedArtifactError, OvertakenError
+from perfmodel.errors import DamagedArtifactError, OvertakenError, TrainingError
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import State
@@ -27,6 +27,7 @@ from perfmodel.retraining.publishing import (
     verdict_from,
     why_of,
 )
+from perfmodel.retraining.quick_version import quick_version
 from perfmodel.retraining.run_folder import PHASES, Phase, RunFolder
 from perfmodel.retraining.settings import parse_settings
 from perfmodel.retraining.workplace import Workplace
@@ -146,9 +147,11 @@ class Attempt:
     # -- phases ---------------------------------------------------------------------------------
 
     def _snapshot(self, folder: Path) -> Mapping[str, Any]:
-        return take_snapshot(
-            folder, self._place.sources, self._settings, self._observed, self._tell
-        )
+        sources = self._place.sources
+        if self._settings.quick:
+            # They are large, and what was measured since the last fit is not among them.
+            sources = replace(sources, data=None)
+        return take_snapshot(folder, sources, self._settings, self._observed, self._tell)
 
     def _capture(self, folder: Path) -> Mapping[str, Any]:
         # What runs captures is needed by this phase alone: later on every sketch is kept.
@@ -165,6 +168,8 @@ class Attempt:
 
     def _fit(self, folder: Path) -> Mapping[str, Any]:
         data, settings = self._data, self._settings
+        if settings.quick:
+            return {"from": self._serving_into(folder)}
         with self._place.opened_engine() as engine:
             tuned = self._tuned(data, engine) if settings.tune else None
             fit_parts(
@@ -197,6 +202,16 @@ class Attempt:
 
     def _calibrate(self, folder: Path) -> Mapping[str, Any]:
         data, settings = self._data, self._settings
+        if settings.quick:
+            base = (
+                self._folder.path(Phase.FIT) / self._claim.model / self._result(Phase.FIT)["from"]
+            )
+            taken_at = self._result(Phase.SNAPSHOT)["taken_at"]
+            return {
+                "version": quick_version(
+                    base, data.corpus, folder, self._tell, created_at=taken_at
+                ).name
+            }
         version = calibrate(
             read_parts(self._folder.path(Phase.FIT)),
             data.samples,
@@ -218,7 +233,7 @@ class Attempt:
             if serving is None
             else self._registry.versions.fetch(self._claim.model, serving, folder),
             self._data,
-            read_parts(self._folder.path(Phase.FIT)),
+            None if self._settings.quick else read_parts(self._folder.path(Phase.FIT)),
             self._database,
             self._tell,
         )
@@ -272,10 +287,22 @@ class Attempt:
             self._folder.path(Phase.SNAPSHOT),
             self._result(Phase.SNAPSHOT),
             self._database,
+            own_steps=self._settings.quick,
             cache=self._place.cache,
             engine=engine,
             progress=self._tell,
         )
+
+    def _serving_into(self, folder: Path) -> str:
+        """Copy the version that serves into a folder, and return which it is."""
+        serving = self._registry.serving(self._claim.model)
+        if serving is None:
+            raise TrainingError(
+                f"No version of {self._claim.model} serves that could take records in. The quick "
+                "path starts from one: `perfmodel retrain` without --quick makes the first."
+            )
+        self._registry.versions.fetch(self._claim.model, serving, folder)
+        return serving
 
     @property
     def _candidate(self) -> Path:

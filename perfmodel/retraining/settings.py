@@ -28,6 +28,9 @@ class RetrainSettings:
         ``"observations/<reporter>"``; a name also stands for all that begin with it and a slash.
     without_damaged : bool
         Files that cannot be read are left out, and named; else they end the retraining.
+    quick : bool
+        The version that serves takes in what was measured since, without a fit and without public
+        tables; ``members``, ``folds``, ``seed`` and ``joint`` mean nothing then.
     members : tuple of str
         Predictors that the ensemble mixes; empty: those of ``perfmodel train``.
     folds : int
@@ -47,6 +50,7 @@ class RetrainSettings:
 
     without: tuple[str, ...] = ()
     without_damaged: bool = False
+    quick: bool = False
     members: tuple[str, ...] = ()
     folds: int = 5
     seed: int = 0

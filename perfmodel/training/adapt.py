@@ -1,4 +1,4 @@
-"""A few records of a device are taken into account by a trained model, without training."""
+"""Records of devices are taken into account by a trained model without a fit: the quick path."""
 
 from __future__ import annotations
 
@@ -11,28 +11,33 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import InvalidInputError, TrainingError, UnknownAcceleratorError
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
-from perfmodel.predictors.predictor_checks import json_bytes
 from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT, LEARNED
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.learned_steps import read_learned, step_key
+from perfmodel.training.learned_steps import with_records
 from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.provenance import corpus_digest, time_now
 from perfmodel.training.samples.corpus import Corpus
 from perfmodel.training.samples.profile_corpus import profile_corpus
 from perfmodel.training.train import version_folder
 
-#: Records of one device beyond which the three effects of a device have nothing left to learn.
-MOST_RECORDS = 300
+#: Records of one device that are taken in; beyond, a fit has more to learn from them.
+MOST_RECORDS = 1000
 
 
 def adapt_model(
-    version: Path, probes: Sequence[StepSample], models: Path, *, name: str | None = None
+    version: Path,
+    probes: Sequence[StepSample],
+    models: Path,
+    *,
+    name: str | None = None,
+    created_at: str | None = None,
 ) -> Path:
-    """Write a new version of a model that has taken a few records of devices into account.
+    """Write a new version of a model that has taken records of devices into account.
 
-    Only what the joint predictor says about these devices changes. Records take the place of
+    Only what the joint predictor says about these devices changes: how far they are from what was
+    predicted, and what is known of the jobs that were measured there. Records take the place of
     those of an earlier adaptation to the same device: a folder of profiles that has grown
     counts none twice.
 
@@ -46,6 +51,9 @@ def adapt_model(
         The folder that holds all models; the new version goes there.
     name : str or None
         Name of the adapted model; that of the one to start from by default.
+    created_at : str or None
+        The time that the version states, as :func:`~perfmodel.training.provenance.time_now`
+        returns it, which is the default.
 
     Returns
     -------
@@ -72,11 +80,10 @@ def adapt_model(
     joint = load_joint(version / JOINT).forget(by_device).adapt(probes)
     files = {path: (version / path).read_bytes() for path in artifact.manifest["files"]}
     files[f"{JOINT}/{FACTS}"] = facts_bytes(joint)
-    learned = read_learned(version)
-    if learned is not None:
-        keys = learned.union(step_key(one.model, one.step) for one in probes)
-        files[LEARNED] = json_bytes({"keys": sorted(keys)})
+    if LEARNED in files:
+        files[LEARNED] = with_records(files[LEARNED], probes)
     manifest = _manifest(artifact, by_device, name or artifact.folder.parent.name)
+    manifest["created_at"] = created_at or time_now()
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(models / manifest["name"], manifest), files, manifest)
 
@@ -145,8 +152,7 @@ def _check_device(artifact: Artifact, device: str, records: Sequence[StepSample]
     if len(records) > MOST_RECORDS:
         raise TrainingError(
             f"There are {len(records)} records of {device}; adapting takes at most "
-            f"{MOST_RECORDS}, which tell its three effects well enough. From more, "
-            "`perfmodel train` learns better."
+            f"{MOST_RECORDS}. From more, `perfmodel train` learns better."
         )
 
 
@@ -167,7 +173,6 @@ def _manifest(
     return {
         **{key: value for key, value in before.items() if key != "files"},
         "name": name,
-        "created_at": time_now(),
         "trained_at": before.get("trained_at", before["created_at"]),
         "parent": artifact.name,
         ADAPTED: {**before.get(ADAPTED, {}), **now},

@@ -8,6 +8,7 @@ every snapshot, whatever their source, batch or device.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -16,11 +17,13 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.predictor import Sample
-from perfmodel.predictors.predictor_checks import read_json
+from perfmodel.predictors.predictor_checks import json_bytes, read_json
 from perfmodel.predictors.serving.serving_parts import LEARNED
 from perfmodel.training.validation.held_out_folds import unit_hash
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
+#: In the file of keys: the device of each step that was taken in since the last fit, by key.
+_SINCE = "since"
 #: Share of the jobs, by name and mode, that no retraining ever learns from.
 KEPT_BACK = 0.1
 
@@ -80,6 +83,34 @@ def learned_keys(samples: Sequence[Sample], corpus: Iterable[StepSample]) -> lis
     keys = {step_key(one.model, one.workload) for one in samples}
     keys.update(step_key(one.model, one.step) for one in corpus)
     return sorted(keys)
+
+
+def with_records(content: bytes, records: Iterable[StepSample]) -> bytes:
+    """Return :data:`LEARNED` of a version that has taken in records since it was fitted.
+
+    They stand in the place of those that it had taken in before of the same devices.
+    """
+    stated = json.loads(content)
+    own = {step_key(one.model, one.step): one.step.accelerator.name for one in records}
+    devices = set(own.values())
+    since = {key: device for key, device in stated.get(_SINCE, {}).items() if device not in devices}
+    fitted = set(stated["keys"]) - set(stated.get(_SINCE, {}))
+    since |= {key: device for key, device in own.items() if key not in fitted}
+    return json_bytes({"keys": sorted(fitted | set(since)), _SINCE: since})
+
+
+def read_fitted(version: Path) -> frozenset[str] | None:
+    """Return the keys of what a version was fitted on; None where it did not note them.
+
+    Raises
+    ------
+    DamagedArtifactError
+        The file holds something else.
+    """
+    learned = read_learned(version)
+    if learned is None:
+        return None
+    return learned - frozenset(read_json(version / LEARNED).get(_SINCE, {}))
 
 
 def read_learned(version: Path) -> frozenset[str] | None:

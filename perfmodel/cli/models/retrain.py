@@ -56,6 +56,11 @@ _POLL_S = 1.0
 @click.option("--no-promote", is_flag=True, help="Let what is judged good enough stay a candidate.")
 @click.option("--shadow", is_flag=True, help="Let it answer beside the version that serves first.")
 @click.option("--settings", metavar="JSON", help="Further settings, see docs/retraining.md.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="No fit: the version that serves takes in what was measured since. Seconds.",
+)
 @click.option("--later", is_flag=True, help="Enter it alone, for whoever works on retrainings.")
 @workplace_options
 @output_options
@@ -72,6 +77,7 @@ def command(
     no_promote: bool,
     shadow: bool,
     settings: str | None,
+    quick: bool,
     later: bool,
     database: str,
     models: str,
@@ -101,6 +107,7 @@ def command(
         trials,
         promote=not no_promote,
         shadow=shadow,
+        quick=quick,
     )
     place = workplace(database, models, profiles, data, runs, processes, engine, address)
     with opened(place.database) as connections:
@@ -126,6 +133,7 @@ def _settings(
     *,
     promote: bool,
     shadow: bool,
+    quick: bool,
 ) -> dict[str, Any]:
     import json
 
@@ -139,6 +147,7 @@ def _settings(
     stated = {
         "without": list(without), "without_damaged": without_damaged, "members": list(members),
         "seed": seed, "tune": trials, "promote": promote, "shadow": shadow,
+        "quick": quick,
         **(further if isinstance(further, dict) else {"": further}),
     }  # fmt: skip
     return parse_settings(stated).to_dict()

@@ -8,12 +8,12 @@ contractions, on traffic and on launches::
 With k records the posterior of ``w`` is that of Bayesian linear regression; without any it is
 the prior, which is how much devices differ that their facts do not tell apart.
 
-These coefficients are not the same in all regimes: kernels of the backward pass and those that a
-compiler writes are others. A device has a set of coefficients in each regime, and sets of two
-regimes correlate by ``r``::
+These coefficients are not the same in all regimes: kernels of the backward pass, those that a
+compiler writes and those of full precision, which take other units of the device, are others. A
+device has a set of coefficients in each regime, and sets of two regimes correlate by ``r``::
 
     cov(w_a, w_b) = r(a, b) (diag(prior) + common)
-    r(a, b) = 0.8 ^ [modes differ] * 0.9 ^ [compilers differ]
+    r(a, b) = 0.8 ^ [modes differ] * 0.9 ^ [compilers differ] * 0.8 ^ [one of full precision]
 
 so that records of inference say something about training, but not everything.
 """
@@ -32,18 +32,30 @@ from perfmodel.predictors.joint.joint_regimes import Regime
 
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
 _COMMON_VARIANCE = 0.15**2
+#: How much wider than that devices are believed to lie where records are weighed: some are unlike
+#: all others, and records say so.
+BEFORE_RECORDS = 3.0
 #: Samples after which half of the variance of a device is gone; what one in another mode counts.
 _HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
 #: Modes and compilers in which a device has coefficients of its own.
 _MODES, _COMPILERS = ("inference", "training"), ("eager", "fused")
-#: How far coefficients of a device agree where the mode, or the compiler, is another.
-_ACROSS_MODES, _ACROSS_COMPILERS = 0.8, 0.9
+#: Precisions likewise: reduced ones, and fp32.
+_PRECISIONS = 2
+#: How far coefficients of a device agree where the mode, the compiler or the precision is another.
+_ACROSS_MODES, _ACROSS_COMPILERS, _ACROSS_PRECISIONS = 0.8, 0.9, 0.8
 #: Sets of coefficients that a device has.
-SETS = len(_MODES) * len(_COMPILERS)
-_ALIKE = np.kron(
-    [[1.0, _ACROSS_MODES], [_ACROSS_MODES, 1.0]],
-    [[1.0, _ACROSS_COMPILERS], [_ACROSS_COMPILERS, 1.0]],
-)
+SETS = len(_MODES) * len(_COMPILERS) * _PRECISIONS
+
+
+def _alike(*across: float) -> FloatArray:
+    """Return how far sets agree, in the order of their numbers."""
+    alike: FloatArray = np.ones((1, 1))
+    for one in across:
+        alike = np.asarray(np.kron(alike, [[1.0, one], [one, 1.0]]), dtype=np.float64)
+    return alike
+
+
+_ALIKE = _alike(_ACROSS_MODES, _ACROSS_COMPILERS, _ACROSS_PRECISIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +84,8 @@ class DeviceEffect:
         features : ndarray, shape (records, features)
         residuals : ndarray, shape (records,)
             log(measured / predicted).
-        noise : ndarray, shape (records,)
-            Variance of each residual that the device does not explain.
+        noise : ndarray, shape (records,) or (records, records)
+            Variance of each residual that the device does not explain, or their covariance.
 
         Examples
         --------
@@ -85,7 +97,8 @@ class DeviceEffect:
         ([0.15], [[0.5]])
         """
         shared = features @ self.covariance
-        gain = np.linalg.solve(shared @ features.T + np.diag(noise), shared).T
+        beside = np.diag(noise) if noise.ndim == 1 else noise
+        gain = np.linalg.solve(shared @ features.T + beside, shared).T
         return DeviceEffect(
             mean=self.mean + gain @ (residuals - features @ self.mean),
             covariance=self.covariance - gain @ shared,
@@ -125,7 +138,9 @@ class DeviceBeliefs:
         for group, count in self.learned.items():
             self._of_device[group[0]] += count
 
-    def shift(self, group: Regime, shares: FloatArray) -> tuple[float, float]:
+    def shift(
+        self, group: Regime, shares: FloatArray, *, full: bool = False
+    ) -> tuple[float, float]:
         """Return what records of a device add to a log time, and the variance they leave.
 
         Parameters
@@ -134,11 +149,13 @@ class DeviceBeliefs:
             Device, kind, mode and compiler.
         shares : ndarray, shape (effects,)
             Of the effects in the time of the step.
+        full : bool
+            It computes in fp32.
         """
         effect = self.effects.get(group[0])
         if effect is None:
             effect = self._unknown(self._unlearned(group))
-        mean, variance = effect.at(features([group], shares[None, :]))
+        mean, variance = effect.at(features([group], shares[None, :], [full]))
         return float(mean[0]), float(variance[0])
 
     def _unlearned(self, group: Regime) -> float:
@@ -172,11 +189,12 @@ class DeviceBeliefs:
         known = self.effects.get(device)
         if known is not None:
             return known
-        return self._unknown(_HALF_LEARNED / (_HALF_LEARNED + self._of_device[device]))
+        share = _HALF_LEARNED / (_HALF_LEARNED + self._of_device[device])
+        return self._unknown(BEFORE_RECORDS * share)
 
     def _unknown(self, share: float) -> DeviceEffect:
         own = np.diag(self.prior) + _COMMON_VARIANCE
-        covariance = share * np.kron(_ALIKE, own)
+        covariance = np.asarray(share * np.kron(_ALIKE, own), dtype=np.float64)
         return DeviceEffect(mean=np.zeros(len(covariance)), covariance=covariance)
 
     def warnings(self, device: str) -> tuple[str, ...]:
@@ -194,7 +212,9 @@ class DeviceBeliefs:
         )
 
 
-def features(groups: Sequence[Regime], shares: FloatArray) -> FloatArray:
+def features(
+    groups: Sequence[Regime], shares: FloatArray, full: Sequence[bool] | None = None
+) -> FloatArray:
     """Return what the coefficients of a device act on, shape (steps, sets x effects).
 
     Parameters
@@ -202,14 +222,17 @@ def features(groups: Sequence[Regime], shares: FloatArray) -> FloatArray:
     groups : sequence of (device, kind, mode, compiler)
     shares : ndarray, shape (steps, effects)
         They stand in the set of the regime; all others are zero.
+    full : sequence of bool or None
+        Which steps compute in fp32; None: none.
 
     Examples
     --------
-    >>> features([("A", "gpu", "training", "eager")], np.array([[0.7, 0.3]]))
-    array([[0. , 0. , 0. , 0. , 0.7, 0.3, 0. , 0. ]])
+    >>> features([("A", "gpu", "training", "eager")], np.array([[0.7, 0.3]]))[0, 8:10]
+    array([0.7, 0.3])
     """
     effects = shares.shape[1]
     placed = np.zeros((len(groups), SETS, effects))
     for row, (_, _, mode, compiler) in enumerate(groups):
-        placed[row, _MODES.index(mode) * len(_COMPILERS) + _COMPILERS.index(compiler)] = shares[row]
+        own = _MODES.index(mode) * len(_COMPILERS) + _COMPILERS.index(compiler)
+        placed[row, own * _PRECISIONS + bool(full is not None and full[row])] = shares[row]
     return placed.reshape(len(groups), SETS * effects)

@@ -158,21 +158,44 @@ class JobMemory:
         cells, residuals = known
         return self._krige(cells, residuals, cell)
 
+    def expect(self, job: str, cells: IntArray) -> FloatArray:
+        """Return the covariance of the residuals of cells of a job that are about to be measured.
+
+        Parameters
+        ----------
+        cells : ndarray of int64, shape (cells, len(MATCHES) - 1)
+
+        Returns
+        -------
+        ndarray, shape (cells, cells)
+            Given the cells that were measured; with the noise of each.
+        """
+        own = self._covariance(cells)
+        known = self.cells_.get(job)
+        if known is None:
+            return own
+        shared = _shared(known[0], cells) @ self.variances_
+        return np.asarray(own - shared.T @ np.linalg.solve(self._covariance(known[0]), shared))
+
     def _krige(self, cells: IntArray, residuals: FloatArray, cell: IntArray) -> Recalled:
         prior = self.prior_variance_
-        shared = _shared(cells, cells) @ self.variances_
-        shared[np.diag_indices(len(cells))] += self.noise_
         to_cell = _shared(cells, cell[None, :])[:, 0] @ self.variances_
-        weights = np.linalg.solve(shared, to_cell)
-        same = cells == cell
+        weights = np.linalg.solve(self._covariance(cells), to_cell)
+        on_device, alike = matches(cells, cell)
         return Recalled(
             mean=float(weights @ residuals),
             variance=max(prior - float(weights @ to_cell), 0.02 * prior),
             prior_variance=prior,
             cells=len(cells),
-            on_device=bool(same[:, _DEVICE].any()),
-            alike=bool(same[:, [_DEVICE, _COMPILER, _PRECISION]].all(axis=1).any()),
+            on_device=on_device,
+            alike=alike,
         )
+
+    def _covariance(self, cells: IntArray) -> FloatArray:
+        """Return the covariance of the residuals of cells of one job, their noise included."""
+        shared: FloatArray = _shared(cells, cells) @ self.variances_
+        shared[np.diag_indices(len(cells))] += self.noise_
+        return shared
 
     def listen_across_devices(self) -> None:
         """Take the noise under which cells of other devices say most about a cell.
@@ -208,6 +231,13 @@ class JobMemory:
         if not keep.any():
             return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
         return self._krige(cells[keep], residuals[keep], cells[position])
+
+
+def matches(cells: IntArray, cell: IntArray) -> tuple[bool, bool]:
+    """Tell whether some cells have one on the device of a cell, and one that is computed alike."""
+    same = cells == cell
+    alike = same[:, [_DEVICE, _COMPILER, _PRECISION]].all(axis=1)
+    return bool(same[:, _DEVICE].any()), bool(alike.any())
 
 
 def _shared(left: IntArray, right: IntArray) -> FloatArray:

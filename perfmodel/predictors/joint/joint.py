@@ -10,7 +10,8 @@ It answers in four steps, each of which says how sure it is:
    (:mod:`.job_memory`), relative to the members that had not seen its family. On a device
    without records, which the networks alone answer, they are residuals of the networks alone.
 3. A device without records adds the spread of devices; records of it, however few, replace that
-   by what they say (:mod:`.device_beliefs`).
+   by what they say of it (:mod:`.device_beliefs`) and of their jobs (:mod:`.device_records`). From
+   then on trees are heard about it, too.
 4. The interval is the standard deviation of what is left, times a quantile that was measured on
    held-out families for this group of devices and settings (split conformal).
 """
@@ -35,7 +36,8 @@ from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.intervals import DEVIATIONS
-from perfmodel.predictors.joint.device_beliefs import DeviceBeliefs, features
+from perfmodel.predictors.joint.device_beliefs import BEFORE_RECORDS, DeviceBeliefs, features
+from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles, Rung, rung_scores
 from perfmodel.predictors.joint.joint_members import (
@@ -60,9 +62,12 @@ from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.mode_nets import is_training
 from perfmodel.predictors.step_models.node_net import RowParts
-from perfmodel.types import Basis, Mode
+from perfmodel.types import Basis, Mode, Precision
 
 Report = Callable[[str], None]
+
+#: Digits to which records are kept: fewer than measurements repeat.
+_DIGITS = 6
 
 #: Its weight beside the mean of those that have not seen one part of the families each.
 _TRUST_IN_ALL = 0.4
@@ -241,21 +246,25 @@ class JointPredictor:
         self.devices_ = tuple(sorted(set(table.devices)))
         prior = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
         self.beliefs_ = DeviceBeliefs(prior, Counter(groups(table)))
+        self.records_: dict[str, DeviceRecords] = {}
 
     # -- answering ----------------------------------------------------------------------------
 
     def predict(self, steps: Sequence[Step]) -> list[Prediction]:
         """Answer steps: time, interval, evidence."""
-        return self.answer(self.ask(steps)) if steps else []
+        return self.answer(self._ask(steps)) if steps else []
 
     def ask(self, steps: Sequence[Step]) -> Asked:
         """Ask all members about steps, once for every predictor that is adapted from this one."""
+        return self._ask(steps, everywhere=True)
+
+    def _ask(self, steps: Sequence[Step], *, everywhere: bool = False) -> Asked:
         table = step_table(steps)
         rows, reference = whole_rows(table)
         distance, factor, nearest = self.novelty_.measure(rows)
         return Asked(
             steps=steps,
-            members=self._raw(table, rows, reference),
+            members=self._raw(table, rows, reference, everywhere=everywhere),
             groups=groups(table),
             distance=distance,
             factor=factor,
@@ -273,13 +282,18 @@ class JointPredictor:
         reference: FloatArray,
         members: Sequence[Member] = (),
         networks: Sequence[tuple[FloatArray, FloatArray]] = (),
+        *,
+        everywhere: bool = False,
     ) -> MemberAnswers:
-        """Ask all members, or some; their networks only where they have not answered yet."""
+        """Ask all members, or some; their networks only where they have not answered yet.
+
+        Trees are asked about devices that are known, or ``everywhere``.
+        """
         members = members or self.members_
         networks = networks or [member.net.log_times(table) for member in members]
         weight = of_regime(self.mix_, regimes(table))
-        # Trees know devices, not facts of devices: only the network answers for a new one.
-        weight[[name not in self.devices_ for name in table.devices]] = 1.0
+        if not everywhere:
+            weight[[not self._knows(name) for name in table.devices]] = 1.0
         mixed = [net for net, _ in networks]
         if np.any(weight < 1.0):
             boosts = [member.boost.log_times(rows, reference) for member in members]
@@ -295,16 +309,17 @@ class JointPredictor:
     def _one(self, step: Step, i: int, asked: Asked) -> Prediction:
         raw, group = asked.members, asked.groups[i]
         factor, distance = float(asked.factor[i]), float(asked.distance[i])
-        log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
+        log_time, recalled = self._with_memory(step, self._said(step, raw, i), float(raw.scale[i]))
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
         probed = step.accelerator.name in self.beliefs_.effects
-        rung = Rung.of(recalled.cells, recalled.on_device, known_device=known_device)
+        heard = self._knows(step.accelerator.name)
+        rung = Rung.of(recalled.cells, recalled.on_device, known_device=heard)
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
         half *= 1.0 if recalled.cells else _ALL_TOGETHER
-        shift, spread = self.beliefs_.shift(group, raw.shares[i])
-        spread += 0.0 if known_device else _JOB_ON_NEW_DEVICE_VARIANCE
+        shift, spread = self.beliefs_.shift(group, raw.shares[i], full=_is_full(step))
+        spread += 0.0 if recalled.on_device else self._job_variance(step.accelerator.name)
         strange = maker_of(step.accelerator) not in self.makers_ and not probed
         spread += _UNKNOWN_MAKER_VARIANCE if strange else 0.0
         half = float(np.hypot(half, DEVIATIONS * np.sqrt(spread)))
@@ -326,7 +341,39 @@ class JointPredictor:
             ),
         )
 
-    def _with_memory(self, step: Step, mixed: FloatArray, scale: float) -> tuple[float, Recalled]:
+    def _knows(self, device: str) -> bool:
+        """Tell whether trees are heard about a device: they know devices, not facts of devices."""
+        return device in self.devices_ or device in self.records_
+
+    def _said(self, step: Step, raw: MemberAnswers, i: int) -> FloatArray:
+        """Return what each member says of a step of those that were asked, shape (members,)."""
+        heard = raw.mixed if self._knows(step.accelerator.name) else raw.network
+        return heard[:, i]
+
+    def _job_variance(self, device: str) -> float:
+        """Return the variance of a job on a device beyond what its cells elsewhere leave."""
+        return 0.0 if device in self.devices_ else _JOB_ON_NEW_DEVICE_VARIANCE
+
+    def _with_memory(self, step: Step, said: FloatArray, scale: float) -> tuple[float, Recalled]:
+        """Answer from all that was measured of a job: cells of training, records of the device."""
+        device = step.accelerator.name
+        memory = self.memory_ if self._knows(device) else self.abroad_
+        log_time, recalled = self._from_training(step, said, scale, memory)
+        records = self.records_.get(device)
+        if records is None or not scale:
+            return log_time, recalled
+        job, cell = architecture_key(step.sketch, step.batch_size), cell_of(step)
+        further = records.recall(
+            recalled, job, np.array(cell, dtype=np.int64), scale, memory,
+            self.beliefs_.effects[device], self._job_variance(device),
+        )  # fmt: skip
+        if further is None:
+            return log_time, recalled
+        return log_time + further.mean * scale, further
+
+    def _from_training(
+        self, step: Step, said: FloatArray, scale: float, memory: JobMemory
+    ) -> tuple[float, Recalled]:
         """Answer from what the cells of a job say, or, for a job never measured, by all members.
 
         The member that has not seen the family of the job gives what the cells are residuals of.
@@ -334,18 +381,17 @@ class JointPredictor:
         about it, and the more cells there are, the better that member knows the job.
         """
         job = architecture_key(step.sketch, step.batch_size)
-        memory = self.memory_ if step.accelerator.name in self.devices_ else self.abroad_
         recalled = memory.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
-            of_all = _TRUST_IN_ALL * float(mixed[ALL])
-            of_all += (1.0 - _TRUST_IN_ALL) * float(mixed[:ALL].mean())
+            of_all = _TRUST_IN_ALL * float(said[ALL])
+            of_all += (1.0 - _TRUST_IN_ALL) * float(said[:ALL].mean())
             return of_all + recalled.mean * scale, recalled
         trust = 0.0
         if step.mode is Mode.TRAINING:
             trust = recalled.cells / (recalled.cells + _CELLS_TO_TRUST)
-        by_cells = float(mixed[fold]) + recalled.mean * scale
-        return trust * float(mixed[ALL]) + (1.0 - trust) * by_cells, recalled
+        by_cells = float(said[fold]) + recalled.mean * scale
+        return trust * float(said[ALL]) + (1.0 - trust) * by_cells, recalled
 
     def log_stages(self, step: Step, table: StepTable, parts: Sequence[RowParts]) -> LogStages:
         """Return the logarithm of the time of a step after each thing that is taken into account.
@@ -359,9 +405,9 @@ class JointPredictor:
         """
         networks = [(one.log_times, one.shares) for one in parts]
         raw = self._raw(table, *whole_rows(table), networks=networks)
-        mixed, scale = raw.mixed[:, 0], float(raw.scale[0])
+        mixed, scale = self._said(step, raw, 0), float(raw.scale[0])
         memory, _ = self._with_memory(step, mixed, scale)
-        shift, _ = self.beliefs_.shift(groups(table)[0], raw.shares[0])
+        shift, _ = self.beliefs_.shift(groups(table)[0], raw.shares[0], full=_is_full(step))
         return LogStages(
             # Without a scale nothing is recalled.
             network=self._with_memory(step, raw.network[:, 0], 0.0)[0],
@@ -393,56 +439,73 @@ class JointPredictor:
         by_device: dict[str, list[StepSample]] = {}
         for probe in probes:
             by_device.setdefault(probe.step.accelerator.name, []).append(probe)
-        for device, records in by_device.items():
-            adapted.beliefs_ = adapted.beliefs_.given(device, *self._residuals(records))
+        for device, samples in by_device.items():
+            adapted._take(device, self._as_records(samples))
         return adapted
+
+    def _take(self, device: str, records: DeviceRecords) -> None:
+        """Work out anew what all records of a device say."""
+        before = self.records_.get(device)
+        # What is known of effects alone, without records, comes from before those were kept.
+        beliefs = self.beliefs_ if before is None else self.beliefs_.without([device])
+        known = records if before is None else before.joined(records)
+        noise = known.noise(self.memory_, self._job_variance(device))
+        known = known.doubted(beliefs.before_records(device), noise)
+        noise = noise + np.diag(known.doubt)
+        self.beliefs_ = beliefs.given(device, known.features, known.residuals, noise)
+        self.records_ = self.records_ | {device: known}
+
+    def _as_records(self, samples: Sequence[StepSample]) -> DeviceRecords:
+        """Return samples of one device as they are kept."""
+        table = step_table([sample.step for sample in samples])
+        raw = self._raw(table, *whole_rows(table), everywhere=True)
+        answered = [
+            self._from_training(s.step, raw.mixed[:, i], float(raw.scale[i]), self.memory_)[0]
+            for i, s in enumerate(samples)
+        ]
+        full = [_is_full(sample.step) for sample in samples]
+        logs = np.log([sample.step_time_s for sample in samples])
+        return DeviceRecords(
+            jobs=tuple(architecture_key(s.step.sketch, s.step.batch_size) for s in samples),
+            cells=np.array([cell_of(sample.step) for sample in samples], dtype=np.int64),
+            features=np.round(features(groups(table), raw.shares, full), _DIGITS),
+            residuals=np.round(logs - answered, _DIGITS),
+            scale=raw.scale,
+            weight=np.array([sample.weight for sample in samples]),
+            doubt=np.zeros(len(samples)),
+        )
 
     def forget(self, devices: Collection[str]) -> JointPredictor:
         """Return a predictor that never was adapted to some devices."""
         plain = copy.copy(self)
         plain.beliefs_ = self.beliefs_.without(devices)
+        plain.records_ = {name: r for name, r in self.records_.items() if name not in devices}
         return plain
 
     def record_noise(self, steps: Sequence[Step]) -> FloatArray:
         """Return how far records would be believed to be off beside their device, shape (steps,).
 
-        Standard deviation of the log time; smaller for jobs that were measured on other devices.
+        Standard deviation of the log time; smaller for jobs that were measured before.
         """
-        table = step_table(steps)
-        raw = self._raw(table, *whole_rows(table))
-        return np.sqrt([self._expected(step, raw, i)[1] for i, step in enumerate(steps)])
-
-    def _expected(self, step: Step, raw: MemberAnswers, i: int) -> tuple[float, float]:
-        """Return the log time of a step without its device's records, and a record's variance."""
-        log_time, recalled = self._with_memory(step, raw.mixed[:, i], float(raw.scale[i]))
-        noise = recalled.variance * float(raw.scale[i]) ** 2
-        if step.accelerator.name not in self.devices_:
-            noise += _JOB_ON_NEW_DEVICE_VARIANCE
-        return log_time, noise
-
-    def _residuals(
-        self, records: Sequence[StepSample]
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return features, log(measured / predicted) and its variance of records of a device."""
-        table = step_table([record.step for record in records])
-        raw = self._raw(table, *whole_rows(table))
-        logs, noise = np.zeros(len(records)), np.zeros(len(records))
-        for i, record in enumerate(records):
-            log_time, variance = self._expected(record.step, raw, i)
-            logs[i] = np.log(record.step_time_s) - log_time
-            noise[i] = variance / record.weight
-        return features(groups(table), raw.shares), logs, noise
+        raw = self._ask(steps).members
+        found = np.zeros(len(steps))
+        for i, step in enumerate(steps):
+            scale = float(raw.scale[i])
+            _, recalled = self._with_memory(step, self._said(step, raw, i), scale)
+            found[i] = recalled.variance * scale**2
+            found[i] += 0.0 if recalled.on_device else self._job_variance(step.accelerator.name)
+        return np.sqrt(found)
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
         """Return what the coefficients of a device act on, shape (steps, coefficients)."""
         table = step_table(steps)
         shares = np.mean([m.net.log_times(table)[1] for m in self.members_], axis=0)
-        return features(groups(table), shares)
+        return features(groups(table), shares, [_is_full(step) for step in steps])
 
     @property
     def device_prior_(self) -> FloatArray:
-        """Variance of the effects between devices with equal facts, shape (effects,)."""
-        return self.beliefs_.prior
+        """Variance of each effect of a device, as records are weighed against it."""
+        return BEFORE_RECORDS * self.beliefs_.prior
 
     def device_covariance(self, device: str) -> FloatArray:
         """Return the covariance of the coefficients of a device before it is measured further.
@@ -462,6 +525,11 @@ class JointPredictor:
 def maker_of(spec: AcceleratorSpec) -> str:
     """Return the sort and the maker of a device, ``gpu/AMD``: they share drivers and libraries."""
     return f"{spec.kind}/{spec.vendor}"
+
+
+def _is_full(step: Step) -> bool:
+    """Tell whether a step computes in fp32, beside the units for matrix products."""
+    return step.precision is Precision.FP32
 
 
 def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:

@@ -24,6 +24,7 @@ from safetensors.numpy import save as save_arrays
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
+from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
 from perfmodel.predictors.joint.joint import JointPredictor, maker_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles
@@ -92,6 +93,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
             for name, e in sorted(beliefs.effects.items())
         },
         "records": dict(sorted(beliefs.records.items())),
+        "measured": {name: r.to_dict() for name, r in sorted(predictor.records_.items())},
         "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
         "job_variances": memory.variances_.tolist(),
         "noise_variance": memory.noise_,
@@ -134,6 +136,7 @@ def load_joint(folder: Path) -> JointPredictor:
         predictor.devices_ = tuple(facts["devices"])
         predictor.makers_ = _makers(facts)
         predictor.beliefs_ = _beliefs(facts)
+        predictor.records_ = _records(facts, predictor.beliefs_)
         predictor.memory_ = _memory(facts, arrays)
         # Files from before residuals of the networks were kept hold one kind for all devices.
         apart = "residuals_abroad" in arrays
@@ -163,11 +166,24 @@ def _beliefs(facts: dict[str, Any]) -> DeviceBeliefs:
     )
 
 
+def _records(facts: dict[str, Any], beliefs: DeviceBeliefs) -> dict[str, DeviceRecords]:
+    # Files from before records were kept hold what they said of a device alone.
+    stored = {str(n): DeviceRecords.from_dict(r) for n, r in facts.get("measured", {}).items()}
+    coefficients = SETS * len(beliefs.prior)
+    for name, records in stored.items():
+        if name not in beliefs.effects or records.features.shape[1] != coefficients:
+            raise ValueError(f"its records of {name} do not fit what it knows of devices")
+    return stored
+
+
 def _effect(stored: dict[str, Any], effects: int) -> DeviceEffect:
     mean, covariance = np.array(stored["mean"]), np.array(stored["covariance"])
-    # Files from before regimes had coefficients of their own hold one set for all of them.
-    if len(mean) == effects:
-        mean, covariance = np.tile(mean, SETS), np.kron(np.ones((SETS, SETS)), covariance)
+    # Older files hold one set of coefficients for all regimes, or one for both precisions.
+    sets = len(mean) // effects
+    if sets in (1, SETS // 2):
+        place = np.repeat(np.arange(sets), SETS // sets)
+        place = (place[:, None] * effects + np.arange(effects)).ravel()
+        mean, covariance = mean[place], covariance[np.ix_(place, place)]
     if mean.shape != (SETS * effects,) or covariance.shape != (len(mean), len(mean)):
         raise ValueError("it holds effects of another size")
     return DeviceEffect(mean=mean, covariance=covariance)

@@ -70,6 +70,7 @@ def read_learning_data(
     snapshot: Mapping[str, Any],
     database: Database,
     *,
+    own_steps: bool = False,
     cache: Path | None = None,
     engine: TaskEngine | None = None,
     progress: Progress | None = None,
@@ -84,6 +85,8 @@ def read_learning_data(
         That of the snapshot.
     database : Database
         Holds the graphs that observed jobs were registered with.
+    own_steps : bool
+        The joint predictor learns from own records even where there is nothing besides.
     cache, engine, progress
         As in :func:`~perfmodel.training.samples.corpus.build_corpus`.
 
@@ -115,7 +118,8 @@ def read_learning_data(
             if not is_kept_back(sample.model, sample.step.mode):
                 learned.update(cell.numbers)
     dropped += steps.dropped
-    own = profile_corpus(store, cache=cache, chosen=chosen).samples if others else ()
+    heard = bool(others) or own_steps
+    own = profile_corpus(store, cache=cache, chosen=chosen).samples if heard else ()
     return LearningData(
         samples=tuple(one for one in found.samples if not _is_judged(one)),
         corpus=tuple(one for one in (*others, *own) if not is_kept_back(one.model, one.step.mode)),

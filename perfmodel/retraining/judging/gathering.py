@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.tabular import SCHEMA_VERSION
 from perfmodel.predictors.folds import Progress
 from perfmodel.retraining.data.learning_data import LearningData
@@ -27,6 +28,8 @@ from perfmodel.training.fitted_parts import FittedParts
 from perfmodel.training.gate.evidence import Answers, Evidence, JudgingSet
 from perfmodel.training.learned_steps import step_key
 
+#: Samples whose answers are compared where nothing was fitted.
+_GOLDEN = 32
 #: Relative difference up to which an answer is the same.
 _SAME = 1e-4
 
@@ -35,7 +38,7 @@ def gather(
     candidate: Path,
     serving: Path | None,
     data: LearningData,
-    parts: FittedParts,
+    parts: FittedParts | None,
     database: Database,
     progress: Progress,
 ) -> dict[str, Any]:
@@ -45,8 +48,8 @@ def gather(
     ----------
     candidate, serving : Path
         Folders of versions; without one that serves, the analytical model takes its place.
-    parts : FittedParts
-        What the candidate was made from.
+    parts : FittedParts or None
+        What the candidate was made from; None: the members are those of the one that serves.
 
     Returns
     -------
@@ -69,7 +72,8 @@ def gather(
     steps = law_steps((*data.kept_back, *data.samples))
     times = timed((old, new), [one.workload for one in steps])
     laws = [violations(version, steps) for version in (old, new)]
-    off = _golden_rows_off(new, data, parts)
+    golden_s = _mixed(old, data, _GOLDEN) if parts is None else parts.golden_s
+    off = _golden_rows_off(new, data, golden_s)
     return {
         "sets": [_set_to_dict(one.judged) for one in sets],
         "serving": _evidence(old, data, sets, times[0], laws[0]),
@@ -133,14 +137,18 @@ def _evidence_from(plain: Mapping[str, Any]) -> Evidence:
     return Evidence(**{**plain, **sets, "answers": columns})
 
 
-def _golden_rows_off(version: VersionAtHand, data: LearningData, parts: FittedParts) -> int:
-    """Count the rows that are read back from disk otherwise than they were fitted."""
+def _mixed(version: VersionAtHand, data: LearningData, rows: int) -> FloatArray:
+    """Return what the members of a version say of the first samples; nothing where it has none."""
+    workloads = [one.workload for one in data.samples[:rows]]
     model = version.serving_model
-    rows = parts.golden_s
-    workloads = [one.workload for one in data.samples[: len(rows)]]
-    if model is None:
+    return np.zeros(0) if model is None or not workloads else model.mixed(workloads)
+
+
+def _golden_rows_off(version: VersionAtHand, data: LearningData, rows: FloatArray) -> int:
+    """Count the rows that are read back from disk otherwise than they were fitted."""
+    again = _mixed(version, data, len(rows))
+    if len(again) != len(rows):
         return len(rows)
-    again = model.mixed(workloads)
     return int(np.count_nonzero(~(np.abs(again / rows - 1.0) < _SAME)))
 
 

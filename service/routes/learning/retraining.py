@@ -56,6 +56,7 @@ _SCHEMA: dict[str, Any] = {
                 "tune": {"type": "integer", "minimum": 0},
                 "promote": {"type": "boolean"},
                 "shadow": {"type": "boolean"},
+                "quick": {"type": "boolean"},
                 "margins": {"type": "object", "additionalProperties": {"type": "number"}},
             },
             "additionalProperties": False,

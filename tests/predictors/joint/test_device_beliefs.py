@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predictors.joint.device_beliefs import DeviceBeliefs, features
+from perfmodel.predictors.joint.device_beliefs import BEFORE_RECORDS, DeviceBeliefs, features
 
 PRIOR = np.array([0.04, 0.09, 0.01])
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -43,8 +43,21 @@ def test_records_count_whole_in_their_regime_and_in_part_elsewhere(beliefs: Devi
     assert shifts == pytest.approx([0.3, 0.9 * 0.3, 0.8 * 0.3], rel=1e-3)
     left = [after.shift(group, SHARES)[1] for group in (EAGER, FUSED, TRAINING)]
     assert left == sorted(left) and left[0] < 1e-5
-    # 1 - r^2 of the variance is left where the regime is another.
-    assert left[2] == pytest.approx((1 - 0.64) * 0.041, rel=1e-3)
+    # 1 - r^2 of the variance is left where the regime is another; records are weighed against
+    # devices that lie further apart than those of training.
+    assert left[2] == pytest.approx((1 - 0.64) * BEFORE_RECORDS * 0.041, rel=1e-3)
+
+
+def test_records_of_one_precision_say_most_about_it(beliefs: DeviceBeliefs) -> None:
+    place = features([EAGER], SHARES[None, :], [True])
+    after = beliefs.given("New", place, np.array([0.3]), np.array([1e-6]))
+    assert after.shift(EAGER, SHARES, full=True)[0] == pytest.approx(0.3, rel=1e-3)
+    assert after.shift(EAGER, SHARES)[0] == pytest.approx(0.8 * 0.3, rel=1e-3)
+    both = after.given(
+        "New", features([EAGER], SHARES[None, :]), np.array([-0.2]), np.array([1e-6])
+    )
+    assert both.shift(EAGER, SHARES)[0] == pytest.approx(-0.2, rel=1e-3)
+    assert both.shift(EAGER, SHARES, full=True)[0] == pytest.approx(0.3, rel=1e-3)
 
 
 def test_records_of_a_regime_outweigh_those_of_another(beliefs: DeviceBeliefs) -> None:

@@ -1,0 +1,151 @@
+"""Write docs/closed-loop.md and its picture from the results of replays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy_report.markdown import percent, table
+from loop_replay.loop import FIRST_LEARNED, KEPT_BACK_OF
+from loop_replay.picture import picture
+from loop_replay.replay import BOTH, EVIDENCE, LEARNED, NOTHING, WAYS
+from loop_replay.results import LEARNING, Results, after, mean_error, on_device
+
+_TITLES = {
+    "devices": "Devices that arrive one after another",
+    "software": "A newer PyTorch on a known device (timm, RTX 4090, inference)",
+    "placements": "Placements of scripts on several accelerators (Sia, training)",
+}
+#: Arrivals of a device below which what comes after the first ones says little.
+_LEAST_AFTER = 5
+
+
+def write_page(results: Results, path: Path) -> None:
+    """Write the page, and the picture beside it.
+
+    Parameters
+    ----------
+    path : Path
+        ``docs/closed-loop.md``.
+    """
+    image = path.with_suffix(".svg")
+    streams = [(name, results.streams[name]) for name in _TITLES if name in results.streams]
+    image.write_text(picture([(_TITLES[name], stream) for name, stream in streams]))
+    lines = [*_head(image.name)]
+    for name, stream in streams:
+        lines += _stream(name, stream)
+    path.write_text("\n".join(lines).rstrip() + "\n")
+
+
+def _head(image: str) -> Iterator[str]:
+    yield "# The closed loop"
+    yield ""
+    yield "Written by `python benchmarks/closed_loop.py`; not edited by hand."
+    yield ""
+    yield (
+        "Published measurements come in the order in which a cluster would see them. Each is asked "
+        "about before it is observed or learned from, in four ways: by the model at the start "
+        f"(*{NOTHING}*); by it, corrected by all observations so far through the posterior of "
+        f"[ADR 36](adr/0036-one-posterior.md), as the service answers (*{EVIDENCE}*); by versions "
+        f"that learned from the records of a device (*{LEARNED}*, the quick path of "
+        f"[ADR 44](adr/0044-the-quick-path.md)); and by these versions, corrected (*{BOTH}*)."
+    )
+    yield ""
+    yield (
+        f"The quick path runs after {FIRST_LEARNED} records of a device and whenever they have "
+        f"doubled. One arrival of {KEPT_BACK_OF} is never learned from; on those, and on steps of "
+        "the start that were held out, the gate compares every candidate with the version that "
+        "serves. All observations come from one reporter: those of other jobs on a device move an "
+        "answer by 5 % at most, whatever they say. The model at the start is of the short form of "
+        "`make bench-accuracy`, with a part of timm's networks; it has seen no arriving record."
+    )
+    yield ""
+    yield f"![Errors over arrivals]({image})"
+    yield ""
+    yield (
+        "Mean error of the last 25 answers. Grey lines: another device. Dots: retrainings, red "
+        "where the gate refused."
+    )
+    yield ""
+
+
+def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
+    yield f"## {_TITLES[name]}"
+    yield ""
+    retrainings = stream["retrainings"]
+    refused = [one for one in retrainings if not one["accepted"]]
+    yield (
+        f"{len(stream['devices'])} arrivals, {len(retrainings)} retrainings, {len(refused)} "
+        "refused by the gate."
+    )
+    yield ""
+    if stream.get("note"):
+        yield stream["note"]
+        yield ""
+    if name == "placements":
+        yield (
+            "These are scripts on several accelerators; no version learns from them, so that "
+            f"*{LEARNED}* is *{NOTHING}* and *{BOTH}* is *{EVIDENCE}*."
+        )
+        yield ""
+    yield from _by_count(stream)
+    yield from _by_device(stream)
+    for one in refused:
+        yield (
+            f"Refused after {one['after']} arrivals, {one['records']} records of "
+            f"{one['device']}: {'; '.join(one['findings'][:2])}."
+        )
+        yield ""
+
+
+def _percent(value: float) -> str:
+    return percent(None if np.isnan(value) else value)
+
+
+def _ratio(value: float, beside: float) -> str:
+    return "-" if np.isnan(value / beside) else f"{value / beside:.2f}"
+
+
+def _by_count(stream: Mapping[str, Any]) -> Iterator[str]:
+    """Errors by how much of its device had come before."""
+    yield "Errors by what had come of the device before, over all arrivals:"
+    yield ""
+    spans = [(0, 4), (4, 10), (10, LEARNING), (LEARNING, None)]
+    rows = []
+    for first, end in spans:
+        chosen = after(stream, first)
+        if end is not None:
+            chosen &= ~after(stream, end)
+        if chosen.any():
+            word = f"{first} and more" if end is None else f"{first} to {end - 1}"
+            means = [_percent(mean_error(stream, way, chosen)) for way in WAYS]
+            rows.append([word, str(int(chosen.sum())), *means])
+    yield from table(["before", "arrivals", *WAYS], rows)
+
+
+def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:
+    """Errors on each device after its first arrivals, in the order of their coming."""
+    yield (
+        f"Errors on each device after its first {LEARNING} arrivals (after half of them where "
+        f"fewer than {LEARNING + _LEAST_AFTER} came):"
+    )
+    yield ""
+    rows = []
+    for device in dict.fromkeys(stream["devices"]):
+        own = on_device(stream, device)
+        count = int(own.sum())
+        first = LEARNING if count >= LEARNING + _LEAST_AFTER else count // 2
+        chosen = own & after(stream, first)
+        means = {way: mean_error(stream, way, chosen) for way in WAYS}
+        known = bool(np.array(stream["known"])[own].all())
+        rows.append(
+            [
+                device + (" (known)" if known else ""), f"{first} of {count}",
+                *[_percent(means[way]) for way in WAYS],
+                _ratio(means[LEARNED], means[NOTHING]), _ratio(means[BOTH], means[NOTHING]),
+            ]
+        )  # fmt: skip
+    heads = ["device", "after", *WAYS, f"{LEARNED} / {NOTHING}", f"both / {NOTHING}"]
+    yield from table(heads, rows)
