@@ -21,7 +21,7 @@ from perfmodel.graph.json_values import (
     refuse_unknown,
     shown,
 )
-from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
 
 #: Optimizers whose step can be captured by name.
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
@@ -243,6 +243,8 @@ def _read(name: str, value: object, pointer: str) -> Any:
 
 
 def _version(name: str, value: object, pointer: str) -> str:
+    if name == "framework":
+        return as_word(Framework, name, value, pointer).value
     version = as_text(name, value, pointer)
     if name == "torch" and not version[0].isdigit():
         raise InvalidInputError(

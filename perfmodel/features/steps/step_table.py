@@ -25,7 +25,7 @@ from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
 from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
-from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
+from perfmodel.types import Compiler, Engine, Framework, MemoryFormat, Mode, Precision
 
 #: PyTorch version that stands for an unknown one, and the compilers that fuse.
 _TYPICAL_TORCH = 2.4
@@ -44,10 +44,13 @@ ROW_COLUMNS: tuple[str, ...] = (
     "fused_launch",
     *(f"{name.removesuffix('_mod_16')}_aligned_{by}" for name in _ALIGNED for by in _ALIGNMENTS),
 )
+#: New columns go to the end: predictors trained before them read those that they know.
 SETTING_COLUMNS: tuple[str, ...] = (
     "training", "channels_last", "wide", "autocast", "bfloat", "int8", "fused", "onnxruntime",
-    "cpu", "torch_version", "before_torch_2", "alone",
+    "cpu", "torch_version", "before_torch_2", "alone", "tensorflow", "another_framework",
 )  # fmt: skip
+#: Settings that predictors trained with earlier versions do not read.
+LATER_SETTINGS = ("tensorflow", "another_framework")
 #: Facts of a device, each a logarithm around a typical value.
 DEVICE_FACTS: tuple[str, ...] = (
     "matrix_to_vector", "matrix_to_power", "matrix_to_bandwidth", "cores", "clock", "cpu",
@@ -230,6 +233,7 @@ def step_settings(step: Step) -> list[float]:
     """Return what the settings of a step say, see :data:`SETTING_COLUMNS`."""
     precision = step.precision
     version = torch_version(step.software)
+    framework = Framework.of(step.software)
     return [
         float(step.mode is Mode.TRAINING),
         float(step.memory_format is MemoryFormat.CHANNELS_LAST),
@@ -243,6 +247,8 @@ def step_settings(step: Step) -> list[float]:
         (version - _TYPICAL_TORCH),
         float(version < 2.0),
         float(step.alone),
+        float(framework is Framework.TENSORFLOW),
+        float(framework not in (Framework.PYTORCH, Framework.TENSORFLOW)),
     ]
 
 

@@ -151,7 +151,7 @@ def _step(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) ->
         job=job,
         accelerator=canonical(_DEVICES.get(device, device)),
         samples_per_second=batch / (positive(row, "step_ms") * 1e-3),
-        origin=Origin(source=source, licence=LICENCE, file=file, line=line),
+        origin=Origin(source=f"cnn-steps {source}", licence=LICENCE, file=file, line=line),
     )
 
 
