@@ -14,6 +14,7 @@ from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import (
     DEVICE_FACTS,
+    LATER_SETTINGS,
     ROW_COLUMNS,
     SETTING_COLUMNS,
     device_facts,
@@ -88,6 +89,9 @@ def test_versions_grow_with_releases() -> None:
         ({"compiler": Compiler.ONNXRUNTIME}, {"training", "wide", "onnxruntime"}),
         ({"memory_format": MemoryFormat.CHANNELS_LAST}, {"training", "wide", "channels_last"}),
         ({"accelerator": made_up.DEVICE}, {"training", "wide", "cpu"}),
+        ({"software": {"framework": "pytorch"}}, {"training", "wide"}),
+        ({"software": {"framework": "tensorflow"}}, {"training", "wide", "tensorflow"}),
+        ({"software": {"framework": "mxnet"}}, {"training", "wide", "another_framework"}),
     ],
 )
 def test_settings_say_what_they_are_named_for(changes: dict[str, object], names: set[str]) -> None:
@@ -98,6 +102,11 @@ def test_old_software_is_told_apart() -> None:
     old = _settings(software={"torch": "1.13.0"})
     assert old["before_torch_2"] == 1.0 and old["torch_version"] == pytest.approx(1.9 - 2.4)
     assert _settings(software={"torch": "2.9.1"})["torch_version"] == pytest.approx(0.5)
+
+
+def test_settings_that_came_later_stand_last() -> None:
+    # Networks trained before them read the first ones by their positions.
+    assert SETTING_COLUMNS[-len(LATER_SETTINGS) :] == LATER_SETTINGS
 
 
 def test_facts_are_ratios_to_typical_values() -> None:
