@@ -37,6 +37,7 @@ from perfmodel.importers.public_tables import (
     understood,
 )
 from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.repeats import one_record_each
 from perfmodel.types import Mode, Precision
 
 FILES = ("cnn_steps.parquet", "cnn_steps.csv")
@@ -101,7 +102,7 @@ def read_cnn_steps(path: Path) -> Imported:
     ]
     make = partial(_step, file=file.name, canonical=cache(Catalog.default().canonical_name))
     steps = understood(file.name, rows, make, rejected)
-    return Imported(steps=tuple(steps), rejected=tuple(rejected))
+    return Imported(steps=one_record_each(steps), rejected=tuple(rejected))
 
 
 def software_of(words: str) -> dict[str, str]:
