@@ -255,7 +255,7 @@ def step_settings(step: Step) -> list[float]:
 def torch_version(software: Mapping[str, str]) -> float:
     """Return the PyTorch version as a number that grows by 0.1 per release.
 
-    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9.
+    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9; those before 1.0 count as it.
 
     Examples
     --------
@@ -268,6 +268,8 @@ def torch_version(software: Mapping[str, str]) -> float:
     if match is None:
         return _TYPICAL_TORCH
     major, minor = int(match[1]), int(match[2])
+    if major < 1:
+        major, minor = 1, 0
     return round(2.0 + (minor - 14) / 10 if major < 2 else major + minor / 10, 2)
 
 

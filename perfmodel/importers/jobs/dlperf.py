@@ -1,9 +1,10 @@
 """Import DLPerf: how fast frameworks train the same two networks on V100 GPUs.
 
-``dlperf_v100.parquet`` holds the tables of the reports of Oneflow-Inc/DLPerf, a cell a row. Read are
-the rates of one GPU: ResNet-50 v1.5 on synthetic or decoded images, and the pre-training of BERT-Base
-on 128 tokens. Left out: latencies, XLA beside plain TensorFlow, what is neither fp32 nor mixed
-precision, and frameworks that :class:`~perfmodel.types.Framework` does not name.
+``dlperf_v100.parquet`` holds the tables of the reports of Oneflow-Inc/DLPerf, a cell a row. Read
+are the rates of one GPU: ResNet-50 v1.5 on synthetic or decoded images, and the pre-training of
+BERT-Base on 128 tokens; rows of one point are one record, their median. Left out: latencies, XLA
+beside plain TensorFlow, what is neither fp32 nor mixed precision, and frameworks that
+:class:`~perfmodel.types.Framework` does not name.
 """
 
 from __future__ import annotations
