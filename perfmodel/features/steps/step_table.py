@@ -82,7 +82,9 @@ class StepTable:
     sketch_of : ndarray of int64, shape (steps,)
     peaks : ndarray, shape (steps, 7)
         FLOP/s of narrow and wide matrix work and of vector work, bytes/s, cache bytes, cores,
-        Hz.
+        Hz; at the clock that lasts.
+    boost : ndarray, shape (steps,)
+        Peak arithmetic over that which lasts and stands in ``peaks``, >= 1.
     slow_rates : ndarray, shape (steps, len(SLOW_PATHS))
         Seconds that a unit of that work costs.
     settings : ndarray of float32, shape (steps, len(SETTING_COLUMNS))
@@ -108,6 +110,7 @@ class StepTable:
     slow_work: FloatArray
     sketch_of: IntArray
     peaks: FloatArray
+    boost: FloatArray
     slow_rates: FloatArray
     settings: npt.NDArray[np.float32]
     facts: npt.NDArray[np.float32]
@@ -154,6 +157,7 @@ def step_table(steps: Sequence[Step]) -> StepTable:
         slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
         sketch_of=sketch_of,
         peaks=np.array([step_peaks(step) for step in steps]).reshape(-1, 7),
+        boost=np.array([1.0 / step.accelerator.sustained_share for step in steps]),
         slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
@@ -195,9 +199,9 @@ def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:
 
 
 def step_peaks(step: Step) -> list[float]:
-    """Return the rates that bound a step: see :attr:`StepTable.peaks`."""
+    """Return the rates at which a step can last: see :attr:`StepTable.peaks`."""
     spec, precision = step.accelerator, step.precision
-    share = _device_share(step)
+    share = _device_share(step) * spec.sustained_share
     narrow = spec.flops_per_s(precision, Engine.MATRIX)
     wide = narrow
     if precision not in (Precision.FP32, Precision.TF32):
@@ -208,8 +212,8 @@ def step_peaks(step: Step) -> list[float]:
         spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share,
         spec.bandwidth_bytes_per_s,
         spec.cache_bytes or 1e6,
-        (spec.core_count or 1) * share,
-        spec.clock_hz or 1.5e9,
+        (spec.core_count or 1) * _device_share(step),
+        (spec.clock_hz or 1.5e9) * spec.sustained_share,
     ]
 
 
@@ -305,7 +309,7 @@ def step_bounds_s(table: StepTable) -> FloatArray:
     row = np.repeat(table.start[table.sketch_of] - before, length)
     row = row + np.arange(int(length.sum()))
     step = np.repeat(np.arange(len(length)), length)
-    peaks = table.peaks[step]
+    peaks = table.peaks[step] * table.boost[step, None]
     matrix = np.where(table.wide[row], peaks[:, 1], peaks[:, 0])
     compute = table.flops[row] / np.where(table.matrix[row], matrix, peaks[:, 2])
     compute = np.where(table.op_class[row] == _CONVOLUTION, compute / _WINOGRAD, compute)

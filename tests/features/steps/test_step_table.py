@@ -58,6 +58,15 @@ def test_peaks_of_plain_and_tensor_float_steps() -> None:
     assert step_peaks(_step(precision=Precision.TF32))[:3] == pytest.approx([60e12, 60e12, 15e12])
 
 
+def test_a_clock_that_lasts_slows_arithmetic_and_leaves_the_bound() -> None:
+    # Two thirds of the boost clock; memory, cache and cores stay.
+    slow = replace(GPU, sustained_clock_hz=1.0e9)
+    peaks = step_peaks(_step(accelerator=slow, precision=Precision.AMP_FP16))
+    assert peaks == pytest.approx([80e12, 10e12, 10e12, 800e9, 6e6, 80, 1.0e9])
+    bounds = [step_bounds_s(step_table([_step(accelerator=spec)]))[0] for spec in (GPU, slow)]
+    assert bounds[1] == pytest.approx(bounds[0])
+
+
 def test_threads_take_a_share_of_a_cpu() -> None:
     cpu = replace(made_up.DEVICE, core_count=8, peak_flops={"fp32": 8e11})
     whole = step_peaks(_step(accelerator=cpu))

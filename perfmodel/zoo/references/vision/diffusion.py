@@ -190,8 +190,8 @@ class Denoiser(nn.Module):
             result = one(result, noise, words)
         for one in self.up:
             result = one(torch.cat([result, written.pop()], dim=1), noise, words)
-        result = self.leave(result)
-        return result
+        found: Tensor = self.leave(result)
+        return found
 
 
 def _waves(times: Tensor) -> Tensor:
