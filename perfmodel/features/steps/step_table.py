@@ -49,11 +49,14 @@ SETTING_COLUMNS: tuple[str, ...] = (
     "training", "channels_last", "wide", "autocast", "bfloat", "int8", "fused", "onnxruntime",
     "cpu", "torch_version", "before_torch_2", "alone", "tensorflow", "another_framework",
 )  # fmt: skip
-#: Settings that predictors trained with earlier versions do not read.
+#: Settings and facts that predictors trained with earlier versions do not read.
 LATER_SETTINGS = ("tensorflow", "another_framework")
-#: Facts of a device, each a logarithm around a typical value.
+LATER_FACTS = ("amd_gpu",)
+#: Facts of a device, each a logarithm around a typical value, or 1 where it is so. As settings,
+#: new ones go to the end.
 DEVICE_FACTS: tuple[str, ...] = (
     "matrix_to_vector", "matrix_to_power", "matrix_to_bandwidth", "cores", "clock", "cpu",
+    "amd_gpu",
 )  # fmt: skip
 
 _ITEM = STATIC_COLUMNS.index("input_item_bytes")
@@ -280,7 +283,9 @@ def torch_version(software: Mapping[str, str]) -> float:
 def device_facts(spec: AcceleratorSpec) -> list[float]:
     """Return the facts of a device that tell devices of one kind apart.
 
-    Each is a natural logarithm of a ratio to a typical value, 0 where the fact is unknown.
+    Each is a natural logarithm of a ratio to a typical value, 0 where the fact is unknown, or says
+    whether something is so. GPUs of AMD have other libraries: without a fact for that, their high
+    clocks are taken for the reason why they are slower than their peaks say.
     """
     matrix = spec.flops_per_s(Precision.AMP_FP16, Engine.MATRIX)
     vector = spec.flops_per_s(Precision.FP32, Engine.VECTOR)
@@ -293,6 +298,7 @@ def device_facts(spec: AcceleratorSpec) -> list[float]:
         0.0 if cpu or not spec.core_count else float(np.log(spec.core_count / 90.0)),
         0.0 if cpu or not spec.clock_hz else float(np.log(spec.clock_hz / 1.8e9)),
         float(cpu),
+        float(spec.kind == "gpu" and spec.vendor == "AMD"),
     ]
 
 

@@ -255,6 +255,7 @@ class NodeNet:
                 wide=model.settings.wide,
                 narrow=model.settings.narrow,
                 settings=len(settings),
+                facts=len(state["by_fact"]),
             )
             network.load_state_dict(state)
             if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):

@@ -287,8 +287,8 @@ class NodeNetwork(nn.Module):
     ----------
     devices : int
         Devices with effects of their own; number ``devices`` stands for all others.
-    settings : int
-        How many of ``SETTING_COLUMNS``, from the first on, it looks at.
+    settings, facts : int
+        How many of ``SETTING_COLUMNS`` and ``DEVICE_FACTS``, from the first on, it looks at.
     """
 
     def __init__(
@@ -298,20 +298,21 @@ class NodeNetwork(nn.Module):
         wide: int = 96,
         narrow: int = 48,
         settings: int = len(SETTING_COLUMNS),
+        facts: int = len(DEVICE_FACTS),
     ) -> None:
         super().__init__()
         self.devices = devices
-        self.settings = settings
+        self.settings, self.facts = settings, facts
         self.row = nn.Linear(len(ROW_COLUMNS), wide)
         self.rate = nn.Linear(RATE_COLUMNS, wide, bias=False)
         self.setting = nn.Linear(settings, wide, bias=False)
-        self.fact = nn.Linear(len(DEVICE_FACTS), wide, bias=False)
+        self.fact = nn.Linear(facts, wide, bias=False)
         self.hidden = nn.Linear(wide, narrow)
         self.output = nn.Linear(narrow, 2)
         self.effect = nn.Parameter(torch.zeros(devices + 1, EFFECTS))
         # Of a device without records: fitted after training, see EffectFacts.
         self.register_buffer("typical_effect", torch.zeros(EFFECTS))
-        self.register_buffer("by_fact", torch.zeros(len(DEVICE_FACTS), EFFECTS))
+        self.register_buffer("by_fact", torch.zeros(facts, EFFECTS))
         self.by_setting = nn.Parameter(torch.zeros(settings, EFFECTS))
         self.by_sort = nn.Parameter(torch.zeros(settings + len(_PRODUCTS), len(ROW_SORTS)))
         nn.init.normal_(self.output.weight, 0.0, 0.01)
@@ -343,7 +344,7 @@ class NodeNetwork(nn.Module):
         """
         e = entries or Entries.of(t, batch)
         of_row = self.row(t.rows.index_select(0, e.rows))
-        rates, facts = e.rates, e.facts
+        rates, facts = e.rates, e.facts[:, : self.facts]
         if blur:
             noise = blur * torch.randn(len(batch.place), RATE_COLUMNS) * _BLURRED
             rates = rates + noise.index_select(0, e.step)
@@ -368,7 +369,7 @@ class NodeNetwork(nn.Module):
     def _effects(self, e: Entries, device: torch.Tensor) -> torch.Tensor:
         """Return the effects of device and settings, shape (steps, EFFECTS)."""
         unknown = (device >= self.devices)[:, None]
-        typical = self.typical_effect + e.facts @ self.by_fact
+        typical = self.typical_effect + e.facts[:, : self.facts] @ self.by_fact
         own = torch.where(unknown, typical, self.effect[device])
         # How fast the host of a device calls says nothing of an operator that is repeated.
         own = own * (1.0 - e.settings[:, _ALONE, None] * _OF_LAUNCH)

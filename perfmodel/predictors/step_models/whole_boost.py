@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.steps.step_table import LATER_SETTINGS
+from perfmodel.features.steps.step_table import LATER_FACTS, LATER_SETTINGS
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
 from perfmodel.predictors.boosting import Booster, BoosterSettings, stored_columns
 
@@ -79,7 +79,7 @@ class WholeBoost:
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> Self:
-        """Read back what :meth:`save` wrote; settings that came later change no answer of it.
+        """Read back what :meth:`save` wrote; columns that came later change no answer of it.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class WholeBoost:
             A file that cannot be read, other columns, or other answers.
         """
         model = cls()
-        unread = set(LATER_SETTINGS) - set(stored_columns(folder, stem))
+        unread = {*LATER_SETTINGS, *LATER_FACTS} - set(stored_columns(folder, stem))
         model._columns = tuple(name for name in WHOLE_COLUMNS if name not in unread)
         model.booster_ = Booster.load(folder, stem, model._columns)
         return model

@@ -132,7 +132,15 @@ def test_unknown_facts_are_typical_ones() -> None:
     found = dict(zip(DEVICE_FACTS, device_facts(bare), strict=True))
     assert found["matrix_to_power"] == found["cores"] == found["clock"] == 0.0
     assert np.isfinite(step_peaks(_step(accelerator=bare))).all()
-    assert device_facts(made_up.DEVICE) == [0.0] * 5 + [1.0]
+    assert device_facts(made_up.DEVICE) == [0.0] * 5 + [1.0, 0.0]
+
+
+def test_the_maker_of_a_gpu_is_a_fact() -> None:
+    amd = dict(zip(DEVICE_FACTS, device_facts(replace(GPU, vendor="AMD")), strict=True))
+    assert amd["amd_gpu"] == 1.0
+    assert {**amd, "amd_gpu": 0.0} == dict(zip(DEVICE_FACTS, device_facts(GPU), strict=True))
+    # A CPU of AMD runs the libraries of all CPUs.
+    assert device_facts(replace(made_up.DEVICE, vendor="AMD"))[-1] == 0.0
 
 
 def test_a_shared_sketch_is_laid_out_once() -> None:

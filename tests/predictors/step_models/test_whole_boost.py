@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.steps.step_table import LATER_SETTINGS
+from perfmodel.features.steps.step_table import LATER_FACTS, LATER_SETTINGS
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS, whole_rows
 from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
@@ -96,7 +96,8 @@ def test_damaged_files_are_refused(boost: WholeBoost, tmp_path: Path) -> None:
 
 
 def test_trees_from_before_frameworks_answer_as_they_did(tmp_path: Path) -> None:
-    known = [i for i, name in enumerate(WHOLE_COLUMNS) if name not in LATER_SETTINGS]
+    later = {*LATER_SETTINGS, *LATER_FACTS}
+    known = [i for i, name in enumerate(WHOLE_COLUMNS) if name not in later]
     usual = np.log(REFERENCE[:, :-1].sum(axis=1))
     names = [WHOLE_COLUMNS[i] for i in known]
     trees = Booster.train(ROWS[:, known], LOGS - usual, WEIGHTS, names, BoosterSettings(rounds=20))
