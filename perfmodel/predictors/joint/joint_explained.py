@@ -144,6 +144,9 @@ class _Cell:
             settings.append(self.layout.value)
         if self.compiler is not Compiler.EAGER:
             settings.append(self.compiler.value)
+        framework = software_of_code(self.codes[_ERA]).get("framework")
+        if framework is not None:
+            settings.append(framework)
         return " ".join(settings)
 
 
