@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 
@@ -58,6 +58,35 @@ class Compiler(StrEnum):
         OpenVINO executes the same exported graphs as ONNX Runtime, on the same CPUs.
         """
         return Compiler.ONNXRUNTIME if self is Compiler.OPENVINO else self
+
+
+class Framework(StrEnum):
+    """Which framework runs a step; ``software["framework"]`` of a job."""
+
+    PYTORCH = "pytorch"
+    TENSORFLOW = "tensorflow"
+    MXNET = "mxnet"
+    PADDLE = "paddle"
+    ONEFLOW = "oneflow"
+    JAX = "jax"
+    CAFFE2 = "caffe2"
+    TORCH7 = "torch7"
+
+    @classmethod
+    def of(cls, software: Mapping[str, str]) -> Framework:
+        """Return the framework that software names; PyTorch where it names none.
+
+        Raises
+        ------
+        ValueError
+            Another word.
+
+        Examples
+        --------
+        >>> Framework.of({"framework": "jax"}).value, Framework.of({"torch": "2.9.1"}).value
+        ('jax', 'pytorch')
+        """
+        return cls(software.get("framework", cls.PYTORCH))
 
 
 #: Compilers that predictors have figures of; their columns are those of stored models.

@@ -76,6 +76,7 @@ def test_a_job_written_down_for_a_record_reads_back_equal(job: dict[str, Any]) -
         ({"mode": "inference", "accumulation_steps": 2}, "/job/accumulation_steps", "no gradients"),
         ({"software": {"torch": 2.9}}, "/job/software/torch", "text"),
         ({"software": {"torch": "banana"}}, "/job/software/torch", "a version such as"),
+        ({"software": {"framework": "tensorflw"}}, "/job/software/framework", "tensorflow"),
     ],
 )
 def test_refusals_point_and_explain(change: dict[str, Any], pointer: str, words: str) -> None:

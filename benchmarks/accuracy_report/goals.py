@@ -16,7 +16,7 @@ class Selection:
 
     Parameters
     ----------
-    source, kind, mode, compiler, device : str
+    source, kind, mode, compiler, device, framework : str
         As in :class:`~perfmodel.training.validation.held_out_answers.AnswerTable`.
     """
 
@@ -25,6 +25,7 @@ class Selection:
     mode: str = ""
     compiler: str = ""
     device: str = ""
+    framework: str = ""
 
     def of(self, table: AnswerTable) -> BoolArray:
         """Return which rows of a table are such."""
@@ -171,6 +172,33 @@ GOALS: tuple[Goal, ...] = (
         title="NVIDIA DeepLearningExamples training, one GPU, unseen device",
         split="unseen-device",
         selection=Selection(source="nvidia-dle", mode="training"),
+    ),
+    Goal(
+        name="cnn-unseen-device",
+        title="image classifiers in five frameworks, one GPU, each device left out in turn",
+        split="unseen-device",
+        target=0.14,
+        selection=Selection(source="cnn-steps"),
+    ),
+    Goal(
+        name="cnn-pytorch-unseen-device",
+        title="the same, steps of PyTorch alone",
+        split="unseen-device",
+        target=0.11,
+        selection=Selection(source="cnn-steps", framework="pytorch"),
+    ),
+    Goal(
+        name="cnn-tensorflow-unseen-device",
+        title="the same, steps of TensorFlow alone",
+        split="unseen-device",
+        target=0.11,
+        selection=Selection(source="cnn-steps", framework="tensorflow"),
+    ),
+    Goal(
+        name="diffusion-unseen-device",
+        title="Stable Diffusion 1.5, each device left out in turn, the model seen elsewhere",
+        split="unseen-device",
+        selection=Selection(source="stable-diffusion"),
     ),
     Goal(
         name="profiles-unseen-family",

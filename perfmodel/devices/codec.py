@@ -19,6 +19,7 @@ _OPTIONAL_NUMBERS = (
     "matmul_flops_per_s",
     "cache_bytes",
     "clock_hz",
+    "sustained_clock_hz",
     "tdp_w",
     "pcie_generation",
     "link_bandwidth_bytes_per_s",

@@ -74,6 +74,8 @@ class AcceleratorSpec:
         SMs, CUs, tensor processors or CPU cores.
     clock_hz : float or None
         Boost clock.
+    sustained_clock_hz : float or None
+        Clock that lasts under load, where its maker states another one than the boost clock.
     tdp_w : float or None
         Board or socket power limit.
     link : str or None
@@ -98,6 +100,7 @@ class AcceleratorSpec:
     cache_bytes: float | None = None
     core_count: int | None = None
     clock_hz: float | None = None
+    sustained_clock_hz: float | None = None
     tdp_w: float | None = None
     pcie_generation: float | None = None
     link: str | None = None
@@ -149,6 +152,13 @@ class AcceleratorSpec:
             return 1.0
         peak = self.peak_flops.get("bf16", self.flops_per_s(Precision.BF16))
         return min(1.0, self.matmul_flops_per_s / peak / USUAL_MATMUL_SHARE)
+
+    @property
+    def sustained_share(self) -> float:
+        """Share of its peak arithmetic that lasts under load, in (0, 1]; 1 where none is stated."""
+        if self.sustained_clock_hz is None or self.clock_hz is None:
+            return 1.0
+        return min(1.0, self.sustained_clock_hz / self.clock_hz)
 
     @property
     def chip(self) -> tuple[str, str, int | None]:

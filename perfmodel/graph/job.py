@@ -41,7 +41,8 @@ class Job:
     selective_checkpointing : bool
         It computes only attention again.
     software : mapping of str to str
-        Versions that matter (``torch``, ``cuda``); empty where unknown.
+        Versions that matter (``torch``, ``cuda``); empty where unknown. ``framework`` is one of
+        :class:`~perfmodel.types.Framework`, and PyTorch where it is not stated.
     input : mapping or None
         How a sample is stored and decoded, as far as it is known.
     adaptation : mapping or None

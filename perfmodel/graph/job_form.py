@@ -23,7 +23,7 @@ from perfmodel.graph.json_values import (
     refuse_unknown,
     shown,
 )
-from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
 
 #: Optimizers whose step can be captured by name.
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
@@ -278,6 +278,8 @@ def _check_bytes(name: str, value: Mapping[str, Any], pointer: str) -> None:
 
 def _version(name: str, value: object, pointer: str) -> str:
     as_text("The name of a version", name, pointer)
+    if name == "framework":
+        return as_word(Framework, name, value, pointer).value
     version = as_text(name, value, pointer)
     if name == "torch" and not version[0].isdigit():
         raise InvalidInputError(

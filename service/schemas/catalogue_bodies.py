@@ -44,6 +44,9 @@ class AcceleratorFacts(BaseModel):
     cache_bytes: float | None = Field(None, gt=0, description="Last-level cache.")
     core_count: int | None = Field(None, gt=0)
     clock_hz: float | None = Field(None, gt=0)
+    sustained_clock_hz: float | None = Field(
+        None, gt=0, description="What lasts under load, where it is not the boost clock."
+    )
     tdp_w: float | None = Field(None, gt=0)
     pcie_generation: float | None = Field(None, gt=0)
     link: str | None = Field(None, description="What joins neighbours within a host: `nvlink4`.")

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from perfmodel.estimator.tables.ranking import Criterion
 from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
-from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
 from service.dispatch.options import MOST_MS
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -20,13 +20,20 @@ Text = Annotated[str, Field(min_length=1)]
 def _with_a_version(software: dict[str, str]) -> dict[str, str]:
     if not software.get("torch", "0")[0].isdigit():
         raise ValueError("torch is a version that starts with a digit")
+    if software.get("framework", Framework.PYTORCH) not in _FRAMEWORKS:
+        raise ValueError(f"framework is one of {', '.join(_FRAMEWORKS)}")
     return software
 
 
+_FRAMEWORKS = [framework.value for framework in Framework]
+_SOFTWARE = {
+    "torch": {"type": "string", "pattern": "^[0-9]"},
+    "framework": {"type": "string", "enum": _FRAMEWORKS},
+}
 Software = Annotated[
     dict[str, Text],
     AfterValidator(_with_a_version),
-    Field(json_schema_extra={"properties": {"torch": {"type": "string", "pattern": "^[0-9]"}}}),
+    Field(json_schema_extra={"properties": _SOFTWARE}),
 ]
 
 
@@ -83,7 +90,7 @@ class JobBody(_Strict):
     sequence_length: Count | None = Field(None, description="Tokens per sample.")
     activation_checkpointing: bool | Literal[CHECKPOINTING] | None = False  # type: ignore[valid-type]
     selective_checkpointing: bool | None = False
-    software: Software | None = Field(None, description="Versions that matter.")
+    software: Software | None = Field(None, description="Versions that matter, and the framework.")
     input: dict[str, Annotated[float, Field(ge=0)]] | None = Field(
         None, description="What a sample costs the host: `stored_bytes`, `cpu_s`, `files`."
     )

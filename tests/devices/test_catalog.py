@@ -305,3 +305,13 @@ def test_what_a_card_lacks_is_computed_in_what_it_has(
     name: str, precision: Precision, computed: Precision
 ):
     assert CATALOG.get(name).computed_as(precision) is computed
+
+
+def test_a_clock_that_lasts_is_below_the_boost_clock() -> None:
+    stated = [spec for spec in SPECS if spec.sustained_clock_hz]
+    assert "K80" in {spec.name for spec in stated}
+    for spec in stated:
+        assert spec.clock_hz is not None and spec.sustained_clock_hz < spec.clock_hz, spec.name
+    # 562 of 875 MHz.
+    assert CATALOG.get("K80").sustained_share == pytest.approx(562 / 875)
+    assert CATALOG.get("V100-SXM2-16GB").sustained_share == 1.0

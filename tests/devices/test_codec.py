@@ -31,6 +31,7 @@ specs = st.builds(
     cache_bytes=st.none() | positive,
     core_count=st.none() | st.integers(1, 10**6),
     clock_hz=st.none() | positive,
+    sustained_clock_hz=st.none() | positive,
     tdp_w=st.none() | positive,
     pcie_generation=st.none() | positive,
     link=st.none() | text,

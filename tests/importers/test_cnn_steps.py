@@ -23,7 +23,7 @@ def test_a_row_is_a_step(tmp_path):
     assert step.accelerator == "GTX-1080Ti"
     assert step.job.model == "timm/resnet50"
     assert (step.job.mode, step.job.precision) == (Mode.TRAINING, Precision.FP16)
-    assert step.job.software == {"cuda": "10.0"}
+    assert step.job.software == {"cuda": "10.0", "torch": "1.2"}
     # 12 images in 60 ms
     assert step.samples_per_second == pytest.approx(200.0)
 
@@ -69,3 +69,40 @@ def test_several_accelerators_are_left_out(tmp_path):
 def test_without_a_table_it_says_what_it_looks_for(tmp_path):
     with pytest.raises(StoreError, match=r"cnn_steps\.parquet"):
         read_cnn_steps(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("device", "framework", "precision"),
+    [
+        # Ampere has TF32, and these releases use it.
+        ("RTX-3090", "TF 1.15", Precision.TF32),
+        ("RTX-3090", "TF 2.4", Precision.TF32),
+        ("RTX-3090", "PyTorch CUDA 11.1", Precision.TF32),
+        ("A100-SXM-40GB", "TF 2.3", Precision.FP32),
+        # Turing has none.
+        ("RTX-2080Ti", "TF 1.15", Precision.FP32),
+    ],
+)
+def test_full_precision_is_that_which_ran(tmp_path, device, framework, precision):
+    line = f"{device},1,resnet50,infer,fp32,8.0,224,{framework},4.0,lambda_tensorflow_logs.csv"
+    (step,) = read_cnn_steps(_table(tmp_path, line)).steps
+    assert step.job.precision is precision
+
+
+def test_lua_torch_without_cudnn_is_left_out(tmp_path):
+    rest = "8.0,224,Torch7 cudnn none,4.0,cnn_benchmarks_torch7.csv"
+    found = read_cnn_steps(_table(tmp_path, f"GTX-1080,1,resnet50,infer,fp32,{rest}"))
+    assert not found.steps and "cudnn none" in found.rejected[0].reason
+
+
+def test_rows_of_one_point_are_one_record(tmp_path):
+    rest = "infer,fp32,8.0,224,TF 1.15"
+    lines = [
+        f"RTX-2080Ti,1,resnet50,{rest},{ms},lambda_tensorflow_logs.csv" for ms in (4.0, 5.0, 8.0)
+    ]
+    other = f"RTX-2080Ti,1,resnet50,{rest},6.0,u39kun_cnn.csv"
+    first, second = read_cnn_steps(_table(tmp_path, *lines, other)).steps
+    # 8 images in 4, 5 and 8 ms: 2000, 1600 and 1000 a second.
+    assert (first.samples_per_second, first.repeats) == (pytest.approx(1600.0), 3)
+    assert first.spread == pytest.approx(1000.0 / 1600.0)
+    assert second.repeats == 1

@@ -16,7 +16,9 @@ from perfmodel.types import Precision
 from perfmodel.zoo.references.reference import reference_names
 
 FOLDER = os.environ.get("PERFMODEL_DATA")
-WHOLE_STEPS = ("timm", "lambda", "deep-learning-examples", "mlperf")
+WHOLE_STEPS = (
+    "timm", "lambda", "deep-learning-examples", "cnn-steps", "dlperf", "stable-diffusion", "mlperf",
+)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="PERFMODEL_DATA names no folder of tables")
 

@@ -25,7 +25,7 @@ from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
 from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
-from perfmodel.types import Compiler, Engine, MemoryFormat, Mode, Precision
+from perfmodel.types import Compiler, Engine, Framework, MemoryFormat, Mode, Precision
 
 #: PyTorch version that stands for an unknown one, and the compilers that fuse.
 _TYPICAL_TORCH = 2.4
@@ -44,13 +44,19 @@ ROW_COLUMNS: tuple[str, ...] = (
     "fused_launch",
     *(f"{name.removesuffix('_mod_16')}_aligned_{by}" for name in _ALIGNED for by in _ALIGNMENTS),
 )
+#: New columns go to the end: predictors trained before them read those that they know.
 SETTING_COLUMNS: tuple[str, ...] = (
     "training", "channels_last", "wide", "autocast", "bfloat", "int8", "fused", "onnxruntime",
-    "cpu", "torch_version", "before_torch_2", "alone",
+    "cpu", "torch_version", "before_torch_2", "alone", "tensorflow", "another_framework",
 )  # fmt: skip
-#: Facts of a device, each a logarithm around a typical value.
+#: Settings and facts that predictors trained with earlier versions do not read.
+LATER_SETTINGS = ("tensorflow", "another_framework")
+LATER_FACTS = ("amd_gpu",)
+#: Facts of a device, each a logarithm around a typical value, or 1 where it is so. As settings,
+#: new ones go to the end.
 DEVICE_FACTS: tuple[str, ...] = (
     "matrix_to_vector", "matrix_to_power", "matrix_to_bandwidth", "cores", "clock", "cpu",
+    "amd_gpu",
 )  # fmt: skip
 
 _ITEM = STATIC_COLUMNS.index("input_item_bytes")
@@ -79,7 +85,9 @@ class StepTable:
     sketch_of : ndarray of int64, shape (steps,)
     peaks : ndarray, shape (steps, 7)
         FLOP/s of narrow and wide matrix work and of vector work, bytes/s, cache bytes, cores,
-        Hz.
+        Hz; at the clock that lasts.
+    boost : ndarray, shape (steps,)
+        Peak arithmetic over that which lasts and stands in ``peaks``, >= 1.
     slow_rates : ndarray, shape (steps, len(SLOW_PATHS))
         Seconds that a unit of that work costs.
     settings : ndarray of float32, shape (steps, len(SETTING_COLUMNS))
@@ -105,6 +113,7 @@ class StepTable:
     slow_work: FloatArray
     sketch_of: IntArray
     peaks: FloatArray
+    boost: FloatArray
     slow_rates: FloatArray
     settings: npt.NDArray[np.float32]
     facts: npt.NDArray[np.float32]
@@ -151,6 +160,7 @@ def step_table(steps: Sequence[Step]) -> StepTable:
         slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
         sketch_of=sketch_of,
         peaks=np.array([step_peaks(step) for step in steps]).reshape(-1, 7),
+        boost=np.array([1.0 / step.accelerator.sustained_share for step in steps]),
         slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
@@ -192,9 +202,9 @@ def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:
 
 
 def step_peaks(step: Step) -> list[float]:
-    """Return the rates that bound a step: see :attr:`StepTable.peaks`."""
+    """Return the rates at which a step can last: see :attr:`StepTable.peaks`."""
     spec, precision = step.accelerator, step.precision
-    share = _device_share(step)
+    share = _device_share(step) * spec.sustained_share
     narrow = spec.flops_per_s(precision, Engine.MATRIX)
     wide = narrow
     if precision not in (Precision.FP32, Precision.TF32):
@@ -205,8 +215,8 @@ def step_peaks(step: Step) -> list[float]:
         spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share,
         spec.bandwidth_bytes_per_s,
         spec.cache_bytes or 1e6,
-        (spec.core_count or 1) * share,
-        spec.clock_hz or 1.5e9,
+        (spec.core_count or 1) * _device_share(step),
+        (spec.clock_hz or 1.5e9) * spec.sustained_share,
     ]
 
 
@@ -230,6 +240,7 @@ def step_settings(step: Step) -> list[float]:
     """Return what the settings of a step say, see :data:`SETTING_COLUMNS`."""
     precision = step.precision
     version = torch_version(step.software)
+    framework = Framework.of(step.software)
     return [
         float(step.mode is Mode.TRAINING),
         float(step.memory_format is MemoryFormat.CHANNELS_LAST),
@@ -243,13 +254,15 @@ def step_settings(step: Step) -> list[float]:
         (version - _TYPICAL_TORCH),
         float(version < 2.0),
         float(step.alone),
+        float(framework is Framework.TENSORFLOW),
+        float(framework not in (Framework.PYTORCH, Framework.TENSORFLOW)),
     ]
 
 
 def torch_version(software: Mapping[str, str]) -> float:
     """Return the PyTorch version as a number that grows by 0.1 per release.
 
-    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9.
+    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9; those before 1.0 count as it.
 
     Examples
     --------
@@ -262,13 +275,17 @@ def torch_version(software: Mapping[str, str]) -> float:
     if match is None:
         return _TYPICAL_TORCH
     major, minor = int(match[1]), int(match[2])
+    if major < 1:
+        major, minor = 1, 0
     return round(2.0 + (minor - 14) / 10 if major < 2 else major + minor / 10, 2)
 
 
 def device_facts(spec: AcceleratorSpec) -> list[float]:
     """Return the facts of a device that tell devices of one kind apart.
 
-    Each is a natural logarithm of a ratio to a typical value, 0 where the fact is unknown.
+    Each is a natural logarithm of a ratio to a typical value, 0 where the fact is unknown, or says
+    whether something is so. GPUs of AMD have other libraries: without a fact for that, their high
+    clocks are taken for the reason why they are slower than their peaks say.
     """
     matrix = spec.flops_per_s(Precision.AMP_FP16, Engine.MATRIX)
     vector = spec.flops_per_s(Precision.FP32, Engine.VECTOR)
@@ -281,6 +298,7 @@ def device_facts(spec: AcceleratorSpec) -> list[float]:
         0.0 if cpu or not spec.core_count else float(np.log(spec.core_count / 90.0)),
         0.0 if cpu or not spec.clock_hz else float(np.log(spec.clock_hz / 1.8e9)),
         float(cpu),
+        float(spec.kind == "gpu" and spec.vendor == "AMD"),
     ]
 
 
@@ -297,7 +315,7 @@ def step_bounds_s(table: StepTable) -> FloatArray:
     row = np.repeat(table.start[table.sketch_of] - before, length)
     row = row + np.arange(int(length.sum()))
     step = np.repeat(np.arange(len(length)), length)
-    peaks = table.peaks[step]
+    peaks = table.peaks[step] * table.boost[step, None]
     matrix = np.where(table.wide[row], peaks[:, 1], peaks[:, 0])
     compute = table.flops[row] / np.where(table.matrix[row], matrix, peaks[:, 2])
     compute = np.where(table.op_class[row] == _CONVOLUTION, compute / _WINOGRAD, compute)

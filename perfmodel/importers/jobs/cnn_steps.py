@@ -12,9 +12,14 @@ cnn_benchmarks_torch7      jcjohnson/cnn-benchmarks: Lua Torch
 profet_train_latency       PROFET: Keras on TensorFlow, inputs of 32 to 256 pixels
 =========================  =========================================================================
 
-``software["framework"]`` says what ran where it was not PyTorch. Left out: TensorRT (its rows do
-not say which accelerator of a family ran), XLA beside plain TensorFlow, networks for which no
-reference workload stands, and jobs on several accelerators.
+``software["framework"]`` says what ran where it was not PyTorch. Rows on CUDA 10 and 11.1 were
+taken when PyTorch 1.2 and 1.8 were new. ``fp32`` is ``tf32`` where the accelerator has it and the
+release used it without being asked: NVIDIA's TensorFlow 1.15, TensorFlow from 2.4 on, and PyTorch
+from 1.7 on, whose convolutions do. Rows of one point are one record, their median.
+
+Left out: TensorRT (its rows do not say which accelerator of a family ran), XLA beside plain
+TensorFlow, Lua Torch without cuDNN, networks for which no reference workload stands, and jobs on
+several accelerators.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.importers.public_tables import (
     Row,
@@ -37,6 +43,7 @@ from perfmodel.importers.public_tables import (
     understood,
 )
 from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.repeats import one_record_each
 from perfmodel.types import Mode, Precision
 
 FILES = ("cnn_steps.parquet", "cnn_steps.csv")
@@ -87,6 +94,8 @@ _SOURCES = (
 _PRECISION = {"fp32": Precision.FP32, "fp16": Precision.FP16}
 #: Names under which the tables list accelerators that the catalogue calls otherwise.
 _DEVICES = {"A100-SXM-40GB": "A100-SXM4-40GB", "V100": "V100-SXM2-16GB"}
+#: Releases of PyTorch that rows say in other words.
+_RELEASES = {"CUDA 10.0": "1.2", "CUDA 11.1": "1.8", "old script 2018": "1.0", "mixed": "1.2"}
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -99,9 +108,9 @@ def read_cnn_steps(path: Path) -> Imported:
         for line, row in read_rows(file, _COLUMNS)
         if str(row["source_file"]).split(" ")[0] in _SOURCES and count(row, "n_devices") == 1
     ]
-    make = partial(_step, file=file.name, canonical=cache(Catalog.default().canonical_name))
+    make = partial(_step, file=file.name, accelerator=cache(Catalog.default().get))
     steps = understood(file.name, rows, make, rejected)
-    return Imported(steps=tuple(steps), rejected=tuple(rejected))
+    return Imported(steps=one_record_each(steps), rejected=tuple(rejected))
 
 
 def software_of(words: str) -> dict[str, str]:
@@ -117,20 +126,39 @@ def software_of(words: str) -> dict[str, str]:
     >>> software_of("TF 2.4"), software_of("PyTorch torch 2.3.1;ROCm 6.1.40093-20e892f82")
     ({'framework': 'tensorflow', 'tensorflow': '2.4'}, {'torch': '2.3.1'})
     >>> software_of("PyTorch CUDA 11.1")
-    {'cuda': '11.1'}
+    {'cuda': '11.1', 'torch': '1.8'}
     """
-    first = words.split(" ")[0].lower()
-    if first not in _FRAMEWORKS or "XLA" in words:
+    first, _, rest = words.partition(" ")
+    framework, version = _FRAMEWORKS.get(first.lower()), _VERSION.search(words)
+    if framework is None or "XLA" in words or "cudnn none" in words:
         raise ValueError(f"framework {words!r} is not understood")
-    framework, version = _FRAMEWORKS[first], _VERSION.search(words)
     if framework != "pytorch":
         return {"framework": framework, **({framework: version[0]} if version else {})}
-    if version is None:
-        return {}
-    return {"cuda" if "CUDA" in words else "torch": version[0]}
+    stated = {"cuda" if "CUDA" in words else "torch": version[0]} if version else {}
+    return stated | ({"torch": _RELEASES[rest]} if rest in _RELEASES else {})
 
 
-def _step(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedStep:
+def uses_tf32(software: Mapping[str, str]) -> bool:
+    """Tell whether a release computes fp32 in TF32 where it can, unless it is told not to.
+
+    Examples
+    --------
+    >>> uses_tf32({"torch": "1.8"}), uses_tf32({"framework": "tensorflow", "tensorflow": "2.3"})
+    (True, False)
+    """
+    if software.get("framework") == "tensorflow":
+        version = _numbers(software.get("tensorflow", "0"))
+        return version >= (2, 4) or version == (1, 15)
+    return "framework" not in software and _numbers(software.get("torch", "0")) >= (1, 7)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _step(
+    row: Row, line: int, *, file: str, accelerator: Callable[[str], AcceleratorSpec]
+) -> PublishedStep:
     key = text(row, "model_key")
     if key not in MODELS:
         raise ValueError(f"no reference workload stands for {key!r}")
@@ -139,19 +167,23 @@ def _step(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) ->
     source = text(row, "source_file").split(" ")[0]
     pixels = _pixels(model, source, row["input"])
     batch = count(row, "batch_global")
+    spec, software = accelerator(_DEVICES.get(device, device)), software_of(text(row, "framework"))
+    precision = _PRECISION[text(row, "precision")]
+    if precision is Precision.FP32 and spec.supports(Precision.TF32) and uses_tf32(software):
+        precision = Precision.TF32
     job = Job(
         model=model,
         model_kwargs={"img_size": pixels} if pixels != _PIXELS.get(model, 224) else {},
         mode=mode,
         batch_size=batch,
-        precision=_PRECISION[text(row, "precision")],
-        software=software_of(text(row, "framework")),
+        precision=precision,
+        software=software,
     )
     return PublishedStep(
         job=job,
-        accelerator=canonical(_DEVICES.get(device, device)),
+        accelerator=spec.name,
         samples_per_second=batch / (positive(row, "step_ms") * 1e-3),
-        origin=Origin(source=source, licence=LICENCE, file=file, line=line),
+        origin=Origin(source=f"cnn-steps {source}", licence=LICENCE, file=file, line=line),
     )
 
 

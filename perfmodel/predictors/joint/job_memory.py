@@ -14,7 +14,7 @@ that leaves (simple kriging; G. Matheron, "Principles of geostatistics", 1963).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from scipy.optimize import nnls
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import torch_version
+from perfmodel.types import Framework
 
 #: What two cells of a job may have in common.
 MATCHES = ("device", "mode", "compiler", "layout", "software", "precision", "batch", "all")
@@ -35,20 +36,45 @@ _NOISE_SHARES = (1.0, 0.4, 0.15, 0.05)
 _CELLS_ASKED = 2_000
 #: PyTorch versions between which kernels changed much.
 _ERAS = (1.95, 2.75)
+#: Releases that stand for the eras between them.
+_RELEASES = ("1.13.0", "2.4.0", "2.9.0")
+#: Codes of other frameworks begin here; the order of the words of Framework is kept by files.
+_FRAMEWORK = 100
 
 
 def cell_of(step: Step) -> tuple[int, ...]:
     """Return the codes of a step that :data:`MATCHES` compares, all but ``all``."""
-    version = torch_version(step.software)
     return (
         code_of(step.accelerator.name),
         code_of(step.mode.value),
         code_of(step.compiler.value),
         code_of(step.memory_format.value),
-        sum(version > era for era in _ERAS),
+        software_code(step.software),
         code_of(step.precision.value.removeprefix("amp_").replace("bf16", "fp16")),
         int(np.round(np.log2(step.batch_size))),
     )
+
+
+def software_code(software: Mapping[str, str]) -> int:
+    """Return the era of PyTorch, from 0 on, or a number of another framework.
+
+    Examples
+    --------
+    >>> software_code({"torch": "1.13.0"}), software_code({}), software_code({"framework": "jax"})
+    (0, 1, 105)
+    """
+    framework = Framework.of(software)
+    if framework is not Framework.PYTORCH:
+        return _FRAMEWORK + list(Framework).index(framework)
+    version = torch_version(software)
+    return sum(version > era for era in _ERAS)
+
+
+def software_of_code(code: int) -> dict[str, str]:
+    """Return software that has a code."""
+    if code >= _FRAMEWORK:
+        return {"framework": list(Framework)[code - _FRAMEWORK].value}
+    return {"torch": _RELEASES[code]}
 
 
 #: Where some of them stand.

@@ -62,7 +62,7 @@ from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.mode_nets import is_training
 from perfmodel.predictors.step_models.node_net import RowParts
-from perfmodel.types import Basis, Mode, Precision
+from perfmodel.types import Basis, Framework, Mode, Precision
 
 Report = Callable[[str], None]
 
@@ -81,9 +81,15 @@ _UNKNOWN_MAKER_VARIANCE = 0.25**2
 #: Width of the intervals of a new job, answered by all members together, over that of the single
 #: members on the families they had not seen.
 _ALL_TOGETHER = 0.87
+#: Variance of a framework that no record is of; assumed, as that of an unknown maker.
+_UNKNOWN_FRAMEWORK_VARIANCE = 0.25**2
 _STRANGE = (
     "No accelerator of this maker was ever measured: how well its libraries use it is not known, "
     "and the interval is wider for it."
+)
+_UNKNOWN_FRAMEWORK = (
+    "No step under {framework} was learned from: the answer is that of PyTorch, and the interval "
+    "is wider for it."
 )
 _POOLED = (
     "Too few measurements of this mode and compiler on this kind of device to calibrate an "
@@ -179,6 +185,7 @@ class JointPredictor:
         )
         self.residuals_, self.regimes_ = residuals, regimes(table)
         self.makers_ = tuple(sorted({maker_of(s.step.accelerator) for s in samples}))
+        self.frameworks_ = tuple(sorted({Framework.of(s.step.software) for s in samples}))
         self._learn_devices(table)
         _, factor, _ = self.novelty_.measure(rows)
         scores = rung_scores(residuals / scale, factor, jobs, self.memory_, self.abroad_)
@@ -322,6 +329,9 @@ class JointPredictor:
         spread += 0.0 if recalled.on_device else self._job_variance(step.accelerator.name)
         strange = maker_of(step.accelerator) not in self.makers_ and not probed
         spread += _UNKNOWN_MAKER_VARIANCE if strange else 0.0
+        framework = Framework.of(step.software)
+        foreign = framework not in self.frameworks_
+        spread += _UNKNOWN_FRAMEWORK_VARIANCE if foreign else 0.0
         half = float(np.hypot(half, DEVIATIONS * np.sqrt(spread)))
         time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
         outside = distance > self.novelty_.outside_ and not recalled.cells
@@ -337,6 +347,7 @@ class JointPredictor:
             warnings=(
                 *self.beliefs_.warnings(step.accelerator.name),
                 *((_STRANGE,) if strange else ()),
+                *((_UNKNOWN_FRAMEWORK.format(framework=framework),) if foreign else ()),
                 *((_POOLED,) if pooled else ()),
             ),
         )

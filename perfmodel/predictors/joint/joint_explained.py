@@ -30,7 +30,7 @@ from perfmodel.predictors.explanation import (
     Stage,
     StepExplanation,
 )
-from perfmodel.predictors.joint.job_memory import cell_of, code_of
+from perfmodel.predictors.joint.job_memory import cell_of, code_of, software_of_code
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_regimes import of_regime
 from perfmodel.types import Compiler, MemoryFormat, Mode
@@ -49,8 +49,6 @@ _NAMES = {
 T = TypeVar("T")
 #: Sources of points: cells of the same architecture, and graphs of a like shape.
 CELL, GRAPH = "training cell", "training graph"
-#: PyTorch releases that stand for the eras that cells tell apart.
-_RELEASES = ("1.13.0", "2.4.0", "2.9.0")
 #: Positions in a cell.
 _DEVICE, _MODE, _COMPILER, _LAYOUT, _ERA, _PRECISION, _BATCH = range(7)
 #: The graph of a cell is that of a step where these agree.
@@ -130,7 +128,7 @@ class _Cell:
             accelerator=spec,
             compiler=self.compiler,
             memory_format=self.layout,
-            software=step.software if era == own_era else {"torch": _RELEASES[era]},
+            software=step.software if era == own_era else software_of_code(era),
             threads=spec.core_count if spec.kind == "cpu" else None,
         )
 
@@ -146,6 +144,9 @@ class _Cell:
             settings.append(self.layout.value)
         if self.compiler is not Compiler.EAGER:
             settings.append(self.compiler.value)
+        framework = software_of_code(self.codes[_ERA]).get("framework")
+        if framework is not None:
+            settings.append(framework)
         return " ".join(settings)
 
 

@@ -33,6 +33,7 @@ from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.predictor_checks import read_json
 from perfmodel.predictors.step_models.mode_nets import ModeNets
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
+from perfmodel.types import Framework
 
 FACTS = "joint.json"
 ARRAYS = "arrays.safetensors"
@@ -86,6 +87,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "quantiles": predictor.quantiles_.to_list(),
         "devices": list(predictor.devices_),
         "makers": list(predictor.makers_),
+        "frameworks": [framework.value for framework in predictor.frameworks_],
         "learned": [[list(group), n] for group, n in sorted(beliefs.learned.items())],
         "device_prior": beliefs.prior.tolist(),
         "effects": {
@@ -135,6 +137,9 @@ def load_joint(folder: Path) -> JointPredictor:
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])
         predictor.devices_ = tuple(facts["devices"])
         predictor.makers_ = _makers(facts)
+        # Files from before steps of other frameworks were learned from name none.
+        frameworks = facts.get("frameworks", [Framework.PYTORCH.value])
+        predictor.frameworks_ = tuple(Framework(word) for word in frameworks)
         predictor.beliefs_ = _beliefs(facts)
         predictor.records_ = _records(facts, predictor.beliefs_)
         predictor.memory_ = _memory(facts, arrays)

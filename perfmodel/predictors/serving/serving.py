@@ -47,7 +47,7 @@ from perfmodel.predictors.serving.serving_parts import (
     read_measured,
 )
 from perfmodel.store.artifacts import read_artifact
-from perfmodel.types import Basis
+from perfmodel.types import Basis, Framework
 
 if TYPE_CHECKING:
     from perfmodel.predictors.joint.joint import JointPredictor
@@ -233,9 +233,13 @@ class ServingModel:
         return [prediction for prediction in results if prediction is not None]
 
     def _who_answers(self, workload: Workload) -> str:
-        if workload.accelerator.name in self.devices:
+        spec = workload.accelerator
+        # Members learned from profiles, all of which are of PyTorch.
+        of_profiles = Framework.of(workload.software) is Framework.PYTORCH
+        if spec.name in self.devices and of_profiles:
             return "own"
-        return "joint" if self.answers_jointly(workload.accelerator) else "analytical"
+        jointly = self._joint is not None and spec.kind in JOINT_KINDS
+        return "joint" if jointly else "analytical"
 
     def answers_jointly(self, spec: AcceleratorSpec) -> bool:
         """Return whether the joint predictor answers for a device, not members of its own."""

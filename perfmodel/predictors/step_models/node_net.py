@@ -225,24 +225,25 @@ class NodeNet:
             "devices": self.devices_,
             "unknown_variance": self.unknown_variance_.tolist(),
             "row_columns": ROW_COLUMNS,
-            "setting_columns": SETTING_COLUMNS,
+            "setting_columns": SETTING_COLUMNS[: self.network_.settings],
         }
         (folder / f"{stem}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> Self:
-        """Read back what :meth:`save` wrote.
+        """Read back what :meth:`save` wrote; settings that came later change no answer of it.
 
         Raises
         ------
         DamagedArtifactError
-            Files that cannot be read, or made for other columns than this version computes.
+            Files that cannot be read, or made for columns that this version does not compute.
         """
         path = folder / f"{stem}.safetensors"
         try:
             facts = json.loads((folder / f"{stem}.json").read_text())
-            columns = (tuple(facts["row_columns"]), tuple(facts["setting_columns"]))
-            if columns != (ROW_COLUMNS, SETTING_COLUMNS):
+            settings = tuple(facts["setting_columns"])
+            known = SETTING_COLUMNS[: len(settings)]
+            if (tuple(facts["row_columns"]), settings) != (ROW_COLUMNS, known):
                 raise ValueError("it was trained on other columns")
             model = cls(NodeNetSettings(**facts["settings"]))
             model.devices_ = tuple(str(name) for name in facts["devices"])
@@ -250,7 +251,11 @@ class NodeNet:
             state = load_tensors(path.read_bytes())
             model.mean_, model.scale_ = state.pop("mean"), state.pop("scale")
             network = NodeNetwork(
-                len(model.devices_), wide=model.settings.wide, narrow=model.settings.narrow
+                len(model.devices_),
+                wide=model.settings.wide,
+                narrow=model.settings.narrow,
+                settings=len(settings),
+                facts=len(state["by_fact"]),
             )
             network.load_state_dict(state)
             if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):

@@ -254,7 +254,7 @@ class Entries:
             of_sort=step * len(ROW_SORTS) + t.sort.index_select(0, row),
             settings=settings,
             facts=t.facts[chosen],
-            products=_with_products(settings),
+            products=_products(settings),
         )
 
 
@@ -287,24 +287,34 @@ class NodeNetwork(nn.Module):
     ----------
     devices : int
         Devices with effects of their own; number ``devices`` stands for all others.
+    settings, facts : int
+        How many of ``SETTING_COLUMNS`` and ``DEVICE_FACTS``, from the first on, it looks at.
     """
 
-    def __init__(self, devices: int, *, wide: int = 96, narrow: int = 48) -> None:
+    def __init__(
+        self,
+        devices: int,
+        *,
+        wide: int = 96,
+        narrow: int = 48,
+        settings: int = len(SETTING_COLUMNS),
+        facts: int = len(DEVICE_FACTS),
+    ) -> None:
         super().__init__()
         self.devices = devices
+        self.settings, self.facts = settings, facts
         self.row = nn.Linear(len(ROW_COLUMNS), wide)
         self.rate = nn.Linear(RATE_COLUMNS, wide, bias=False)
-        self.setting = nn.Linear(len(SETTING_COLUMNS), wide, bias=False)
-        self.fact = nn.Linear(len(DEVICE_FACTS), wide, bias=False)
+        self.setting = nn.Linear(settings, wide, bias=False)
+        self.fact = nn.Linear(facts, wide, bias=False)
         self.hidden = nn.Linear(wide, narrow)
         self.output = nn.Linear(narrow, 2)
         self.effect = nn.Parameter(torch.zeros(devices + 1, EFFECTS))
         # Of a device without records: fitted after training, see EffectFacts.
         self.register_buffer("typical_effect", torch.zeros(EFFECTS))
-        self.register_buffer("by_fact", torch.zeros(len(DEVICE_FACTS), EFFECTS))
-        self.by_setting = nn.Parameter(torch.zeros(len(SETTING_COLUMNS), EFFECTS))
-        settings = len(SETTING_COLUMNS) + len(_PRODUCTS)
-        self.by_sort = nn.Parameter(torch.zeros(settings, len(ROW_SORTS)))
+        self.register_buffer("by_fact", torch.zeros(facts, EFFECTS))
+        self.by_setting = nn.Parameter(torch.zeros(settings, EFFECTS))
+        self.by_sort = nn.Parameter(torch.zeros(settings + len(_PRODUCTS), len(ROW_SORTS)))
         nn.init.normal_(self.output.weight, 0.0, 0.01)
         with torch.no_grad():
             self.output.bias[:] = torch.tensor([0.5, 1.0])
@@ -334,18 +344,20 @@ class NodeNetwork(nn.Module):
         """
         e = entries or Entries.of(t, batch)
         of_row = self.row(t.rows.index_select(0, e.rows))
-        rates, facts = e.rates, e.facts
+        rates, facts = e.rates, e.facts[:, : self.facts]
         if blur:
             noise = blur * torch.randn(len(batch.place), RATE_COLUMNS) * _BLURRED
             rates = rates + noise.index_select(0, e.step)
             facts = facts + blur * torch.randn(facts.shape)
-        whole = self.setting(e.settings) + self.fact(facts)
+        settings = e.settings[:, : self.settings]
+        whole = self.setting(settings) + self.fact(facts)
         hidden = of_row.index_select(0, e.entry) + self.rate(rates)
         hidden = hidden + whole.index_select(0, e.step)
         answer = self.output(torch.relu(self.hidden(torch.relu(hidden))))
         effects = self._effects(e, device)
         effect = effects.reshape(-1).index_select(0, e.of_kind)
-        of_sort = (e.products @ self.by_sort).reshape(-1).index_select(0, e.of_sort)
+        products = torch.cat([settings, e.products], dim=1)
+        of_sort = (products @ self.by_sort).reshape(-1).index_select(0, e.of_sort)
         work = e.roofline_s * torch.exp((answer[:, 0] + effect + of_sort).clamp(-4.0, 7.0))
         work = work + e.slow_s
         calls = answer[:, 1] + effects[:, LAUNCH].index_select(0, e.step)
@@ -357,11 +369,11 @@ class NodeNetwork(nn.Module):
     def _effects(self, e: Entries, device: torch.Tensor) -> torch.Tensor:
         """Return the effects of device and settings, shape (steps, EFFECTS)."""
         unknown = (device >= self.devices)[:, None]
-        typical = self.typical_effect + e.facts @ self.by_fact
+        typical = self.typical_effect + e.facts[:, : self.facts] @ self.by_fact
         own = torch.where(unknown, typical, self.effect[device])
         # How fast the host of a device calls says nothing of an operator that is repeated.
         own = own * (1.0 - e.settings[:, _ALONE, None] * _OF_LAUNCH)
-        return own + e.settings @ self.by_setting
+        return own + e.settings[:, : self.settings] @ self.by_setting
 
     def keep_devices(self, devices: int) -> None:
         """Forget the effects of all devices but the first ones."""
@@ -378,9 +390,8 @@ class NodeNetwork(nn.Module):
         return torch.log(total.clamp_min(_TICK_S))
 
 
-def _with_products(settings: torch.Tensor) -> torch.Tensor:
-    pairs = [settings[:, one] * settings[:, other] for one, other in _PRODUCTS]
-    return torch.cat([settings, torch.stack(pairs, dim=1)], dim=1)
+def _products(settings: torch.Tensor) -> torch.Tensor:
+    return torch.stack([settings[:, one] * settings[:, other] for one, other in _PRODUCTS], dim=1)
 
 
 def _ranges(start: torch.Tensor, length: torch.Tensor) -> torch.Tensor:

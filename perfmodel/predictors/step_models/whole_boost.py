@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.step_table import LATER_FACTS, LATER_SETTINGS
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
-from perfmodel.predictors.boosting import Booster, BoosterSettings
+from perfmodel.predictors.boosting import Booster, BoosterSettings, stored_columns
 
 #: Part of a step that no slow path is believed to take, whatever its price says.
 _LEAST_USUAL = 0.25
@@ -25,6 +26,7 @@ class WholeBoost:
 
     def __init__(self, *, seed: int = 0, rounds: int = 500, depth: int = 6) -> None:
         self.seed = seed
+        self._columns = WHOLE_COLUMNS
         self.rounds = rounds
         self.depth = depth
 
@@ -66,7 +68,8 @@ class WholeBoost:
 
     def log_times(self, rows: npt.NDArray[np.float32], reference_s: FloatArray) -> FloatArray:
         """Return the logarithm of the time of each step."""
-        usual = _log_reference(reference_s) + self.booster_.predict(rows)
+        read = [WHOLE_COLUMNS.index(name) for name in self._columns]
+        usual = _log_reference(reference_s) + self.booster_.predict(rows[:, read])
         slow = reference_s[:, -1]
         return np.where(slow > 0, np.log(np.exp(usual) + slow), usual).astype(np.float64)
 
@@ -76,7 +79,7 @@ class WholeBoost:
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> Self:
-        """Read back what :meth:`save` wrote.
+        """Read back what :meth:`save` wrote; columns that came later change no answer of it.
 
         Raises
         ------
@@ -84,7 +87,9 @@ class WholeBoost:
             A file that cannot be read, other columns, or other answers.
         """
         model = cls()
-        model.booster_ = Booster.load(folder, stem, WHOLE_COLUMNS)
+        unread = {*LATER_SETTINGS, *LATER_FACTS} - set(stored_columns(folder, stem))
+        model._columns = tuple(name for name in WHOLE_COLUMNS if name not in unread)
+        model.booster_ = Booster.load(folder, stem, model._columns)
         return model
 
 

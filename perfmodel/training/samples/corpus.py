@@ -37,6 +37,8 @@ SOURCE_NAMES: Mapping[str, str] = MappingProxyType(
         "deeplearning-benchmark": "lambda",
         "DeepLearningExamples": "nvidia-dle",
         "training_results": "mlperf",
+        "sd-webui": "stable-diffusion",
+        "DLPerf": "dlperf",
     }
 )
 

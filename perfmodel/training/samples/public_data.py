@@ -19,7 +19,9 @@ from perfmodel.training.samples.measured_kernels import operator_steps
 from perfmodel.training.samples.profile_corpus import profile_corpus
 
 #: Formats whose steps on one accelerator are learned from.
-STEP_FORMATS = ("timm", "lambda", "deep-learning-examples")
+STEP_FORMATS = (
+    "timm", "lambda", "deep-learning-examples", "cnn-steps", "dlperf", "stable-diffusion",
+)  # fmt: skip
 #: Formats whose kernels are learned from, and judged on their own.
 KERNEL_FORMATS = ("neusight", "aiconfigurator")
 

@@ -27,6 +27,8 @@ PROBES = (3, 5, 10)
 _LEAST_CANDIDATES = 300
 #: Samples above which a device is rich: left out together with families, and learned from whole.
 _RICH = 1000
+#: Samples below which a source is small, and never thinned out.
+_SMALL_SOURCE = 3000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ class Effort:
     random_folds: int = 1
     sparse_devices: int | None = None
     most_learned: int | None = None
-    most_learned_sparse: int | None = 3000
+    most_learned_sparse: int | None = 5000
     most_asked: int | None = None
     random_probes: int = 2
 
@@ -65,8 +67,8 @@ FAST = Effort(
     device_folds=1,
     random_folds=1,
     sparse_devices=4,
-    most_learned=3000,
-    most_learned_sparse=3000,
+    most_learned=5000,
+    most_learned_sparse=5000,
     most_asked=1500,
     random_probes=1,
 )
@@ -124,7 +126,7 @@ def _some(folds: list[Fold], split: str, effort: Effort, rows: Counter[str]) -> 
 def _scarce(samples: Sequence[StepSample]) -> IntArray:
     """Return 1 for samples of small sources, which are never thinned out."""
     rows = Counter(sample.source for sample in samples)
-    return np.array([rows[s.source] < 2 * _RICH for s in samples], dtype=np.int64)
+    return np.array([rows[s.source] < _SMALL_SOURCE for s in samples], dtype=np.int64)
 
 
 def _thin(positions: IntArray, most: int | None, order: np.ndarray, scarce: IntArray) -> IntArray:

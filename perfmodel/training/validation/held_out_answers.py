@@ -14,6 +14,7 @@ from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray,
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import whole_file
+from perfmodel.types import Framework
 
 #: Column of a baseline in a file: this and its name.
 _BASELINE = "baseline_"
@@ -31,7 +32,8 @@ class AnswerTable:
         Records of the left-out device that the answer has taken into account.
     choice : ndarray of str
         How those were chosen: ``"planned"``, ``"random-0"``, ...; empty without probes.
-    source, model, family, device, kind, mode, precision, memory_format, compiler, torch : ndarray
+    source, model, family, device, kind, mode, precision, memory_format, compiler : ndarray
+    torch, framework : ndarray
         Facts of the sample, words.
     batch_size : ndarray of int64
         Samples per step.
@@ -55,6 +57,7 @@ class AnswerTable:
     memory_format: StrArray
     compiler: StrArray
     torch: StrArray
+    framework: StrArray
     batch_size: IntArray
     measured_s: FloatArray
     predicted_s: FloatArray
@@ -162,6 +165,7 @@ def answer_table(
         memory_format=words([step.memory_format.value for step in steps]),
         compiler=words([step.compiler.value for step in steps]),
         torch=words([step.software.get("torch", "") for step in steps]),
+        framework=words([Framework.of(step.software).value for step in steps]),
         batch_size=np.array([step.batch_size for step in steps], dtype=np.int64),
         measured_s=np.array([sample.step_time_s for sample in samples]),
         predicted_s=numbers("time_s"),

@@ -118,6 +118,7 @@ _WORKLOADS = {
     "recommender-autoencoder": ("autoencoder", "recommendation:recommender_autoencoder"),
     "resnet18-cifar": ("resnet", "vision.residual:resnet18_cifar"),
     "resnet50-v1.5": ("resnet", "vision.residual:resnet50_v1_5"),
+    "sd15-unet": ("sd15", "vision.diffusion:sd15_unet"),
     "ssd300-resnet50": ("ssd", "vision.ssd:ssd300_resnet50"),
     "switch": ("switch", "language.switch:switch"),
     "tacotron2": ("tacotron2", "audio.tacotron2:tacotron2"),

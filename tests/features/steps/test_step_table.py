@@ -14,6 +14,7 @@ from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import (
     DEVICE_FACTS,
+    LATER_SETTINGS,
     ROW_COLUMNS,
     SETTING_COLUMNS,
     device_facts,
@@ -57,6 +58,15 @@ def test_peaks_of_plain_and_tensor_float_steps() -> None:
     assert step_peaks(_step(precision=Precision.TF32))[:3] == pytest.approx([60e12, 60e12, 15e12])
 
 
+def test_a_clock_that_lasts_slows_arithmetic_and_leaves_the_bound() -> None:
+    # Two thirds of the boost clock; memory, cache and cores stay.
+    slow = replace(GPU, sustained_clock_hz=1.0e9)
+    peaks = step_peaks(_step(accelerator=slow, precision=Precision.AMP_FP16))
+    assert peaks == pytest.approx([80e12, 10e12, 10e12, 800e9, 6e6, 80, 1.0e9])
+    bounds = [step_bounds_s(step_table([_step(accelerator=spec)]))[0] for spec in (GPU, slow)]
+    assert bounds[1] == pytest.approx(bounds[0])
+
+
 def test_threads_take_a_share_of_a_cpu() -> None:
     cpu = replace(made_up.DEVICE, core_count=8, peak_flops={"fp32": 8e11})
     whole = step_peaks(_step(accelerator=cpu))
@@ -88,6 +98,9 @@ def test_versions_grow_with_releases() -> None:
         ({"compiler": Compiler.ONNXRUNTIME}, {"training", "wide", "onnxruntime"}),
         ({"memory_format": MemoryFormat.CHANNELS_LAST}, {"training", "wide", "channels_last"}),
         ({"accelerator": made_up.DEVICE}, {"training", "wide", "cpu"}),
+        ({"software": {"framework": "pytorch"}}, {"training", "wide"}),
+        ({"software": {"framework": "tensorflow"}}, {"training", "wide", "tensorflow"}),
+        ({"software": {"framework": "mxnet"}}, {"training", "wide", "another_framework"}),
     ],
 )
 def test_settings_say_what_they_are_named_for(changes: dict[str, object], names: set[str]) -> None:
@@ -98,6 +111,11 @@ def test_old_software_is_told_apart() -> None:
     old = _settings(software={"torch": "1.13.0"})
     assert old["before_torch_2"] == 1.0 and old["torch_version"] == pytest.approx(1.9 - 2.4)
     assert _settings(software={"torch": "2.9.1"})["torch_version"] == pytest.approx(0.5)
+
+
+def test_settings_that_came_later_stand_last() -> None:
+    # Networks trained before them read the first ones by their positions.
+    assert SETTING_COLUMNS[-len(LATER_SETTINGS) :] == LATER_SETTINGS
 
 
 def test_facts_are_ratios_to_typical_values() -> None:
@@ -114,7 +132,15 @@ def test_unknown_facts_are_typical_ones() -> None:
     found = dict(zip(DEVICE_FACTS, device_facts(bare), strict=True))
     assert found["matrix_to_power"] == found["cores"] == found["clock"] == 0.0
     assert np.isfinite(step_peaks(_step(accelerator=bare))).all()
-    assert device_facts(made_up.DEVICE) == [0.0] * 5 + [1.0]
+    assert device_facts(made_up.DEVICE) == [0.0] * 5 + [1.0, 0.0]
+
+
+def test_the_maker_of_a_gpu_is_a_fact() -> None:
+    amd = dict(zip(DEVICE_FACTS, device_facts(replace(GPU, vendor="AMD")), strict=True))
+    assert amd["amd_gpu"] == 1.0
+    assert {**amd, "amd_gpu": 0.0} == dict(zip(DEVICE_FACTS, device_facts(GPU), strict=True))
+    # A CPU of AMD runs the libraries of all CPUs.
+    assert device_facts(replace(made_up.DEVICE, vendor="AMD"))[-1] == 0.0
 
 
 def test_a_shared_sketch_is_laid_out_once() -> None:

@@ -9,8 +9,14 @@ import joint_world as world
 import numpy as np
 import pytest
 
-from perfmodel.predictors.joint.job_memory import MATCHES, JobMemory, cell_of
-from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+from perfmodel.predictors.joint.job_memory import (
+    MATCHES,
+    JobMemory,
+    cell_of,
+    software_code,
+    software_of_code,
+)
+from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
 
 _DEVICE, _MODE = MATCHES.index("device"), MATCHES.index("mode")
 #: Variances that the simulation is made with: of the job, of job and device, of job and mode.
@@ -189,3 +195,14 @@ def test_noise_that_is_real_stays() -> None:
     # Cells that say nothing of each other: whatever share of it, nothing is recalled.
     assert memory.noise_ <= before
     assert abs(memory.left_out("job1", 0, device=True).mean) < 0.3
+
+
+def test_codes_of_software_say_what_they_stand_for() -> None:
+    codes = {software_code({"framework": framework.value}) for framework in Framework}
+    assert len(codes) == len(Framework)
+    for code in (*codes, *(software_code({"torch": r}) for r in ("1.12.1", "2.4.0", "2.9.1"))):
+        assert software_code(software_of_code(code)) == code
+    # The order of the words is kept in files: new ones go to the end.
+    assert [framework.value for framework in Framework] == [
+        "pytorch", "tensorflow", "mxnet", "paddle", "oneflow", "jax", "caffe2", "torch7",
+    ]  # fmt: skip

@@ -23,7 +23,7 @@ from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_members import ALL
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import Basis, Compiler, Role
+from perfmodel.types import Basis, Compiler, Framework, Role
 
 SAMPLES = world.samples()
 #: A device that is 1.6 times as slow as its specification says, without noise.
@@ -366,3 +366,12 @@ def test_what_was_asked_once_is_answered_after_any_records(joint: JointPredictor
     assert joint.answer(asked) == joint.predict(steps)
     adapted = joint.adapt(BIASED[12:17])
     assert adapted.answer(asked) == adapted.predict(steps) != joint.predict(steps)
+
+
+def test_a_framework_without_records_is_said_and_answered_wider(joint: JointPredictor) -> None:
+    step = Step.of(world.new_workload("Gpu-L"))
+    plain, foreign = joint.predict([step, replace(step, software={"framework": "jax"})])
+    assert joint.frameworks_ == (Framework.PYTORCH,)
+    assert any("No step under jax" in warning for warning in foreign.warnings)
+    assert not any("No step under" in warning for warning in plain.warnings)
+    assert foreign.high_s / foreign.low_s > 1.2 * plain.high_s / plain.low_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from dataclasses import replace
@@ -14,10 +15,12 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import step_table
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import StepExplanation
+from perfmodel.predictors.joint.job_memory import software_code
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_explained import (
     CELL,
@@ -202,3 +205,17 @@ def test_graphs_of_a_stored_predictor_know_their_cells(
         path.write_text(json.dumps({**facts, "graph_jobs": wrong}))
         with pytest.raises(DamagedArtifactError):
             load_joint(tmp_path)
+
+
+def test_a_cell_of_another_framework_names_it(joint: JointPredictor) -> None:
+    own = _sample("made-up/f1-2", "Gpu-L")
+    job = architecture_key(own.step.sketch, own.step.batch_size)
+    codes, residuals = joint.memory_.cells_[job]
+    under = codes.copy()
+    under[:, 4] = software_code({"framework": "tensorflow"})
+    foreign = copy.copy(joint)
+    foreign.memory_ = copy.copy(joint.memory_)
+    foreign.memory_.cells_ = {**joint.memory_.cells_, job: (under, residuals)}
+    labels = [point.workload for point in near_cells(foreign, own.step, _find)]
+    assert labels and all(label.endswith(" tensorflow") for label in labels)
+    assert not any("tensorflow" in p.workload for p in near_cells(joint, own.step, _find))

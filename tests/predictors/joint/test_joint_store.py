@@ -16,6 +16,7 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step import Step
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import ARRAYS, FACTS, load_joint, save_joint
+from perfmodel.types import Framework
 
 STEPS = [sample.step for sample in world.samples()[::9]] + [
     Step.of(world.new_workload(name)) for name in (*world.KNOWN, "Gpu-New")
@@ -160,3 +161,10 @@ def test_numbers_that_are_not_finite_are_refused(copied: Path) -> None:
     path.write_bytes(save_arrays(arrays))
     with pytest.raises(DamagedArtifactError, match="not finite"):
         load_joint(copied)
+
+
+def test_files_from_before_frameworks_know_pytorch_alone(copied: Path) -> None:
+    facts = json.loads((copied / FACTS).read_text())
+    assert facts.pop("frameworks") == ["pytorch"]
+    (copied / FACTS).write_text(json.dumps(facts))
+    assert load_joint(copied).frameworks_ == (Framework.PYTORCH,)

@@ -166,3 +166,13 @@ def test_an_artefact_without_a_corpus_has_no_joint_predictor(tmp_path: Path) -> 
     assert not (folder / JOINT).exists() and JOINT not in model.manifest
     assert not model.absent
     assert model.predict([world.new_workload("Gpu-L")])[0].basis is Basis.ANALYTICAL
+
+
+def test_another_framework_is_not_answered_from_profiles(model: ServingModel) -> None:
+    # Profiles are of PyTorch: a measured time of it is no measurement of another framework.
+    measured = OWN[0].workload
+    (plain,) = model.predict([measured])
+    (other,) = model.predict([replace(measured, software={"framework": "tensorflow"})])
+    assert plain.basis is Basis.MEASURED
+    assert other.basis is not Basis.MEASURED
+    assert any("No step under tensorflow" in warning for warning in other.warnings)

@@ -11,11 +11,18 @@ import joint_world as world
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.features.steps.step_table import (
+    DEVICE_FACTS,
+    LATER_FACTS,
+    LATER_SETTINGS,
+    StepTable,
+    step_table,
+)
 from perfmodel.predictors.step_models.node_net import NodeNet, NodeNetSettings
 from perfmodel.predictors.step_models.node_network import EFFECTS, LAUNCH, batches
 from perfmodel.types import Compiler
@@ -225,3 +232,53 @@ def test_how_fast_a_host_calls_matters_to_whole_steps_alone() -> None:
     after, _ = found.log_times(table)
     assert np.array_equal(before[table.alone], after[table.alone])
     assert np.all(after[~table.alone] > before[~table.alone])
+
+
+def _under(samples: Sequence[StepSample], framework: str, slower: float) -> list[StepSample]:
+    return [
+        replace(
+            s, step=replace(s.step, software={"framework": framework}),
+            step_time_s=slower * s.step_time_s,
+        )
+        for s in samples
+    ]  # fmt: skip
+
+
+def test_a_slower_framework_is_learned_as_one() -> None:
+    slower = 1.6
+    known = [SAMPLES[i] for i in np.flatnonzero(SEEN)]
+    both = [*known, *_under(known, "tensorflow", slower)]
+    net = NodeNet(SETTINGS).fit(*world.table_of(both), np.arange(len(both)))
+    asked = [SAMPLES[i].step for i in np.flatnonzero(~SEEN)]
+    foreign = [replace(step, software={"framework": "tensorflow"}) for step in asked]
+    plain, other = (net.log_times(step_table(steps))[0] for steps in (asked, foreign))
+    assert float(np.median(other - plain)) == pytest.approx(np.log(slower), abs=0.1)
+
+
+def test_a_network_from_before_frameworks_answers_as_it_did(net: NodeNet, tmp_path: Path) -> None:
+    # Without weights for the last settings, which no step of this world has.
+    net.save(tmp_path, "net")
+    facts = json.loads((tmp_path / "net.json").read_text())
+    facts["setting_columns"] = facts["setting_columns"][: -len(LATER_SETTINGS)]
+    (tmp_path / "net.json").write_text(json.dumps(facts))
+    kept = len(facts["setting_columns"])
+    state = load_file(tmp_path / "net.safetensors")
+    state["setting.weight"] = state["setting.weight"][:, :kept].contiguous()
+    state["by_setting"] = state["by_setting"][:kept].contiguous()
+    products = state["by_sort"][kept + len(LATER_SETTINGS) :]
+    state["by_sort"] = torch.cat([state["by_sort"][:kept], products])
+    # The GPUs of this world have no maker that anybody knows: the fact is the same for all.
+    facts_kept = len(DEVICE_FACTS) - len(LATER_FACTS)
+    state["fact.weight"] = state["fact.weight"][:, :facts_kept].contiguous()
+    state["by_fact"] = state["by_fact"][:facts_kept].contiguous()
+    save_file(state, tmp_path / "net.safetensors")
+    earlier = NodeNet.load(tmp_path, "net")
+    assert earlier.log_times(TABLE)[0] == pytest.approx(net.log_times(TABLE)[0], abs=1e-5)
+    # What it never learned of changes nothing.
+    foreign = step_table([s.step for s in _under(SAMPLES, "jax", 1.0)])
+    at_typical = step_table([replace(s.step, software={}) for s in SAMPLES])
+    assert np.array_equal(earlier.log_times(foreign)[0], earlier.log_times(at_typical)[0])
+    # Saved again it is the same network.
+    earlier.save(tmp_path, "again")
+    again = NodeNet.load(tmp_path, "again")
+    assert np.array_equal(again.log_times(TABLE)[0], earlier.log_times(TABLE)[0])

@@ -242,6 +242,7 @@ def test_the_fast_form_learns_from_fewer_samples_and_keeps_small_sources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("perfmodel.training.validation.fold_schedule._RICH", 100)
+    monkeypatch.setattr("perfmodel.training.validation.fold_schedule._SMALL_SOURCE", 200)
     own = [replace(s, source="profiles") for s in SAMPLES[:150]]
     samples = [*SAMPLES, *own]
     effort = replace(FAST, most_learned=300, most_asked=50)

@@ -1,0 +1,34 @@
+"""Steps that were measured several times: one record each, their median."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+
+from perfmodel.graph.job_identity import job_reference
+from perfmodel.importers.published import PublishedStep
+
+
+def one_record_each(steps: Iterable[PublishedStep]) -> tuple[PublishedStep, ...]:
+    """Return the steps with those of one source, job and accelerator as one record.
+
+    It has the median of their rates, how many they were and how far apart relative to it, and the
+    line of the first.
+    """
+    points: dict[tuple[str, str, str], list[PublishedStep]] = {}
+    for step in steps:
+        key = (step.origin.source, job_reference(step.job), step.accelerator)
+        points.setdefault(key, []).append(step)
+    return tuple(_together(same) if len(same) > 1 else same[0] for same in points.values())
+
+
+def _together(same: list[PublishedStep]) -> PublishedStep:
+    rates = [step.samples_per_second for step in same]
+    middle = statistics.median(rates)
+    return replace(
+        same[0],
+        samples_per_second=middle,
+        repeats=sum(step.repeats for step in same),
+        spread=(max(rates) - min(rates)) / middle,
+    )
