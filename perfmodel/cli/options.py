@@ -124,6 +124,13 @@ def question_options(command: CommandT) -> CommandT:
     return job_options(_script_option(dims_option(models_option(output_options(command)))))
 
 
+def answering_options(command: CommandT) -> CommandT:
+    """Add who answers: ``service``, its ``key``, and whether to ``fall_back`` on this machine."""
+    for option in reversed(_ANSWERING_OPTIONS):
+        command = option(command)
+    return command
+
+
 def device_option(command: CommandT) -> CommandT:
     """Add ``--device``: where steps run."""
     return click.option(
@@ -145,6 +152,19 @@ def job_options(command: CommandT) -> CommandT:
 def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:
     return f"[{'|'.join(word.value for word in kind)}]"
 
+
+_ANSWERING_OPTIONS = (
+    click.option(
+        "--service",
+        metavar="URL",
+        envvar="PERFMODEL_URL",
+        help="Running service that answers. [environment: PERFMODEL_URL; default: this machine]",
+    ),
+    click.option("--key", envvar="PERFMODEL_KEY", help="Key of the service. [PERFMODEL_KEY]"),
+    click.option(
+        "--fall-back", is_flag=True, help="Answer here where the service does not, and say so."
+    ),
+)
 
 # Words are checked by the reader of requests, not by click: one wording for all ways to ask.
 _JOB_OPTIONS = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfmodel.graph.job import Job
 
 #: Options that a job does not hold itself.
-_NOT_OF_THE_JOB = frozenset({"model_kwargs", "dims", "models"})
+_NOT_OF_THE_JOB = frozenset({"model_kwargs", "dims", "models", "service", "key", "fall_back"})
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
 

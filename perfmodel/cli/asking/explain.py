@@ -11,6 +11,7 @@ from perfmodel.cli.asking.predict import print_estimate
 from perfmodel.cli.asking.prepare import read_question
 from perfmodel.cli.options import question_options
 from perfmodel.cli.output import duration, percent, print_json, print_table, with_unit
+from perfmodel.cli.subjects import describe_job
 
 if TYPE_CHECKING:
     from perfmodel.estimator.explain.explanation import Explanation
@@ -36,15 +37,16 @@ def command(subject: str, placement: str | None, most: int, as_json: bool, **set
     Prints the factors from the roofline to the answer, what each class of operators and each
     group of equal operators takes, and the measured steps that lie nearest.
     """
-    from perfmodel.estimator import Estimator
+    from perfmodel.cli.asking.here import estimator_here
+    from perfmodel.requests import parse_query
 
-    estimator = Estimator.from_folder(settings["models"])
-    query, knowing = read_question(estimator, subject, placement, settings)
-    found = knowing.explain(query.job, query.placement, query.observations, most=most)
+    request, graph = read_question(subject, placement, settings)
+    query, estimator = parse_query(request), estimator_here(settings["models"], graph)
+    found = estimator.explain(query.job, query.placement, query.observations, most=most)
     if as_json:
         print_json(found.to_dict())
         return
-    print_estimate(query.job, found.estimate, estimator.problems)
+    print_estimate(describe_job(query.job), found.estimate.to_dict(), estimator.problems)
     _print(
         "From the roofline to the answer",
         enumerate(found.contributions),

@@ -1,46 +1,27 @@
-"""Bring what a user named to the estimator: named models, ONNX files and captured graphs."""
+"""Turn what a user named into a job: named models, ONNX files and captured graphs."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfmodel.cli.asking.here import noted_number
 from perfmodel.cli.subjects import Subject, job_of, parse_json, parse_pairs, read_subject
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job_form import job_to_dict
 
 if TYPE_CHECKING:
-    from perfmodel.estimator import CapturedStep, Estimator, GraphSource
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
-    from perfmodel.requests import Query
-
-
-class GivenGraph:
-    """A source of graphs that knows one more than another source: the one from a file."""
-
-    def __init__(self, graph: Graph, others: GraphSource) -> None:
-        self._graph = graph
-        self._others = others
-
-    def step(self, job: Job) -> CapturedStep:
-        """Return the captured step of a job."""
-        from perfmodel.estimator import CapturedStep
-
-        if job.graph == self._graph.content_hash:
-            return CapturedStep(
-                graph=self._graph, tokens_per_sample=_noted_number(self._graph, "tokens_per_sample")
-            )
-        return self._others.step(job)
 
 
 def read_question(
-    estimator: Estimator, subject: str, placement: str | None, settings: Mapping[str, Any]
-) -> tuple[Query, Estimator]:
-    """Return the question that a command line asks, and an estimator that knows its graph.
+    subject: str, placement: str | None, settings: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Graph | None]:
+    """Return the request that a command line makes, and its graph where that comes from a file.
 
     The subject is a model, a file, or ``-`` for standard input; unless it is a whole request, it
     needs a placement. The settings are what :func:`perfmodel.cli.options.question_options` adds.
@@ -52,9 +33,6 @@ def read_question(
     InvalidInputError
         A request that cannot be read, or names its placement beside ``--on``.
     """
-    from perfmodel.placement.topology.parse import parse_placement
-    from perfmodel.requests import Query, parse_query
-
     request: Any = None
     if subject == "-":
         request = parse_json(sys.stdin.buffer.read(), source="Standard input")
@@ -64,51 +42,36 @@ def read_question(
     if request is not None:
         if placement is not None:
             raise InvalidInputError("The request names its placement; leave --on out.")
-        return parse_query(request), estimator
+        return request, None
     if placement is None:
         raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
-    job, knowing = prepare_question(estimator, read, settings)
-    return Query(job=job, placement=parse_placement(placement)), knowing
+    job, graph = prepare_job(read, settings)
+    return {"job": job_to_dict(job), "placement": placement}, graph
 
 
-def prepare_model(
+def read_model(
     subject: str, settings: Mapping[str, Any], *, refusal: str
-) -> tuple[Job, Estimator]:
-    """Return the job that a MODEL stands for, and the installed estimator, which knows its graph.
+) -> tuple[Job, Graph | None]:
+    """Return the job that a MODEL stands for, and its graph where that comes from a file.
 
     Raises
     ------
     InvalidInputError
         With the ``refusal`` where the subject is a whole request.
     """
-    from perfmodel.estimator import Estimator
-
     read = read_subject(subject, settings["model_kwargs"])
     if read.request is not None:
         raise InvalidInputError(refusal)
-    return prepare_question(Estimator.from_folder(settings["models"]), read, settings)
+    return prepare_job(read, settings)
 
 
-def prepare_question(
-    estimator: Estimator, subject: Subject, settings: Mapping[str, Any]
-) -> tuple[Job, Estimator]:
-    """Return the job that a user asks about, and an estimator that knows its graph.
-
-    It is the given estimator, unless the subject is a file with a graph.
-    """
+def prepare_job(subject: Subject, settings: Mapping[str, Any]) -> tuple[Job, Graph | None]:
+    """Return the job that a user asks about, and its graph where the subject is a file of one."""
     if subject.reference:
         refuse_dims(settings["dims"])
-        return job_of(subject.reference, settings), estimator
-    from perfmodel.estimator import Estimator
-
+        return job_of(subject.reference, settings), None
     graph = subject.graph or capture_file(subject, settings)
-    job = job_of({"graph": graph.content_hash, **settings_of(graph)}, settings)
-    return job, Estimator(
-        accelerators=estimator.accelerators,
-        model=estimator.core.model,
-        graphs=GivenGraph(graph, estimator.core.graphs),
-        problems=estimator.problems,
-    )
+    return job_of({"graph": graph.content_hash, **settings_of(graph)}, settings), graph
 
 
 def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
@@ -140,13 +103,8 @@ def settings_of(graph: Graph) -> dict[str, Any]:
     noted: dict[str, Any] = {
         name: graph.source[name] for name in ("mode", "precision") if name in graph.source
     }
-    batch_size = _noted_number(graph, "batch_size")
+    batch_size = noted_number(graph, "batch_size")
     return noted if batch_size is None else {**noted, "batch_size": batch_size}
-
-
-def _noted_number(graph: Graph, name: str) -> int | None:
-    text = graph.source.get(name, "")
-    return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
 
 
 def read_dims(dims: Sequence[str]) -> dict[str, int]:
