@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL")
+@click.argument("subject", metavar="MODEL", required=False)
 @click.option("--on", "on", multiple=True, metavar="PLACEMENT", help="A candidate. Repeatable.")
 @click.option(
     "--kind",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @question_options
 @answering_options
 def command(
-    subject: str,
+    subject: str | None,
     on: tuple[str, ...],
     kind: str,
     count: int,

@@ -17,7 +17,7 @@ _WORDS = {True: "yes", False: "NO", None: "?"}
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL")
+@click.argument("subject", metavar="MODEL", required=False)
 @click.option("--on", "accelerator", required=True, help="Accelerator, such as A100-SXM4-80GB.")
 @click.option("--most", type=int, default=64, show_default=True, help="Largest count.")
 @click.option("--per-host", type=int, default=8, show_default=True, help="Accelerators of a host.")
@@ -26,7 +26,7 @@ _WORDS = {True: "yes", False: "NO", None: "?"}
 @question_options
 @answering_options
 def command(
-    subject: str,
+    subject: str | None,
     accelerator: str,
     most: int,
     per_host: int,

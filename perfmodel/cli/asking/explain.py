@@ -21,13 +21,15 @@ Column = tuple[str, str, Callable[[Any], str]]
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL|FILE|-")
+@click.argument("subject", metavar="MODEL|FILE|-", required=False)
 @click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
 @click.option(
     "--most", type=click.IntRange(1, 1_000), default=15, help="Groups of equal operators at most."
 )
 @question_options
-def command(subject: str, placement: str | None, most: int, as_json: bool, **settings: Any) -> None:
+def command(
+    subject: str | None, placement: str | None, most: int, as_json: bool, **settings: Any
+) -> None:
     """Say why a prediction is what it is.
 
     Takes what `perfmodel predict` takes:

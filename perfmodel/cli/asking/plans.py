@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL")
+@click.argument("subject", metavar="MODEL", required=False)
 @click.option(
     "--on", "placement", required=True, metavar="PLACEMENT", help="8x(8xA100-SXM4-80GB)@8xib-200g."
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--most", type=int, default=5, show_default=True, help="Plans shown.")
 @question_options
 def command(
-    subject: str,
+    subject: str | None,
     placement: str,
     global_batch: int | None,
     most: int,

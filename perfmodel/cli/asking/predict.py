@@ -19,13 +19,13 @@ from perfmodel.errors import InvalidInputError, PerfModelError
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL|FILE|-")
+@click.argument("subject", metavar="MODEL|FILE|-", required=False)
 @click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
 @click.option("--jsonl", is_flag=True, help="FILE holds a request a line; so does the answer.")
 @question_options
 @answering_options
 def command(
-    subject: str, placement: str | None, jsonl: bool, as_json: bool, **settings: Any
+    subject: str | None, placement: str | None, jsonl: bool, as_json: bool, **settings: Any
 ) -> None:
     """Predict the throughput of a job on a placement.
 
@@ -38,6 +38,8 @@ def command(
     place of a line that cannot be answered.
     """
     if jsonl:
+        if subject is None:
+            raise click.UsageError("Name the file of requests, or - for standard input.")
         answered(settings, partial(_answer_lines, subject))
         return
     request, graph = read_question(subject, placement, settings)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfmodel.cli.asking.here import noted_number
-from perfmodel.cli.subjects import Subject, job_of, parse_json, parse_pairs, read_subject
+from perfmodel.cli.subjects import (
+    Subject,
+    job_of,
+    parse_json,
+    parse_pairs,
+    read_config,
+    read_subject,
+)
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job_form import job_to_dict
 
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def read_question(
-    subject: str, placement: str | None, settings: Mapping[str, Any]
+    subject: str | None, placement: str | None, settings: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Graph | None]:
     """Return the request that a command line makes, and its graph where that comes from a file.
 
@@ -37,7 +46,7 @@ def read_question(
     if subject == "-":
         request = parse_json(sys.stdin.buffer.read(), source="Standard input")
     else:
-        read = read_subject(subject, settings["model_kwargs"])
+        read = subject_of(subject, settings)
         request = read.request
     if request is not None:
         if placement is not None:
@@ -50,7 +59,7 @@ def read_question(
 
 
 def read_model(
-    subject: str, settings: Mapping[str, Any], *, refusal: str
+    subject: str | None, settings: Mapping[str, Any], *, refusal: str
 ) -> tuple[Job, Graph | None]:
     """Return the job that a MODEL stands for, and its graph where that comes from a file.
 
@@ -59,36 +68,61 @@ def read_model(
     InvalidInputError
         With the ``refusal`` where the subject is a whole request.
     """
-    read = read_subject(subject, settings["model_kwargs"])
+    read = subject_of(subject, settings)
     if read.request is not None:
         raise InvalidInputError(refusal)
     return prepare_job(read, settings)
 
 
+def subject_of(subject: str | None, settings: Mapping[str, Any]) -> Subject:
+    """Return what a command line names, as MODEL or with ``--config``.
+
+    Raises
+    ------
+    click.UsageError
+        Neither, or both.
+    """
+    config = settings["config"]
+    if (subject is None) == (config is None):
+        raise click.UsageError("Name a model, or give its transformers config with --config FILE.")
+    if config is not None:
+        if settings["model_kwargs"]:
+            raise click.UsageError("Change the fields of the config instead of --model-kwarg.")
+        return read_config(config)
+    assert subject is not None
+    return read_subject(subject, settings["model_kwargs"])
+
+
 def prepare_job(subject: Subject, settings: Mapping[str, Any]) -> tuple[Job, Graph | None]:
     """Return the job that a user asks about, and its graph where the subject is a file of one."""
     if subject.reference:
-        refuse_dims(settings["dims"])
+        refuse_file_options(settings)
         return job_of(subject.reference, settings), None
     graph = subject.graph or capture_file(subject, settings)
     return job_of({"graph": graph.content_hash, **settings_of(graph)}, settings), graph
 
 
 def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
-    """Capture an ONNX file with the options of a command.
+    """Capture an ONNX file, or a model of a Python file, with the options of a command.
 
     Raises
     ------
     UnsupportedOnnxError
         As :func:`perfmodel.capture.onnx.capture_onnx`.
+    CaptureError
+        What a Python file makes cannot be captured.
     InvalidInputError
         An option that does not apply to a file, or a dimension that is no whole number.
     """
+    job = job_of({"graph": "file"}, settings)
+    if subject.python is not None:
+        return _capture_python(*subject.python, job, settings)
     from perfmodel.capture.onnx import capture_onnx
 
     assert subject.onnx is not None
-    job = job_of({"graph": "file"}, settings)
-    return capture_onnx(
+    if settings["inputs"] is not None:
+        raise InvalidInputError("--inputs is for a Python file; an .onnx file states its own.")
+    graph = capture_onnx(
         subject.onnx,
         dimensions=read_dims(settings["dims"]),
         batch_size=settings.get("batch_size"),
@@ -96,6 +130,30 @@ def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
         optimizer=job.optimizer,
         precision=job.precision if settings.get("precision") else None,
     )
+    return noted(graph, job)
+
+
+def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]) -> Graph:
+    """Capture what a Python file calls by a name; the file runs in this process."""
+    from perfmodel.capture.torch import capture
+    from perfmodel.zoo.own_module import bundle_of_file
+    from perfmodel.zoo.resolve import program_of, source_of
+
+    if settings["dims"]:
+        raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
+    batch_size = settings.get("batch_size")
+    bundle = bundle_of_file(path, name, inputs=settings["inputs"], batch_size=batch_size)
+    asked = replace(job, batch_size=bundle.samples)
+    graph = capture(program_of(bundle, asked), source=source_of(bundle, asked))
+    return noted(graph, asked, bundle.tokens_per_sample)
+
+
+def noted(graph: Graph, job: Job, tokens_per_sample: int | None = None) -> Graph:
+    """Note in the graph's source with which settings it was captured."""
+    said = {"mode": str(job.mode), "batch_size": str(job.batch_size), "precision": job.precision}
+    if tokens_per_sample is not None:
+        said["tokens_per_sample"] = str(tokens_per_sample)
+    return replace(graph, source={**graph.source, **said})
 
 
 def settings_of(graph: Graph) -> dict[str, Any]:
@@ -127,7 +185,9 @@ def read_dims(dims: Sequence[str]) -> dict[str, int]:
     return pairs
 
 
-def refuse_dims(dims: Sequence[str]) -> None:
-    """Refuse ``--dim`` where there is no ONNX file."""
-    if dims:
+def refuse_file_options(settings: Mapping[str, Any]) -> None:
+    """Refuse ``--dim`` and ``--inputs`` where there is no file that they apply to."""
+    if settings["dims"]:
         raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
+    if settings["inputs"] is not None:
+        raise InvalidInputError("--inputs gives the inputs of a Python file; this is none.")
