@@ -75,7 +75,9 @@ def test_every_request_of_a_file_is_asked_and_a_refused_one_stands_in_its_place(
     job = {"model": "timm/resnet18", "mode": "training", "batch_size": 4}
     path = tmp_path / "requests.jsonl"
     path.write_text(
-        "\n".join(json.dumps({"job": job, "placement": where}) for where in ("T4", "A100-SXM4-80BG"))
+        "\n".join(
+            json.dumps({"job": job, "placement": where}) for where in ("T4", "A100-SXM4-80BG")
+        )
     )
     found = _ask("predict", "--jsonl", str(path), url=url)
     assert found.returncode == 1
