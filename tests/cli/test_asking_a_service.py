@@ -84,7 +84,7 @@ def test_every_request_of_a_file_is_asked_and_a_refused_one_stands_in_its_place(
     good, bad = (json.loads(line) for line in found.stdout.splitlines())
     assert good["basis"] == "analytical"
     assert bad["line"] == 2 and "A100-SXM4-80GB" in bad["did_you_mean"]
-    assert bad["errors"][0]["pointer"] == "/placement/nodes/0/accelerator"
+    assert bad["errors"][0]["pointer"].startswith("/placement")
 
 
 def test_what_a_service_refuses_is_refused(url: str) -> None:

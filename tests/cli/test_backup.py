@@ -29,7 +29,7 @@ def _run(*args: str | Path, code: int = 0) -> Result:
 def _observe(service: Service, key: str) -> None:
     seen = {"job": JOB, "placement": "T4", "step_time_s": 0.01, "key": key}
     answer = service.ask("/v1/observations", {"observations": [seen]})
-    assert answer["results"][0]["status"] == "accepted", answer
+    assert answer["observations"][0]["status"] == "accepted", answer
 
 
 def _remembered(service: Service) -> dict[str, Any]:
