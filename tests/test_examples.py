@@ -53,6 +53,12 @@ def test_predict() -> None:
     assert all("samples/s" in line for line in lines)
 
 
+def test_train() -> None:
+    # 7 x 7 of 3 channels; four of 3 x 3 with a norm each; 10 classes; biases.
+    parameters = (147 + 1) * 64 + 4 * ((576 + 1) * 64 + 2 * 64) + (64 + 1) * 10
+    assert _run("train.py").split() == [str(parameters), "parameters"]
+
+
 def test_capture_own_module() -> None:
     shown = _run("capture_own_module.py")
     # Two gates of 512 x 512 with biases, a layer norm, and a linear layer to 10 classes.

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from service_process import service_process
+
+from perfmodel.cli import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -62,3 +69,49 @@ def test_every_word_of_the_makefile_is_listed_by_make() -> None:
     assert phony is not None
     for word in phony.group(1).split():
         assert re.search(rf"^{word}:.*## \S", makefile, re.MULTILINE), f"{word} has no help"
+
+
+_BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+COMMANDS = [
+    line
+    for kind, block in _BLOCKS
+    for line in block.splitlines()
+    if not kind and line.startswith("perfmodel ")
+]
+
+
+@pytest.fixture(scope="module")
+def fresh_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with what the commands name, and without trained models."""
+    folder = tmp_path_factory.mktemp("clone")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    bert = {"model_type": "bert", "num_hidden_layers": 2}
+    (folder / "bert.json").write_text(json.dumps(bert))
+    (folder / "models").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_works(line: str, fresh_clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fresh_clone)
+    shown = CliRunner().invoke(cli, shlex.split(line)[1:])
+    assert shown.exit_code == 0, (shown.stdout, shown.stderr, shown.exception)
+    assert shown.stdout.strip()
+
+
+def test_every_program_works(fresh_clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fresh_clone)
+    names: dict[str, Any] = {}
+    database = f"sqlite:///{fresh_clone}/perfmodel.db"
+    with service_process(database, fresh_clone, models="models") as (_, service):
+        # The first time a model is captured, for which a busy machine may take long.
+        job = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+        service.ask("/v1/jobs", {"job": job})
+        for block in (block for kind, block in _BLOCKS if kind == "python"):
+            exec(block.replace("http://127.0.0.1:8000", service.url), names)
+    assert names["found"].throughput.samples_per_second > 0
+
+
+def test_all_blocks_are_looked_at() -> None:
+    kinds = [kind for kind, _ in _BLOCKS]
+    assert len(COMMANDS) >= 9 and kinds.count("python") == 3 and kinds.count("json") == 1

@@ -40,6 +40,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "models": "List the versions of trained models, and say which one serves.",
         "serve": "Answer over HTTP.",
         "keys": "Make, list and revoke the keys of the service.",
+        "backup": "Write one file of all that a service keeps.",
+        "restore": "Put back what backup wrote.",
     }
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -35,6 +36,8 @@ def exit_code_of(error: Exception) -> int:
     match error:
         case click.ClickException() | InvalidInputError():
             return EXIT_INPUT
+        case PerfModelError() if _is_refused(error):
+            return EXIT_INPUT
         case MissingExtraError():
             return EXIT_MISSING_EXTRA
         case PerfModelError() | OSError():
@@ -61,6 +64,9 @@ def problem(error: Exception) -> dict[str, Any]:
         "detail": detail,
         "exit_code": exit_code_of(error),
     }
+    if (told := getattr(error, "problem", None)) is not None:  # a service said why
+        found |= {"type": told.type, "title": told.title}
+        found["errors"] = [asdict(item) for item in told.errors]
     if isinstance(error, InvalidInputError):
         entry: dict[str, Any] = {"pointer": error.pointer, "detail": detail}
         if error.allowed:
@@ -96,6 +102,14 @@ def report(error: Exception, *, as_json: bool) -> None:
     context = getattr(error, "ctx", None)
     if isinstance(error, click.UsageError) and context is not None:
         click.echo(f"Try: {context.command_path} --help", err=True)
+
+
+def _is_refused(error: PerfModelError) -> bool:
+    """Tell whether a service refused what it was asked, as this machine would have."""
+    # Imported here: a command that asks no service shall not pay for the client.
+    from perfmodel.client.errors import RefusedError
+
+    return isinstance(error, RefusedError)
 
 
 def _kind(error: Exception) -> str:

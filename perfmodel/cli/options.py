@@ -101,14 +101,32 @@ _script_option = click.option(
     help="The job loads, logs and waits besides its step, or does nothing else. "
     "[default: what was observed decides]",
 )
-#: What binds dynamic dimensions of ONNX files, as ``dims``.
-dims_option = click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
+_FILE_OPTIONS = (
+    click.option(
+        "--config",
+        type=FILE,
+        help="Transformers config of the model, in the place of MODEL: its config.json.",
+    ),
+    click.option(
+        "--inputs",
+        metavar="SHAPES",
+        help="Inputs of a model of a Python file, batch first: 8x3x224x224 or ids=8x128:int64.",
+    ),
+    click.option(
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
+    ),
 )
+
+
+def file_options(command: CommandT) -> CommandT:
+    """Add what files of models take: ``config``, ``inputs`` and ``dims``."""
+    for option in reversed(_FILE_OPTIONS):
+        command = option(command)
+    return command
 
 
 def output_options(command: CommandT) -> CommandT:
@@ -135,10 +153,17 @@ def profiles_option(purpose: str) -> Callable[[CommandT], CommandT]:
 def question_options(command: CommandT) -> CommandT:
     """Add all that a question takes besides its model and placement, and ``--json``.
 
-    The settings of its job, ``dims`` and ``models`` are what :mod:`perfmodel.cli.asking.prepare`
-    takes.
+    The settings of its job, ``dims``, ``inputs``, ``config`` and ``models`` are what
+    :mod:`perfmodel.cli.asking.prepare` takes.
     """
-    return job_options(_script_option(dims_option(models_option(output_options(command)))))
+    return job_options(_script_option(file_options(models_option(output_options(command)))))
+
+
+def answering_options(command: CommandT) -> CommandT:
+    """Add who answers: ``service``, its ``key``, and whether to ``fall_back`` on this machine."""
+    for option in reversed(_ANSWERING_OPTIONS):
+        command = option(command)
+    return command
 
 
 def device_option(command: CommandT) -> CommandT:
@@ -162,6 +187,19 @@ def job_options(command: CommandT) -> CommandT:
 def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:
     return f"[{'|'.join(word.value for word in kind)}]"
 
+
+_ANSWERING_OPTIONS = (
+    click.option(
+        "--service",
+        metavar="URL",
+        envvar="PERFMODEL_URL",
+        help="Running service that answers. [environment: PERFMODEL_URL; default: this machine]",
+    ),
+    click.option("--key", envvar="PERFMODEL_KEY", help="Key of the service. [PERFMODEL_KEY]"),
+    click.option(
+        "--fall-back", is_flag=True, help="Answer here where the service does not, and say so."
+    ),
+)
 
 # Words are checked by the reader of requests, not by click: one wording for all ways to ask.
 _JOB_OPTIONS = (

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from perfmodel.graph.job import Job
 
 #: Options that a job does not hold itself.
-_NOT_OF_THE_JOB = frozenset({"model_kwargs", "dims", "models"})
+_NOT_OF_THE_JOB = frozenset(
+    {"model_kwargs", "dims", "inputs", "config", "models", "service", "key", "fall_back"}
+)
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
 
@@ -24,12 +26,13 @@ class Subject:
     """One MODEL argument, read but not yet captured.
 
     The reference is the part of a job that names the model: ``{"model": ...}`` or
-    ``{"hf_config": ...}``. It is empty for an ONNX file, a graph that ``perfmodel capture`` wrote,
-    and a whole request with its job and placement.
+    ``{"hf_config": ...}``. It is empty for an ONNX file, a Python file with a name in it, a graph
+    that ``perfmodel capture`` wrote, and a whole request with its job and placement.
     """
 
     reference: Mapping[str, Any]
     onnx: Path | None = None
+    python: tuple[Path, str] | None = None
     graph: Graph | None = None
     request: Mapping[str, Any] | None = None
 
@@ -37,8 +40,9 @@ class Subject:
 def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
     """Find out what a MODEL argument names.
 
-    It is ``timm/<name>`` or ``zoo/<name>``, with what ``--model-kwarg`` was given; a ``.json`` file
-    (transformers config, captured graph or request); or an ``.onnx`` file.
+    It is ``timm/<name>``, ``zoo/<name>`` or the name of an open model, with what ``--model-kwarg``
+    was given; a ``.json`` file (transformers config, captured graph or request); an ``.onnx`` file;
+    or ``train.py:model``, what a Python file calls by a name.
 
     Raises
     ------
@@ -50,10 +54,33 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
         return Subject(reference={}, onnx=_existing(path))
     if path.suffix == ".json":
         return _read_json_subject(_existing(path))
+    file, colon, name = text.rpartition(":")
+    if colon and file.endswith(".py"):
+        return Subject(reference={}, python=(_existing(Path(file)), name))
+    if path.suffix == ".py":
+        raise InvalidInputError(
+            f"Say what {text} calls the model: {text}:NAME, a module or a function that makes one."
+        )
     reference: dict[str, Any] = {"model": text}
     if model_kwargs:
         reference["model_kwargs"] = parse_pairs(model_kwargs, option="--model-kwarg")
     return Subject(reference=reference)
+
+
+def read_config(path: Path) -> Subject:
+    """Read a file that holds a transformers config, whatever it is called.
+
+    Raises
+    ------
+    InvalidInputError
+        A file that is not there, or is none.
+    """
+    value = read_json(_existing(path))
+    if not isinstance(value, Mapping) or not {"model_type", "architectures"} & value.keys():
+        raise InvalidInputError(
+            f"{path} is no transformers config: it has neither 'model_type' nor 'architectures'."
+        )
+    return Subject(reference={"hf_config": value})
 
 
 def jobs_of(subject: str, settings: Mapping[str, Any]) -> list[Job]:

@@ -32,6 +32,7 @@ _PROCESSOR_TAIL = re.compile(r"\b\d+-core\b|@\s*[\d.]+\s*ghz", re.IGNORECASE)
 _POWER_LIMIT = re.compile(r"\(\s*\d+\s*w\s*\)", re.IGNORECASE)
 _MEMORY_SIZE = re.compile(r"\d+gb", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s_\-/:,()]+")
+_WORDS = re.compile(r"[\s_\-/]+")
 _NOT_ALPHANUMERIC = re.compile(r"[^0-9a-z]")
 _MIG = re.compile(
     r"(?:^|[^0-9a-z])(?:mig[-_ ]?)?(?P<profile>(?:\d+c\.)?\d+g\.\d+gb)"
@@ -115,7 +116,7 @@ class AliasIndex:
 
     def __init__(self, canonical: Iterable[str], aliases: Mapping[str, str]) -> None:
         self._by_folded: dict[str, str] = {}
-        known = tuple(canonical)
+        known = self._canonical = tuple(canonical)
         for name in known:
             self._add(name, name)
         for alias, target in aliases.items():
@@ -142,6 +143,22 @@ class AliasIndex:
         if found is None:
             found = self._by_folded.get(fold(strip_decorations(name)))
         return found
+
+    def other_meanings(self, name: str) -> tuple[str, ...]:
+        """Return the canonical names that a short name might mean besides the one that it does."""
+        meant = self.resolve(name)
+        words = [fold(word) for word in _WORDS.split(strip_decorations(name)) if word]
+        if meant is None or not words:
+            return ()
+        return tuple(
+            other
+            for other in self._canonical
+            if other != meant and self._has(other, words) and self._has(meant, words)
+        )
+
+    def _has(self, canonical: str, words: Iterable[str]) -> bool:
+        own = [fold(word) for word in _WORDS.split(canonical)]
+        return all(word in own for word in words)
 
 
 def read_aliases(text: str) -> dict[str, str]:

@@ -90,6 +90,23 @@ class Catalog:
             return self._local.name
         return self.get(name).name
 
+    def other_meanings(self, name: str) -> tuple[str, ...]:
+        """Return what else a name might mean: accelerators that have all of its words in theirs.
+
+        Nothing for a canonical name, an unknown one, and one that a maker or a cluster gives to one
+        accelerator alone.
+
+        Examples
+        --------
+        >>> Catalog.default().other_meanings("P100")
+        ('P100-SXM2-16GB',)
+        >>> Catalog.default().other_meanings("P100-PCIe-16GB")
+        ()
+        """
+        if name in self._devices or self._means_local(name) or mig_profile(name):
+            return ()
+        return self._index.other_meanings(name)
+
     def names(self) -> tuple[str, ...]:
         """Return the canonical names in the catalogue's order; the local machine is not one."""
         return tuple(self._devices)

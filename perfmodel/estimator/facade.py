@@ -31,9 +31,12 @@ from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from perfmodel.estimator.explain.explain import Explained
     from perfmodel.estimator.explain.explanation import Explanation
     from perfmodel.estimator.single.loading import LoadedModel
@@ -189,6 +192,42 @@ class Estimator:
             return self.answer_type(self.job_type(job, observations), resolved)
         prepared = self.core.prepare(job)
         return self.answer(prepared, resolved, self.observed(prepared, observations))
+
+    def estimate_module(
+        self,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        placement: Placement | str,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Estimate:
+        """Answer for a module of one's own, which is neither changed nor run.
+
+        Parameters
+        ----------
+        args, kwargs
+            One micro-batch of inputs, batch first, real or on the meta device.
+        placement : Placement or str
+            The latter in its short form.
+        **settings
+            Fields of a job, as in a request: ``mode="training"``, ``precision``, ``optimizer``, ...
+
+        Raises
+        ------
+        InvalidInputError, CaptureError
+            A setting that makes no sense; a step that cannot be captured, with the reason.
+
+        Examples
+        --------
+        >>> estimator.estimate_module(  # doctest: +SKIP
+        ...     model, (torch.empty(8, 3, 224, 224),), "8xA100-SXM4-80GB", mode="training")
+        """
+        from perfmodel.estimator.jobs.own_module import prepare_module
+
+        where = parse_placement(placement) if isinstance(placement, str) else placement
+        prepared = prepare_module(module, args, kwargs, settings)
+        return self.answer(prepared, self.core.resolve(where))
 
     def matrix(
         self,

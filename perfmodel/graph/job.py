@@ -19,7 +19,8 @@ class Job:
     Parameters
     ----------
     model : str or None
-        ``"timm/<name>"`` or ``"zoo/<name>"``.
+        ``"timm/<name>"`` or ``"zoo/<name>"``; the name of an open model on a hub is read as its
+        ``hf_config``.
     model_kwargs : mapping
         Keyword arguments of the named model (``img_size``, ``num_classes``, ...).
     hf_config : mapping or None
@@ -87,5 +88,9 @@ class Job:
         if self.job_type:
             return self.job_type
         if self.hf_config:
-            return f"hf_config/{self.hf_config.get('model_type', 'unknown')}"
+            # Imported here: jobs are read by processes that know no model of a hub.
+            from perfmodel.graph.hub_models.names import hub_name
+
+            kind = self.hf_config.get("model_type", "unknown")
+            return hub_name(self.hf_config) or f"hf_config/{kind}"
         return f"graph/{(self.graph or '')[:12]}"

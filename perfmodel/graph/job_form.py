@@ -44,6 +44,8 @@ ADAPTATION_FIELDS = (
 
 #: Versions of software that a job names at most, and bytes of its configuration as JSON.
 MOST_VERSIONS, MAX_BYTES = 32, 2**20
+#: What names of models begin with that are no names of a hub.
+_OWN_NAMES = ("timm/", "zoo/")
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
 _LEFT_OUT = (*_REFERENCES, "input", "adaptation", "script")
@@ -55,7 +57,8 @@ _STATED = ("mode", "batch_size")
 def parse_job(value: object, *, pointer: str = "/job") -> Job:
     """Read a job as decoded from JSON.
 
-    The model is referred to as ``"model": "timm/resnet50"``, ``"hf_config": {...}`` or
+    The model is referred to as ``"model": "timm/resnet50"`` (or ``"gpt2"``, the name of an open
+    model on its hub, which stands for its configuration), ``"hf_config": {...}`` or
     ``"graph": "<hash>"``; the latter two may also stand inside ``model``. A job without a graph
     states its ``"job_type"`` and is answered from observations. ``mode``,
     ``batch_size`` and the model must be given; everything else has the default of
@@ -77,7 +80,7 @@ def parse_job(value: object, *, pointer: str = "/job") -> Job:
     Traceback (most recent call last):
     perfmodel.errors.InvalidInputError: batch_size must be a whole number from 1 to 16777216; got 0.
     """
-    fields = _spread_reference(as_object(value, pointer, what="A job"), pointer)
+    fields = _spread_hub_name(_spread_reference(as_object(value, pointer, what="A job"), pointer))
     refuse_unknown(fields, _JOB_FIELDS, pointer)
     # null means the default everywhere but where a value has to be given.
     given = {name: item for name, item in fields.items() if item is not None}
@@ -162,6 +165,25 @@ def _spread_reference(fields: Mapping[str, Any], pointer: str) -> Mapping[str, A
             "model must hold exactly one of hf_config and graph, given once.", pointer=inside
         )
     return {**{name: item for name, item in fields.items() if name != "model"}, **model}
+
+
+def _spread_hub_name(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put the configuration of an open model in the place of the name that a hub gives it.
+
+    Keywords of the model are fields of its configuration that are to be others.
+    """
+    model = fields.get("model")
+    if not isinstance(model, str) or model.startswith(_OWN_NAMES):
+        return fields
+    # Imported here: most jobs name no model of a hub.
+    from perfmodel.graph.hub_models.names import hub_model
+
+    found = hub_model(model)
+    keywords = fields.get("model_kwargs") or {}
+    if found is None or fields.get("hf_config") is not None or not isinstance(keywords, Mapping):
+        return fields
+    others = {name: item for name, item in fields.items() if name not in ("model", "model_kwargs")}
+    return {**others, "hf_config": {**found.config, **keywords}}
 
 
 def _spread_checkpointing(given: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
+from perfmodel.graph.hub_models.names import hub_names
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
@@ -185,9 +186,10 @@ def _check_model_reference(job: Job) -> None:
     if not job.model.startswith(PREFIXES):
         raise UnknownModelError(
             job.model,
-            known=known_models(),
+            known=[*known_models(), *hub_names()],
             pointer="/job/model",
-            hint=f"A model name starts with {' or '.join(PREFIXES)}.",
+            hint=f"A model name starts with {' or '.join(PREFIXES)}, or is that of an open model "
+            "on its hub; of others give the config.json, or a Python file and what it makes.",
         )
     if job.model.startswith("timm/") and job.sequence_length is not None:
         raise InvalidInputError(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import onnx
 import pytest
 from bounded_time import bounded_cpu_s, bounded_s
@@ -181,8 +184,40 @@ def in_training_information():
         in_initializer_of_subgraph, in_function, in_training_information,
     ],
 )  # fmt: skip
-def test_external_data_is_refused_wherever_it_hides(make):
-    refused(make().SerializeToString(), "'secret' .* keeps its values in another file")
+def test_external_data_is_never_opened_wherever_it_hides(make, opened):
+    with contextlib.suppress(UnsupportedOnnxError):  # where a value decides, it is not there
+        capture_onnx(make().SerializeToString())
+    assert opened and not [path for path in opened if "passwd" in path]
+
+
+def test_a_file_with_external_data_is_the_graph_of_the_whole_file(tmp_path, opened):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    raw = onnx.numpy_helper.from_array(np.full((4, 8), 0.5, np.float32), "w")
+    whole = onnx_file(nodes, [X], [Y], [raw])
+    expected = capture_onnx(whole.SerializeToString())
+    path = tmp_path / "model.onnx"
+    onnx.save_model(
+        whole, path, save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    os.mkfifo(tmp_path / "pipe")  # whoever opens it waits for ever
+    (tmp_path / "weights.bin").unlink()
+    (tmp_path / "pipe").rename(tmp_path / "weights.bin")
+    opened.clear()
+    assert capture_onnx(path).content_hash == expected.content_hash
+    assert [one for one in opened if one.endswith("model.onnx")]
+    assert not [one for one in opened if "weights" in one]
+
+
+_OPENED = []
+sys.addaudithook(lambda event, args: _OPENED.append(str(args[0])) if event == "open" else None)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Return the paths that this process opened since; one at least."""
+    _OPENED.clear()
+    (tmp_path / "first").write_text("")
+    return _OPENED
 
 
 def test_cycles_are_refused():

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from perfmodel.cli import cli
-from perfmodel.cli.asking.curve import plain_curve, print_curve
+from perfmodel.cli.asking.curve import print_curve
+from perfmodel.cli.asking.here import plain_curve
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion
 from perfmodel.graph.job import Job
@@ -62,6 +63,6 @@ def test_a_memory_that_is_not_known_is_said(
     without_memory: Curve, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert plain_curve(without_memory)["fits"] == [None, None]
-    print_curve(without_memory)
+    print_curve(plain_curve(without_memory))
     _, *rows = capsys.readouterr().out.splitlines()[:3]
     assert [row.split()[-1] for row in rows] == ["?", "?"]

@@ -42,7 +42,8 @@ def capture_onnx(
     Parameters
     ----------
     model : path or bytes
-        An ``.onnx`` file, with or without its weights.
+        An ``.onnx`` file, with or without its weights; those in another file (external data) are
+        read by their shapes.
     dimensions : mapping of str to int, optional
         Extents of dynamic dimensions by symbol (``{"batch": 8, "seq": 128}``); one without a
         symbol is called ``"<input>[<axis>]"``.
@@ -69,9 +70,9 @@ def capture_onnx(
     Raises
     ------
     UnsupportedOnnxError
-        The file is damaged, cyclic, beyond the limits or refers to external data; a dynamic
-        dimension is unbound; shapes depend on data; in training, an operator without
-        backward rule.
+        The file is damaged, cyclic or beyond the limits; a dynamic dimension is unbound; shapes
+        depend on data, such as values that are kept in another file; in training, an operator
+        without backward rule.
     MissingExtraError
         An operator is unknown here, the file does not say its result's shape, and onnx, which
         might, is not installed.

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.asking.prepare import capture_file, refuse_dims, settings_of
-from perfmodel.cli.options import FILE, dims_option, job_options, output_options
+from perfmodel.cli.asking.prepare import (
+    capture_file,
+    noted,
+    refuse_file_options,
+    settings_of,
+    subject_of,
+)
+from perfmodel.cli.options import FILE, file_options, job_options, output_options
 from perfmodel.cli.output import count, memory, print_facts, print_json, print_table, with_unit
-from perfmodel.cli.subjects import describe_job, job_of, read_subject
+from perfmodel.cli.subjects import describe_job, job_of
 from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -20,15 +25,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL")
+@click.argument("subject", metavar="MODEL", required=False)
 @click.option("--output", "-o", type=FILE, help="Write the graph here as canonical JSON.")
 @job_options
-@dims_option
+@file_options
 @output_options
-def command(subject: str, output: Path | None, as_json: bool, **settings: Any) -> None:
+def command(subject: str | None, output: Path | None, as_json: bool, **settings: Any) -> None:
     """Turn a model into a graph without running it and print its totals.
 
-    MODEL is timm/<name>, zoo/<name>, a transformers config (.json), an ONNX file (.onnx) or a
+    MODEL is timm/<name>, zoo/<name>, an open model by the name of its hub (gpt2), a transformers
+    config (.json), an ONNX file (.onnx), what a Python file calls by a name (train.py:model), or a
     graph that this command wrote (.json). Nothing is downloaded and no weights are needed.
     """
     job, graph = _capture(subject, settings)
@@ -44,30 +50,21 @@ def command(subject: str, output: Path | None, as_json: bool, **settings: Any) -
         _print(job, totals)
 
 
-def _capture(subject: str, settings: dict[str, Any]) -> tuple[Job, Graph]:
-    read = read_subject(subject, settings["model_kwargs"])
+def _capture(subject: str | None, settings: dict[str, Any]) -> tuple[Job, Graph]:
+    read = subject_of(subject, settings)
     if read.request is not None:
         raise InvalidInputError(f"{subject} is a request; capture takes a model.")
-    if read.onnx is not None:
+    if read.onnx is not None or read.python is not None:
         graph = capture_file(read, settings)
-        job = job_of({"graph": graph.content_hash}, settings)
-        return job, _noted(graph, job, None)
-    refuse_dims(settings["dims"])
+        return job_of({"graph": graph.content_hash, **settings_of(graph)}, settings), graph
+    refuse_file_options(settings)
     if read.graph is not None:
         return job_of({"graph": read.graph.content_hash, **settings_of(read.graph)}, {}), read.graph
     from perfmodel.estimator.jobs.capture import capture_in_process
 
     job = job_of(read.reference, settings)
     step = capture_in_process(job)
-    return job, _noted(step.graph, job, step.tokens_per_sample)
-
-
-def _noted(graph: Graph, job: Job, tokens_per_sample: int | None) -> Graph:
-    """Note in the graph's source with which settings it was captured."""
-    noted = {"mode": str(job.mode), "batch_size": str(job.batch_size), "precision": job.precision}
-    if tokens_per_sample is not None:
-        noted["tokens_per_sample"] = str(tokens_per_sample)
-    return replace(graph, source={**graph.source, **noted})
+    return job, noted(step.graph, job, step.tokens_per_sample)
 
 
 def _totals(graph: Graph) -> dict[str, Any]:

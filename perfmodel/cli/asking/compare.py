@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.asking.prepare import prepare_model
-from perfmodel.cli.failures import EXIT_INPUT, EXIT_SOME_FAILED, problem
-from perfmodel.cli.options import question_options
+from perfmodel.cli.asking.answering import Answers, answered
+from perfmodel.cli.asking.prepare import read_model
+from perfmodel.cli.failures import EXIT_INPUT, EXIT_SOME_FAILED
+from perfmodel.cli.options import answering_options, question_options
 from perfmodel.cli.output import count, duration, memory, print_json, print_table
 from perfmodel.cli.subjects import describe_job
-from perfmodel.errors import PerfModelError
 
 if TYPE_CHECKING:
-    from perfmodel.estimator import Estimator
     from perfmodel.graph.job import Job
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL")
+@click.argument("subject", metavar="MODEL", required=False)
 @click.option("--on", "on", multiple=True, metavar="PLACEMENT", help="A candidate. Repeatable.")
 @click.option(
     "--kind",
@@ -31,8 +30,9 @@ if TYPE_CHECKING:
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Of each kind.")
 @click.option("--top", type=click.IntRange(1), help="Show so many.")
 @question_options
+@answering_options
 def command(
-    subject: str,
+    subject: str | None,
     on: tuple[str, ...],
     kind: str,
     count: int,
@@ -45,9 +45,12 @@ def command(
     MODEL is as for `perfmodel capture`. What the job does not fit into comes last.
     """
     refusal = "compare takes a model, not a request; use perfmodel predict."
-    job, estimator = prepare_model(subject, settings, refusal=refusal)
-    candidates = on or _catalogue(kind, count)
-    rows = _rank(estimator, job, candidates)
+    job, graph = read_model(subject, settings, refusal=refusal)
+
+    def ranked(who: Answers) -> list[dict[str, Any]]:
+        return sorted(who.compare(job, on or _catalogue(who, kind, count)), key=in_order)
+
+    rows = answered(settings, ranked, graph)
     if as_json:
         print_json(rows[:top])
     else:
@@ -55,26 +58,8 @@ def command(
     _exit_if_any_failed(rows)
 
 
-def _catalogue(kind: str, count: int) -> tuple[str, ...]:
-    from perfmodel.devices.catalog import Catalog
-
-    names = [spec.name for spec in Catalog.default() if kind in ("all", spec.kind)]
-    return tuple(f"{count}x{name}" if count > 1 else name for name in names)
-
-
-def _rank(estimator: Estimator, job: Job, candidates: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return one row a candidate: fitting ones by throughput, then the others, then errors."""
-    from perfmodel.placement.topology.parse import parse_placement
-
-    prepared = estimator.core.prepare(job)
-    rows: list[dict[str, Any]] = []
-    for text in candidates:
-        try:
-            found = estimator.answer(prepared, estimator.core.resolve(parse_placement(text)))
-            rows.append({"placement": text, **found.to_dict()})
-        except PerfModelError as error:
-            rows.append({"placement": text, "error": problem(error)})
-    return sorted(rows, key=in_order)
+def _catalogue(who: Answers, kind: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{count}x{name}" if count > 1 else name for name in who.accelerators(kind))
 
 
 def in_order(row: dict[str, Any]) -> tuple[bool, bool, float]:

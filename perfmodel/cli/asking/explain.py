@@ -11,6 +11,7 @@ from perfmodel.cli.asking.predict import print_estimate
 from perfmodel.cli.asking.prepare import read_question
 from perfmodel.cli.options import question_options
 from perfmodel.cli.output import duration, percent, print_json, print_table, with_unit
+from perfmodel.cli.subjects import describe_job
 
 if TYPE_CHECKING:
     from perfmodel.estimator.explain.explanation import Explanation
@@ -20,13 +21,15 @@ Column = tuple[str, str, Callable[[Any], str]]
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL|FILE|-")
+@click.argument("subject", metavar="MODEL|FILE|-", required=False)
 @click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
 @click.option(
     "--most", type=click.IntRange(1, 1_000), default=15, help="Groups of equal operators at most."
 )
 @question_options
-def command(subject: str, placement: str | None, most: int, as_json: bool, **settings: Any) -> None:
+def command(
+    subject: str | None, placement: str | None, most: int, as_json: bool, **settings: Any
+) -> None:
     """Say why a prediction is what it is.
 
     Takes what `perfmodel predict` takes:
@@ -36,15 +39,16 @@ def command(subject: str, placement: str | None, most: int, as_json: bool, **set
     Prints the factors from the roofline to the answer, what each class of operators and each
     group of equal operators takes, and the measured steps that lie nearest.
     """
-    from perfmodel.estimator import Estimator
+    from perfmodel.cli.asking.here import estimator_here
+    from perfmodel.requests import parse_query
 
-    estimator = Estimator.from_folder(settings["models"])
-    query, knowing = read_question(estimator, subject, placement, settings)
-    found = knowing.explain(query.job, query.placement, query.observations, most=most)
+    request, graph = read_question(subject, placement, settings)
+    query, estimator = parse_query(request), estimator_here(settings["models"], graph)
+    found = estimator.explain(query.job, query.placement, query.observations, most=most)
     if as_json:
         print_json(found.to_dict())
         return
-    print_estimate(query.job, found.estimate, estimator.problems)
+    print_estimate(describe_job(query.job), found.estimate.to_dict(), estimator.problems)
     _print(
         "From the roofline to the answer",
         enumerate(found.contributions),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.asking.prepare import prepare_model
+from perfmodel.cli.asking.prepare import read_model
 from perfmodel.cli.options import question_options
 from perfmodel.cli.output import count, duration, memory, print_facts, print_json
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("subject", metavar="MODEL")
+@click.argument("subject", metavar="MODEL", required=False)
 @click.option(
     "--on", "placement", required=True, metavar="PLACEMENT", help="8x(8xA100-SXM4-80GB)@8xib-200g."
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--most", type=int, default=5, show_default=True, help="Plans shown.")
 @question_options
 def command(
-    subject: str,
+    subject: str | None,
     placement: str,
     global_batch: int | None,
     most: int,
@@ -35,10 +35,12 @@ def command(
 
     MODEL is as for `perfmodel capture`, with --mode training.
     """
+    from perfmodel.cli.asking.here import estimator_here
     from perfmodel.placement.topology.parse import parse_placement
 
     refusal = "plans takes a model, not a request; ask POST /v1/rank."
-    job, estimator = prepare_model(subject, settings, refusal=refusal)
+    job, graph = read_model(subject, settings, refusal=refusal)
+    estimator = estimator_here(settings["models"], graph)
     found = estimator.search(job, parse_placement(placement), global_batch=global_batch, most=most)
     if as_json:
         print_json({**asdict(found), "plans": [_plain(plan) for plan in found.plans]})

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from perfmodel.cli.asking.answering import Answers, answered
 from perfmodel.cli.asking.prepare import read_question
 from perfmodel.cli.failures import EXIT_SOME_FAILED, problem
-from perfmodel.cli.options import question_options
+from perfmodel.cli.options import answering_options, question_options
 from perfmodel.cli.output import count, duration, memory, percent, print_facts, print_json
 from perfmodel.cli.subjects import describe_job, parse_json
 from perfmodel.errors import InvalidInputError, PerfModelError
 
-if TYPE_CHECKING:
-    from perfmodel.estimator import Estimator
-    from perfmodel.graph.job import Job
-    from perfmodel.placement.estimate import Estimate
-
 
 @click.command()
-@click.argument("subject", metavar="MODEL|FILE|-")
+@click.argument("subject", metavar="MODEL|FILE|-", required=False)
 @click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
 @click.option("--jsonl", is_flag=True, help="FILE holds a request a line; so does the answer.")
 @question_options
+@answering_options
 def command(
-    subject: str, placement: str | None, jsonl: bool, as_json: bool, **settings: Any
+    subject: str | None, placement: str | None, jsonl: bool, as_json: bool, **settings: Any
 ) -> None:
     """Predict the throughput of a job on a placement.
 
@@ -39,87 +37,92 @@ def command(
     each line is a request; answers come a line each, in order, and an error object stands in the
     place of a line that cannot be answered.
     """
-    from perfmodel.estimator import Estimator
-
-    estimator = Estimator.from_folder(settings["models"])
     if jsonl:
-        _answer_lines(estimator, subject)
+        if subject is None:
+            raise click.UsageError("Name the file of requests, or - for standard input.")
+        answered(settings, partial(_answer_lines, subject))
         return
-    query, knowing = read_question(estimator, subject, placement, settings)
-    found = knowing.estimate(query.job, query.placement, query.observations)
+    request, graph = read_question(subject, placement, settings)
+    found, problems = answered(settings, lambda who: (who.predict(request), who.problems), graph)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found)
     else:
-        print_estimate(query.job, found, estimator.problems)
+        print_estimate(_described(request), found, problems)
 
 
-def _answer_lines(estimator: Estimator, subject: str) -> None:
+def _described(request: Mapping[str, Any]) -> str:
+    from perfmodel.requests import parse_job
+
+    job = request["job"]
+    return job if isinstance(job, str) else describe_job(parse_job(job))
+
+
+def _answer_lines(subject: str, who: Answers) -> None:
     """Answer one request a line; exit with 1 if any failed."""
     if subject != "-" and not Path(subject).is_file():
         raise InvalidInputError(f"There is no file {subject!r}.")
     failed = False
     with click.open_file(subject, "rb") as lines:
-        for answer, good in _answers(estimator, lines):
+        for answer, good in _answers(who, lines):
             failed = failed or not good
             print_json(answer, one_line=True)
     if failed:
         click.get_current_context().exit(EXIT_SOME_FAILED)
 
 
-def _answers(estimator: Estimator, lines: Iterable[bytes]) -> Iterable[tuple[dict[str, Any], bool]]:
+def _answers(who: Answers, lines: Iterable[bytes]) -> Iterable[tuple[dict[str, Any], bool]]:
     """Yield each answer and whether it is one; blank lines are passed over."""
-    from perfmodel.requests import parse_query
-
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            query = parse_query(parse_json(line, source=f"Line {number}"))
-            found = estimator.estimate(query.job, query.placement, query.observations)
-            yield found.to_dict(), True
+            yield who.predict(parse_json(line, source=f"Line {number}")), True
         except PerfModelError as error:
             yield {**problem(error), "line": number}, False
 
 
-def _memory(found: Estimate) -> str:
-    room = memory(found.memory.capacity_bytes)
-    if found.memory.peak_bytes is None:
+def _memory(found: Mapping[str, Any]) -> str:
+    room = memory(found["capacity_bytes"])
+    if found["peak_bytes"] is None:
         return f"not known, of {room}"
-    need, risk = memory(found.memory.peak_bytes), found.memory.oom_probability
+    need, risk = memory(found["peak_bytes"]), found["oom_probability"]
     doubt = f" (runs out in {percent(risk)} of cases)" if risk and 0.01 < risk < 0.99 else ""
-    return f"{need} of {room}: {'fits' if found.memory.fits else 'DOES NOT FIT'}{doubt}"
+    return f"{need} of {room}: {'fits' if found['fits'] else 'DOES NOT FIT'}{doubt}"
 
 
-def print_estimate(job: Job, found: Estimate, problems: Iterable[str]) -> None:
-    """Print an answer for people, and what is wrong with the installation."""
-    rate = found.throughput
+def print_estimate(job: str, found: Mapping[str, Any], problems: Iterable[str]) -> None:
+    """Print an answer for people, and what is wrong with the installation.
+
+    Parameters
+    ----------
+    job : str
+        The job in words.
+    found : mapping
+        As ``POST /v1/predict`` answers.
+    """
+    rate, unlike = found["throughput"], found["out_of_distribution"]
+    low, high = count(rate["low"]), count(rate["high"])
     facts = [
-        ("job", describe_job(job)),
-        ("throughput", f"{count(rate.samples_per_second)} samples/s"),
-        (
-            "interval",
-            f"{count(rate.low)} to {count(rate.high)} samples/s ({percent(rate.coverage)})",
-        ),
+        ("job", job),
+        ("throughput", f"{count(rate['samples_per_second'])} samples/s"),
+        ("interval", f"{low} to {high} samples/s ({percent(rate['coverage'])})"),
     ]
-    if rate.tokens_per_second is not None:
-        facts.append(("tokens", f"{count(rate.tokens_per_second)} tokens/s"))
+    if rate["tokens_per_second"] is not None:
+        facts.append(("tokens", f"{count(rate['tokens_per_second'])} tokens/s"))
     parts = {
-        "compute": found.breakdown.compute_s,
-        "exposed communication": found.breakdown.exposed_communication_s,
-        "input stall": found.breakdown.input_stall_s,
-        "overhead": found.breakdown.overhead_s,
+        name.removesuffix("_s").replace("_", " "): time for name, time in found["breakdown"].items()
     }
     spent = ", ".join(f"{name} {duration(time)}" for name, time in parts.items() if time > 0)
     facts += [
-        ("step time", f"{duration(found.step_time_s)}: {spent}"),
-        ("memory", _memory(found)),
-        ("basis", found.basis.value + (", unlike anything measured" * found.out_of_distribution)),
-        ("model", found.model_version),
+        ("step time", f"{duration(found['step_time_s'])}: {spent}"),
+        ("memory", _memory(found["memory"])),
+        ("basis", found["basis"] + (", unlike anything measured" * unlike)),
+        ("model", found["model_version"]),
     ]
-    if found.nearest:
-        facts.append(("nearest", "\n".join(found.nearest)))
-    if found.unpriced_operators:
-        named = ", ".join(f"{op} x{n}" for op, n in found.unpriced_operators.items())
+    if found["nearest"]:
+        facts.append(("nearest", "\n".join(found["nearest"])))
+    if found["unpriced_operators"]:
+        named = ", ".join(f"{op} x{n}" for op, n in found["unpriced_operators"].items())
         facts.append(("unpriced", named))
-    facts += [("warning", text) for text in (*found.warnings, *problems)]
+    facts += [("warning", text) for text in (*found["warnings"], *problems)]
     print_facts(facts)

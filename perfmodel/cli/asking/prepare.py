@@ -1,47 +1,36 @@
-"""Bring what a user named to the estimator: named models, ONNX files and captured graphs."""
+"""Turn what a user named into a job: named models, ONNX files and captured graphs."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.subjects import Subject, job_of, parse_json, parse_pairs, read_subject
+from perfmodel.cli.asking.here import noted_number
+from perfmodel.cli.subjects import (
+    Subject,
+    job_of,
+    parse_json,
+    parse_pairs,
+    read_config,
+    read_subject,
+)
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job_form import job_to_dict
 
 if TYPE_CHECKING:
-    from perfmodel.estimator import CapturedStep, Estimator, GraphSource
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
-    from perfmodel.requests import Query
-
-
-class GivenGraph:
-    """A source of graphs that knows one more than another source: the one from a file."""
-
-    def __init__(self, graph: Graph, others: GraphSource) -> None:
-        self._graph = graph
-        self._others = others
-
-    def step(self, job: Job) -> CapturedStep:
-        """Return the captured step of a job."""
-        from perfmodel.estimator import CapturedStep
-        from perfmodel.estimator.jobs.graph_library import asked_in
-
-        if job.graph == self._graph.content_hash:
-            tokens = _noted_number(self._graph, "tokens_per_sample")
-            step = CapturedStep(graph=self._graph, tokens_per_sample=tokens)
-            return asked_in(step, job.precision)
-        return self._others.step(job)
 
 
 def read_question(
-    estimator: Estimator, subject: str, placement: str | None, settings: Mapping[str, Any]
-) -> tuple[Query, Estimator]:
-    """Return the question that a command line asks, and an estimator that knows its graph.
+    subject: str | None, placement: str | None, settings: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Graph | None]:
+    """Return the request that a command line makes, and its graph where that comes from a file.
 
     The subject is a model, a file, or ``-`` for standard input; unless it is a whole request, it
     needs a placement. The settings are what :func:`perfmodel.cli.options.question_options` adds.
@@ -53,80 +42,87 @@ def read_question(
     InvalidInputError
         A request that cannot be read, or names its placement beside ``--on``.
     """
-    from perfmodel.placement.topology.parse import parse_placement
-    from perfmodel.requests import Query, parse_query
-
     request: Any = None
     if subject == "-":
         request = parse_json(sys.stdin.buffer.read(), source="Standard input")
     else:
-        read = read_subject(subject, settings["model_kwargs"])
+        read = subject_of(subject, settings)
         request = read.request
     if request is not None:
         if placement is not None:
             raise InvalidInputError("The request names its placement; leave --on out.")
-        return parse_query(request), estimator
+        return request, None
     if placement is None:
         raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
-    job, knowing = prepare_question(estimator, read, settings)
-    return Query(job=job, placement=parse_placement(placement)), knowing
+    job, graph = prepare_job(read, settings)
+    return {"job": job_to_dict(job), "placement": placement}, graph
 
 
-def prepare_model(
-    subject: str, settings: Mapping[str, Any], *, refusal: str
-) -> tuple[Job, Estimator]:
-    """Return the job that a MODEL stands for, and the installed estimator, which knows its graph.
+def read_model(
+    subject: str | None, settings: Mapping[str, Any], *, refusal: str
+) -> tuple[Job, Graph | None]:
+    """Return the job that a MODEL stands for, and its graph where that comes from a file.
 
     Raises
     ------
     InvalidInputError
         With the ``refusal`` where the subject is a whole request.
     """
-    from perfmodel.estimator import Estimator
-
-    read = read_subject(subject, settings["model_kwargs"])
+    read = subject_of(subject, settings)
     if read.request is not None:
         raise InvalidInputError(refusal)
-    return prepare_question(Estimator.from_folder(settings["models"]), read, settings)
+    return prepare_job(read, settings)
 
 
-def prepare_question(
-    estimator: Estimator, subject: Subject, settings: Mapping[str, Any]
-) -> tuple[Job, Estimator]:
-    """Return the job that a user asks about, and an estimator that knows its graph.
+def subject_of(subject: str | None, settings: Mapping[str, Any]) -> Subject:
+    """Return what a command line names, as MODEL or with ``--config``.
 
-    It is the given estimator, unless the subject is a file with a graph.
+    Raises
+    ------
+    click.UsageError
+        Neither, or both.
     """
-    if subject.reference:
-        refuse_dims(settings["dims"])
-        return job_of(subject.reference, settings), estimator
-    from perfmodel.estimator import Estimator
+    config = settings["config"]
+    if (subject is None) == (config is None):
+        raise click.UsageError("Name a model, or give its transformers config with --config FILE.")
+    if config is not None:
+        if settings["model_kwargs"]:
+            raise click.UsageError("Change the fields of the config instead of --model-kwarg.")
+        return read_config(config)
+    assert subject is not None
+    return read_subject(subject, settings["model_kwargs"])
 
+
+def prepare_job(subject: Subject, settings: Mapping[str, Any]) -> tuple[Job, Graph | None]:
+    """Return the job that a user asks about, and its graph where the subject is a file of one."""
+    if subject.reference:
+        refuse_file_options(settings)
+        return job_of(subject.reference, settings), None
     graph = subject.graph or capture_file(subject, settings)
-    job = job_of({"graph": graph.content_hash, **settings_of(graph)}, settings)
-    return job, Estimator(
-        accelerators=estimator.accelerators,
-        model=estimator.core.model,
-        graphs=GivenGraph(graph, estimator.core.graphs),
-        problems=estimator.problems,
-    )
+    return job_of({"graph": graph.content_hash, **settings_of(graph)}, settings), graph
 
 
 def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
-    """Capture an ONNX file with the options of a command.
+    """Capture an ONNX file, or a model of a Python file, with the options of a command.
 
     Raises
     ------
     UnsupportedOnnxError
         As :func:`perfmodel.capture.onnx.capture_onnx`.
+    CaptureError
+        What a Python file makes cannot be captured.
     InvalidInputError
         An option that does not apply to a file, or a dimension that is no whole number.
     """
+    job = job_of({"graph": "file"}, settings)
+    if subject.python is not None:
+        return _capture_python(*subject.python, job, settings)
     from perfmodel.capture.onnx import capture_onnx
 
     assert subject.onnx is not None
-    job = job_of({"graph": "file"}, settings)
-    return capture_onnx(
+    if settings["inputs"] is not None:
+        raise InvalidInputError("--inputs is for a Python file; an .onnx file states its own.")
+    graph = capture_onnx(
         subject.onnx,
         dimensions=read_dims(settings["dims"]),
         batch_size=settings.get("batch_size"),
@@ -134,6 +130,30 @@ def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
         optimizer=job.optimizer,
         precision=job.precision if settings.get("precision") else None,
     )
+    return noted(graph, job)
+
+
+def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]) -> Graph:
+    """Capture what a Python file calls by a name; the file runs in this process."""
+    from perfmodel.capture.torch import capture
+    from perfmodel.zoo.own_module import bundle_of_file
+    from perfmodel.zoo.resolve import program_of, source_of
+
+    if settings["dims"]:
+        raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
+    batch_size = settings.get("batch_size")
+    bundle = bundle_of_file(path, name, inputs=settings["inputs"], batch_size=batch_size)
+    asked = replace(job, batch_size=bundle.samples)
+    graph = capture(program_of(bundle, asked), source=source_of(bundle, asked))
+    return noted(graph, asked, bundle.tokens_per_sample)
+
+
+def noted(graph: Graph, job: Job, tokens_per_sample: int | None = None) -> Graph:
+    """Note in the graph's source with which settings it was captured."""
+    said = {"mode": str(job.mode), "batch_size": str(job.batch_size), "precision": job.precision}
+    if tokens_per_sample is not None:
+        said["tokens_per_sample"] = str(tokens_per_sample)
+    return replace(graph, source={**graph.source, **said})
 
 
 def settings_of(graph: Graph) -> dict[str, Any]:
@@ -141,13 +161,8 @@ def settings_of(graph: Graph) -> dict[str, Any]:
     noted: dict[str, Any] = {
         name: graph.source[name] for name in ("mode", "precision") if name in graph.source
     }
-    batch_size = _noted_number(graph, "batch_size")
+    batch_size = noted_number(graph, "batch_size")
     return noted if batch_size is None else {**noted, "batch_size": batch_size}
-
-
-def _noted_number(graph: Graph, name: str) -> int | None:
-    text = graph.source.get(name, "")
-    return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
 
 
 def read_dims(dims: Sequence[str]) -> dict[str, int]:
@@ -170,7 +185,9 @@ def read_dims(dims: Sequence[str]) -> dict[str, int]:
     return pairs
 
 
-def refuse_dims(dims: Sequence[str]) -> None:
-    """Refuse ``--dim`` where there is no ONNX file."""
-    if dims:
+def refuse_file_options(settings: Mapping[str, Any]) -> None:
+    """Refuse ``--dim`` and ``--inputs`` where there is no file that they apply to."""
+    if settings["dims"]:
         raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
+    if settings["inputs"] is not None:
+        raise InvalidInputError("--inputs gives the inputs of a Python file; this is none.")

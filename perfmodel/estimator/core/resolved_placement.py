@@ -62,12 +62,15 @@ class ResolvedPlacement:
         Each kind of accelerator once, in the order of the placement.
     pointer : str
         JSON pointer to it in the request.
+    read_as : tuple of str
+        How names that may mean several things were read.
     """
 
     placement: Placement
     fabric: Fabric
     kinds: tuple[Kind, ...]
     pointer: str = "/placement"
+    read_as: tuple[str, ...] = ()
     #: The whole accelerator of each kind.
     accelerators: tuple[AcceleratorSpec, ...] = field(init=False)
     #: Accelerators of each kind, and in all.
@@ -98,11 +101,12 @@ class ResolvedPlacement:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was assumed about its links."""
+        """How its names were read, and what was assumed about its links."""
         makers = dict.fromkeys([accelerator.vendor for accelerator in self.accelerators])
+        said = (*self.read_as, *self.fabric.warnings) if self.read_as else self.fabric.warnings
         if len(makers) == 1:
-            return self.fabric.warnings
-        return (*self.fabric.warnings, SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
+            return said
+        return (*said, SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
 
     def _is_plain(self) -> bool:
         placement = self.placement
@@ -179,9 +183,24 @@ def resolve_placement(
     named = tuple(nodes)
     canonical = placement if named == placement.nodes else replace(placement, nodes=named)
     fabric = Fabric.of(canonical, catalog, pointer=pointer)
+    written = dict.fromkeys(node.accelerator for node in placement.nodes)
+    guesses = [text for name in written if (text := _guess(name, catalog))]
     return ResolvedPlacement(
-        placement=placement, fabric=fabric, kinds=tuple(kinds.values()), pointer=pointer
+        placement=placement,
+        fabric=fabric,
+        kinds=tuple(kinds.values()),
+        pointer=pointer,
+        read_as=(*placement.read_as, *guesses),
     )
+
+
+def _guess(name: str, catalog: Catalog) -> str:
+    """Return what is said of a name that several accelerators have in common; empty for others."""
+    others = catalog.other_meanings(name)
+    if not others:
+        return ""
+    listed = " or ".join(others) if len(others) < 3 else f"{', '.join(others[:-1])} or {others[-1]}"
+    return f"{name!r} is read as {catalog.canonical_name(name)}; say {listed} where it is that."
 
 
 def _refuse_link(node: Node, pointer: str) -> None:

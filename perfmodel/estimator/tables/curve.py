@@ -144,7 +144,7 @@ def draw_curve(
     """
     spec = core.accelerators.get(asked.accelerator)
     if prepared.has_plan_engine:
-        placements = [core.resolve(placement_of(spec, n, asked)) for n in (1, *asked.counts)]
+        placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
         answers = [answer_cell(core, prepared, placement, observed) for placement in placements]
         return _of_estimates(spec, asked, answers)
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
@@ -154,7 +154,7 @@ def draw_curve(
     steps = source_of([observed]).steps(cells)
     fits = fits | (steps.rung[0] == RUNG[Basis.MEASURED])
     prediction = predictions[spec.name]
-    placement = core.resolve(placement_of(spec, max(asked.counts), asked))
+    placement = core.resolve(placement_of(max(asked.counts), asked))
     of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)
     said = (*prediction.warnings, *placement.warnings, *of_counts, *prepared.warnings)
     return _of_steps(
@@ -180,13 +180,13 @@ def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) 
     """
     spec = core.accelerators.get(asked.accelerator)
     if source.of.own is None:
-        placements = [core.resolve(placement_of(spec, n, asked)) for n in (1, *asked.counts)]
+        placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
         steps = source.steps(Cells(placements=placements))
         found = [source.estimate(one, steps.at((0, at))) for at, one in enumerate(placements)]
         return _of_estimates(spec, asked, found)
     columns = _columns(spec, asked)
     steps = source.steps(Cells(columns=columns))
-    most = core.resolve(placement_of(spec, max(asked.counts), asked))
+    most = core.resolve(placement_of(max(asked.counts), asked))
     said = source.estimate(most, steps.at((0, 0)))
     unknown = np.full(len(asked.counts), np.nan)
     return _of_steps(
@@ -203,11 +203,11 @@ def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) 
     )
 
 
-def placement_of(spec: AcceleratorSpec, count: int, asked: CurveQuestion) -> Placement:
+def placement_of(count: int, asked: CurveQuestion) -> Placement:
     """Return so many accelerators, hosts filled one by one."""
     full, rest = divmod(count, asked.per_host)
     nodes = [
-        Node(accelerator=spec.name, count=each, link=asked.link, repeat=repeat)
+        Node(accelerator=asked.accelerator, count=each, link=asked.link, repeat=repeat)
         for each, repeat in ((asked.per_host, full), (rest, 1))
         if each and repeat
     ]

@@ -12,6 +12,7 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.job_identity import type_label
 from perfmodel.graph.json_values import as_text
+from perfmodel.placement.topology.instances import rented_hosts
 from perfmodel.placement.topology.links import check_link_name
 from perfmodel.placement.topology.networks import MAX_RAILS, named_network
 from perfmodel.placement.topology.placement_checks import (
@@ -58,9 +59,11 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
     8
     """
     fields = Fields(value, pointer, what="placement")
+    listed = tuple(_node(Fields(n, p, what="node")) for n, p in fields.items("nodes"))
+    rented = rented_hosts(listed, _network(fields), pointer=pointer)
     placement = Placement(
-        nodes=tuple(_node(Fields(n, p, what="node")) for n, p in fields.items("nodes")),
-        network=_network(fields),
+        nodes=rented.nodes,
+        network=rented.network,
         plan=_plan(fields.child("plan")),
         shared_with=_neighbours(fields),
         sharing=fields.word("sharing", Sharing, Sharing.MPS),
@@ -70,6 +73,7 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
         storage_bytes_per_s=fields.positive("storage_bytes_per_s"),
         loader_workers=fields.count("loader_workers", None, least=0),
         storage_locality=fields.word("storage_locality", Locality, None),
+        read_as=rented.read_as,
     )
     fields.refuse_unknown()
     check_placement(placement, pointer=pointer)
@@ -172,7 +176,7 @@ def _plan(fields: Fields) -> Plan:
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
     """Return the long form as plain JSON values, every field stated."""
     return {
-        **_values(placement),
+        **{name: value for name, value in _values(placement).items() if name != "read_as"},
         "nodes": [_values(node) for node in placement.nodes],
         "network": placement.network and _values(placement.network),
         "plan": _values(placement.plan),

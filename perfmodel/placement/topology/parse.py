@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.errors import InvalidPlacementError
@@ -28,6 +29,10 @@ MAX_TEXT = 100_000
 _HOST = r"(?:([1-9]\d{0,5})x)?([A-Za-z][\w.-]*)"
 _ONE_HOST = re.compile(f"(){_HOST}", re.ASCII)
 _HOSTS = re.compile(rf"([1-9]\d{{0,5}})x\({_HOST}\)", re.ASCII)
+#: A name that may be more than one: a count stands last, or it is an instance type of a cloud.
+_MAY_BE_MORE = re.compile(
+    r"x\d{1,4}$|xlarge$|metal$|-\w*gpu-|-hightpu-|-standard-|^n[cdv]\d|^standard", re.I
+)
 #: Longer texts are left to the grammar, which counts their hosts.
 _AT_A_GLANCE = 2_000
 
@@ -82,7 +87,7 @@ def _plain(text: str) -> Placement | None:
     nodes, accelerators = [], 0
     for part in hosts.split("+"):
         found = _ONE_HOST.fullmatch(part) or _HOSTS.fullmatch(part)
-        if found is None:
+        if found is None or _MAY_BE_MORE.search(found[3]):
             return None
         repeat, count = int(found[1] or 1), int(found[2] or 1)
         accelerators += repeat * count
@@ -126,7 +131,7 @@ def format_placement(placement: Placement) -> str | dict[str, Any]:
     """
     short = write_short_form(placement)
     try:
-        same = parse_placement(short) == placement
+        same = parse_placement(short) == replace(placement, read_as=())
     except InvalidPlacementError:
         same = False
     return short if same else placement_to_dict(placement)

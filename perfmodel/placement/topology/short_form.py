@@ -4,11 +4,13 @@
 
     placement := group ("+" group)* ("@" network)? (" " option)*
     group     := repeat "x(" host ")" | "(" count ("+" count)* ")x" part | host
-    host      := (count "x")? part
+    host      := (count times)? part | part (times | ":") count
+    times     := "x" | "*"
     part      := accelerator ("[" link "]")?
     network   := name ("/" oversubscription)? | rate "gbit" ("," latency "us")? ("/" ...)?
     option    := key "=" value | "sp"
 
+Where an accelerator is expected, an instance type of a cloud may stand for a host of its own.
 ``docs/placements.md`` has examples.
 """
 
@@ -20,7 +22,9 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, nearest_names
+from perfmodel.placement.topology.cluster_words import cluster_form
 from perfmodel.placement.topology.networks import NETWORKS
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 
@@ -42,9 +46,13 @@ _FIELDS: Mapping[str, str] = MappingProxyType({field: key for key, field in _OPT
 
 _TAIL = re.compile(r"(?:\s+(?:[a-z_]+\s*=\s*[^\s=]+|sp))+\s*$", re.IGNORECASE)
 _OPTION = re.compile(r"([a-z_]+)\s*=\s*([^\s=]+)|\b(sp)\b", re.IGNORECASE)
-_REPEATED = re.compile(r"(\d+)\s*x\s*\((.*)\)", re.IGNORECASE)
-_UNEVEN = re.compile(r"\(([\d\s+]*)\)\s*x\s*(\S.*)", re.IGNORECASE)
-_COUNTED = re.compile(r"(\d+)\s*x\s*(\S.*)", re.IGNORECASE)
+_REPEATED = re.compile(r"(\d+)\s*[x*]\s*\((.*)\)", re.IGNORECASE)
+_UNEVEN = re.compile(r"\(([\d\s+]*)\)\s*[x*]\s*(\S.*)", re.IGNORECASE)
+_COUNTED = re.compile(r"(\d+)\s*[x*]\s*(\S.*)", re.IGNORECASE)
+#: Names like RTX-3090 end in x and digits too.
+_COUNT_LAST = re.compile(
+    r"(\S.*?)\s*(?:(?<!rt)(?<!gt)(?<!\br)x\s*|\*\s*|:\s*)(\d{1,4})", re.IGNORECASE
+)
 _LINKED = re.compile(r"(.*?)\s*\[([^\[\]]*)\]")
 _RATE = re.compile(r"([\d.e+]+)\s*gbit(?:\s*,\s*([\d.e+-]+)\s*us)?", re.IGNORECASE)
 
@@ -72,6 +80,7 @@ def read_short_form(text: str, pointer: str = "/placement") -> dict[str, Any]:
     >>> read_short_form("4xT4@eth-10g tp=2")["plan"]
     {'tensor': 2}
     """
+    text = cluster_form(text, pointer) or text
     tail = _TAIL.search(text)
     head = text[: tail.start()] if tail else text
     body, at, network = head.rpartition("@") if "@" in head else (head, "", "")
@@ -114,6 +123,8 @@ def _nodes(part: str, text: str, pointer: str) -> list[dict[str, Any]]:
     more: dict[str, Any] = {"repeat": _whole(repeated[1])} if repeated else {}
     if counted := _COUNTED.fullmatch(host):
         return [_node(counted[2], part, text, pointer, count=_whole(counted[1]), **more)]
+    if (last := _COUNT_LAST.fullmatch(host)) and host not in Catalog.default():
+        return [_node(last[1], part, text, pointer, count=_whole(last[2]), **more)]
     return [_node(host, part, text, pointer, **more)]
 
 
@@ -143,6 +154,7 @@ def _is_slip(name: str) -> bool:
         or "]" in name
         or "=" in name
         or name.isdigit()
+        or name.casefold() in ("gpu", "gpus")
         or bool(re.match(r"\d+\s*x", name, re.IGNORECASE))
     )
 

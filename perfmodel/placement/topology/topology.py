@@ -185,6 +185,8 @@ class Placement:
         Of each host, for loading data.
     storage_bytes_per_s : float or None
         What each host reads from its store.
+    read_as : tuple of str
+        How words of others (instance types of clouds) were read; said in the warnings of an answer.
 
     Raises
     ------
@@ -203,6 +205,7 @@ class Placement:
     storage_bytes_per_s: float | None = None
     loader_workers: int | None = None
     storage_locality: Locality | None = None
+    read_as: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.nodes:

@@ -65,7 +65,7 @@ def test_growing_counts_need_no_placements(estimator: Estimator) -> None:
     spec, counts = estimator.accelerators.get("A100-SXM4-80GB"), (1, 2, 7, 8, 9, 16, 64)
     closed = ReplicaColumns.over_counts(spec, counts, per_host=8, zero_stage=1)
     asked = CurveQuestion(accelerator=spec.name, counts=counts, zero_stage=1)
-    single = [estimator.core.resolve(placement_of(spec, n, asked)) for n in counts]
+    single = [estimator.core.resolve(placement_of(n, asked)) for n in counts]
     for model, mode in MODES:
         prepared = estimator.core.prepare(Job(model=model, mode=mode, batch_size=7))
         predictions = predicted_cell(estimator.core, prepared, single[0]).predictions

@@ -1,8 +1,9 @@
 """Turn the bytes of an ONNX file into values, and refuse what must not be read.
 
 Here, and only here, tensors of the file are met, wherever they hide (initializers, sparse
-ones, attributes, subgraphs, functions, training information): external data is refused in
-this one place, and so is a payload that does not fit its declared shape.
+ones, attributes, subgraphs, functions, training information): in this one place values in another
+file (external data) are left where they are, and a payload that does not fit its declared shape
+is refused.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def decode_model(data: memoryview, limits: OnnxLimits) -> OnnxModel:
     Raises
     ------
     UnsupportedOnnxError
-        Damaged bytes, external data, a limit exceeded, a cycle, a duplicate producer.
+        Damaged bytes, a limit exceeded, a cycle, a duplicate producer.
     """
     if len(data) > limits.max_file_bytes:
         raise UnsupportedOnnxError(
@@ -189,7 +190,7 @@ class _Decoder:
 
     def attribute_value(self, fields: Fields, kind: int, name: str, depth: int) -> object:
         # Everything that may hold a tensor is walked, whatever the type tag says, so that
-        # external data cannot hide behind a wrong tag.
+        # nothing that is damaged can hide behind a wrong tag.
         tensors = tuple(self.tensor(t) for t in (*_messages(fields, 5), *_messages(fields, 10)))
         sparse = tuple(self.sparse(t) for t in (*_messages(fields, 22), *_messages(fields, 23)))
         graphs = tuple(
@@ -259,14 +260,12 @@ class _Decoder:
     def tensor(self, data: memoryview) -> OnnxTensor:
         fields = read_fields(data, self.budget)
         name = self.text(fields, 8)
-        if 13 in fields or any(v != 0 for v in fields.get(14, ())):
-            raise UnsupportedOnnxError(
-                f"Tensor {name!r} of the ONNX file keeps its values in another file (external "
-                "data), which is never followed. Save the model into one file, or without "
-                "values: set data_location to DEFAULT and clear external_data."
-            )
         dtype = _dtype(_integer(fields, 2), f"Tensor {name!r}")
         shape = self.dims(fields, 1, name, dtype)
+        if 13 in fields or any(v != 0 for v in fields.get(14, ())):
+            # Its values are in another file (external data), which is never opened: the shape is
+            # here, and where it lies is not even read.
+            return OnnxTensor(name=name, shape=shape, dtype=dtype, values=None)
         count = check_payload(fields, name, shape, dtype)
         keep = 0 < count <= self.limits.max_constant_elements
         values = read_values(fields, shape, dtype) if keep or math.prod(shape) == 0 else None

@@ -1,0 +1,183 @@
+"""The estimator of this process as the one who answers, with as little loaded as can be."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.cli.asking.kept_captures import kept_graphs
+from perfmodel.cli.failures import problem
+from perfmodel.errors import PerfModelError
+
+if TYPE_CHECKING:
+    from perfmodel.estimator import CapturedStep, Estimator, GraphSource
+    from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+    from perfmodel.estimator.tables.curve import Curve
+    from perfmodel.graph.ir import Graph
+    from perfmodel.graph.job import Job
+
+#: Columns of numbers in the JSON.
+_NUMBERS = (
+    "counts", "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
+    "exposed_communication_s", "efficiency",
+)  # fmt: skip
+
+
+class Here:
+    """The estimator of this process answers."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        self.estimator = estimator
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Damaged models, say."""
+        return self.estimator.problems
+
+    def predict(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer one question."""
+        from perfmodel.requests import parse_query
+
+        query = parse_query(request)
+        found = self.estimator.estimate(query.job, query.placement, query.observations)
+        return found.to_dict()
+
+    def compare(self, job: Job, placements: Sequence[str]) -> list[dict[str, Any]]:
+        """Answer for each placement; the model is asked about all of them at once."""
+        core = self.estimator.core
+        prepared = core.prepare(job)
+        resolved = [self._resolved(text) for text in placements]
+        found = [one for one in resolved if not isinstance(one, PerfModelError) and one.is_plain]
+        core.predictions([(prepared, spec) for one in found for spec in one.accelerators])
+        rows: list[dict[str, Any]] = []
+        for text, one in zip(placements, resolved, strict=True):
+            try:
+                if isinstance(one, PerfModelError):
+                    raise one
+                answer = self.estimator.answer(prepared, one).to_dict()
+                rows.append({"placement": text, **answer})
+            except PerfModelError as error:
+                rows.append({"placement": text, "error": problem(error)})
+        return rows
+
+    def _resolved(self, text: str) -> ResolvedPlacement | PerfModelError:
+        from perfmodel.placement.topology.parse import parse_placement
+
+        try:
+            return self.estimator.core.resolve(parse_placement(text))
+        except PerfModelError as error:
+            return error
+
+    def curve(self, job: Job, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer for growing counts."""
+        from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
+        from perfmodel.placement.topology.networks import named_network
+
+        network = question["network"]
+        asked = CurveQuestion(
+            accelerator=question["accelerator"],
+            counts=tuple(doubling_counts(question["most"])),
+            per_host=question["accelerators_per_host"],
+            network=None if network is None else named_network(network, pointer="/network"),
+            zero_stage=question["zero_stage"],
+        )
+        return plain_curve(self.estimator.curve(job, asked))
+
+    def accelerators(self, kind: str) -> list[str]:
+        """Those of the shipped catalogue."""
+        from perfmodel.devices.catalog import Catalog
+
+        return [spec.name for spec in Catalog.default() if kind in ("all", spec.kind)]
+
+
+class GivenGraph:
+    """A source of graphs that knows one more than another source: the one from a file."""
+
+    def __init__(self, graph: Graph, others: GraphSource) -> None:
+        self._graph = graph
+        self._others = others
+
+    def step(self, job: Job) -> CapturedStep:
+        """Return the captured step of a job."""
+        from perfmodel.estimator import CapturedStep
+        from perfmodel.estimator.jobs.graph_library import asked_in
+
+        if job.graph == self._graph.content_hash:
+            tokens = noted_number(self._graph, "tokens_per_sample")
+            step = CapturedStep(graph=self._graph, tokens_per_sample=tokens)
+            return asked_in(step, job.precision)
+        return self._others.step(job)
+
+
+def estimator_here(models: Path, graph: Graph | None = None) -> Estimator:
+    """Return an estimator over a folder of models that keeps its captures for the next command.
+
+    A single question gains nothing from several threads: they wait for each other in calls that
+    take microseconds. ``OMP_NUM_THREADS`` says otherwise where it is set.
+
+    Parameters
+    ----------
+    graph : Graph or None
+        One that it shall know, from a file.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    _load_boosting()
+    from perfmodel.estimator import Estimator
+
+    graphs = kept_graphs()
+    known = graphs if graph is None else GivenGraph(graph, graphs)
+    return Estimator.from_folder(models, graphs=known)
+
+
+def noted_number(graph: Graph, name: str) -> int | None:
+    """Return a number that a graph from ``perfmodel capture`` notes in its source, or None."""
+    text = graph.source.get(name, "")
+    return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
+
+
+def plain_curve(curve: Curve) -> dict[str, Any]:
+    """Return a curve as ``POST /v1/curve`` answers it."""
+    columns = {name: getattr(curve, name).tolist() for name in _NUMBERS}
+    peaks = [peak if math.isfinite(peak) else None for peak in curve.peak_bytes.tolist()]
+    return {
+        "accelerator": curve.accelerator,
+        **columns,
+        "coverage": curve.coverage,
+        "peak_bytes": peaks,
+        "fits": [
+            None if peak is None else fits
+            for fits, peak in zip(curve.fits.tolist(), peaks, strict=True)
+        ],
+        "basis": [basis.value for basis in curve.basis],
+        "out_of_distribution": curve.out_of_distribution,
+        "model_version": curve.model_version,
+        "warnings": list(curve.warnings),
+    }
+
+
+def _load_boosting() -> None:
+    """Import XGBoost without scikit-learn, which no prediction needs: a second less.
+
+    Only a command may do so, whose process is its own.
+    """
+    with _absent("sklearn"), contextlib.suppress(ImportError):
+        import xgboost  # noqa: F401
+
+
+@contextlib.contextmanager
+def _absent(library: str) -> Iterator[None]:
+    """Let a library appear not to be installed, unless it was imported before."""
+    if library in sys.modules:
+        yield
+        return
+    sys.modules[library] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[library]

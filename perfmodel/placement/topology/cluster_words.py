@@ -1,0 +1,92 @@
+"""What users of Kubernetes and Slurm copy from their own files, as placements.
+
+::
+
+    nvidia.com/gpu: 8, nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB
+    --nodes=2 --gres=gpu:a100:8
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfmodel.errors import InvalidPlacementError
+
+#: A resource of Kubernetes, and the labels that say which product it is.
+_LABELS = {
+    "nvidia.com": ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"),
+    "amd.com": ("amd.com/gpu.product-name", "amd.com/gpu.product"),
+    "google.com": ("cloud.google.com/gke-tpu-accelerator",),
+}
+_PAIR = re.compile(r"[\"']?([a-z][a-z.-]*\.com/[\w.-]+)[\"']?\s*[:=]\s*[\"']?([\w.+-]+)[\"']?")
+_RESOURCE = re.compile(r"(nvidia\.com|amd\.com|google\.com)/(gpu|tpu|mig-[\w.]+)")
+_GRES = re.compile(
+    r"(?:--?)?(?:gres(?:-flags)?[=:/]|gpus-per-node[=:]|gpus[=:])?(?:gres/)?(?:gpu:)?"
+    r"(?!gpu[:=])([A-Za-z][\w.-]*)[:=](\d+)(?:\([^)]*\))?"
+)
+_UNTYPED = re.compile(r"(?:--?)?(?:gres[=:/])?(?:gres/)?gpu[:=]\d+|--gpus(?:-per-node)?[= ]\d+")
+_NODES = re.compile(r"(?:^|\s)(?:--nodes[= ]|-N\s*)(\d+)(?=\s|$)")
+_MARK = re.compile(r"gres[=:/]|--gpus|gpu:[A-Za-z][\w.-]*[:=]\d|\.com/(gpu|tpu|mig-)")
+
+
+def cluster_form(text: str, pointer: str = "/placement") -> str | None:
+    """Return the placement that words of a cluster mean; None for all other texts.
+
+    Returns
+    -------
+    str or None
+        In the short form of :mod:`.short_form`.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A number of accelerators that does not say which they are.
+
+    Examples
+    --------
+    >>> cluster_form("nvidia.com/gpu: 8, nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB")
+    '8xNVIDIA-A100-SXM4-80GB'
+    >>> cluster_form("--nodes=2 --gres=gpu:a100:8"), cluster_form("gpu:a100:4(S:0-1)")
+    ('2x(8xa100)', '4xa100')
+    >>> cluster_form("8xA100") is None
+    True
+    """
+    if not _MARK.search(text):
+        return None
+    pairs = dict(_PAIR.findall(text))
+    resource = next((key for key in pairs if _RESOURCE.fullmatch(key)), None)
+    return _slurm(text, pointer) if resource is None else _kubernetes(pairs, resource, pointer)
+
+
+def _kubernetes(pairs: dict[str, str], resource: str, pointer: str) -> str:
+    vendor, _, unit = resource.partition("/")
+    product = next((pairs[label] for label in _LABELS[vendor] if label in pairs), None)
+    if product is None:
+        label = _LABELS[vendor][0]
+        raise InvalidPlacementError(
+            f"{resource!r} says how many, not which. Add the label of the node, as in "
+            f"'{resource}: {pairs[resource]}, {label}: NVIDIA-A100-SXM4-80GB'.",
+            pointer=pointer,
+        )
+    count = pairs[resource]
+    if not count.isdigit():
+        raise InvalidPlacementError(
+            f"{resource} must be a whole number; got {count!r}.", pointer=pointer
+        )
+    part = f"/{unit.removeprefix('mig-')}" if unit.startswith("mig-") else ""
+    return f"{count}x{product}{part}"
+
+
+def _slurm(text: str, pointer: str) -> str | None:
+    nodes = _NODES.search(text)
+    rest = _NODES.sub(" ", text).strip()
+    found = _GRES.fullmatch(rest)
+    if found is None:
+        if _UNTYPED.fullmatch(rest):
+            raise InvalidPlacementError(
+                f"{rest!r} says how many, not which. Add the type, as in '--gres=gpu:a100:8'.",
+                pointer=pointer,
+            )
+        return None
+    host = f"{found[2]}x{found[1]}"
+    return f"{nodes[1]}x({host})" if nodes and int(nodes[1]) > 1 else host

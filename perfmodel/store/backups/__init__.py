@@ -1,0 +1,1 @@
+"""Backups of what a service keeps."""

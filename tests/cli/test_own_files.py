@@ -1,0 +1,140 @@
+"""Models of one's own: Python files, configs under any name, and ``python -m perfmodel``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch import nn
+
+from perfmodel import Estimator
+from perfmodel.cli import cli
+from perfmodel.errors import InvalidInputError
+
+MODELS = ["--models", "no-such-folder"]
+
+_TRAIN = """
+import torch
+from torch import nn
+from blocks import Block
+
+def model():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+def with_inputs():
+    return nn.Embedding(1000, 64), (torch.zeros(4, 16, dtype=torch.long),)
+
+def narrow(width):
+    return nn.Linear(width, 2)
+
+net = nn.Linear(8, 2)
+number = 3
+if __name__ == "__main__":
+    raise SystemExit("must not run")
+"""
+_BLOCKS = """
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, padding=1)
+    def forward(self, x):
+        return x + self.conv(x).relu()
+"""
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    """Return a Python file with models, which imports its neighbour."""
+    (tmp_path / "blocks.py").write_text(_BLOCKS)
+    path = tmp_path / "train.py"
+    path.write_text(_TRAIN)
+    return path
+
+
+def _run(*args: str, code: int = 0) -> Result:
+    shown = CliRunner().invoke(cli, list(args))
+    assert shown.exit_code == code, (shown.stdout, shown.stderr, shown.exception)
+    return shown
+
+
+def _predicted(*args: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_run("predict", *args, "--json", *MODELS).stdout)
+    return found
+
+
+def test_what_a_python_file_makes_is_captured_with_the_shapes_that_are_given(train: Path) -> None:
+    shapes = ["--inputs", "2x3x32x32", "--batch-size", "16", "--mode", "training"]
+    totals = json.loads(_run("capture", f"{train}:model", *shapes, "--json").stdout)
+    # Two convolutions with biases: 3 * 8 * 9 + 8 and 8 * 8 * 9 + 8.
+    assert totals["parameters"] == 3 * 8 * 9 + 8 + 8 * 8 * 9 + 8
+    assert totals["source"]["batch_size"] == "16"
+    forward = totals["phases"]["forward"]["flops"]
+    # Both convolutions put out 30 x 30 of each of 16 images.
+    assert forward == pytest.approx(2 * 16 * 30 * 30 * 8 * 9 * (3 + 8), rel=0.02)
+    found = _predicted(f"{train}:model", *shapes, "--on", "T4")
+    assert found["throughput"]["samples_per_second"] * found["step_time_s"] == pytest.approx(16)
+
+
+def test_a_function_may_return_its_inputs(train: Path) -> None:
+    rate = _predicted(f"{train}:with_inputs", "--on", "T4")["throughput"]
+    assert rate["tokens_per_second"] == pytest.approx(16 * rate["samples_per_second"])
+    shown = _run("predict", f"{train}:with_inputs", "--batch-size", "8", "--on", "T4", code=2)
+    assert "hold 4 samples" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("subject", "options", "says"),
+    [
+        (":net", [], "needs inputs"),
+        (":number", ["--inputs", "1x2"], "makes none"),
+        (":narrow", ["--inputs", "1x2"], "needs width"),
+        (":absent", [], "has no 'absent'. It has: model, with_inputs, narrow, net"),
+        (":net", ["--inputs", "1y2"], "An input is a shape"),
+        (":net", ["--inputs", "4x9"], "captured by shape"),
+        ("", [], "train.py:NAME"),
+    ],
+)
+def test_what_cannot_be_captured_says_why(
+    train: Path, subject: str, options: list[str], says: str
+) -> None:
+    shown = CliRunner().invoke(cli, ["predict", f"{train}{subject}", *options, "--on", "T4"])
+    assert shown.exit_code in (2, 4)
+    assert says in shown.stderr
+
+
+def test_a_config_goes_by_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "downloaded"
+    path.write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 1, "hidden_size": 48}))
+    named = _predicted("--config", str(path), "--sequence-length", "16", "--on", "T4")
+    path.rename(tmp_path / "bert.json")
+    path = tmp_path / "bert.json"
+    assert _predicted(str(path), "--sequence-length", "16", "--on", "T4") == named
+    assert "--config" in _run("predict", "--on", "T4", code=2).stderr
+    assert "Name a model" in _run("predict", "gpt2", "--config", str(path), code=2).stderr
+
+
+def test_a_module_is_asked_about_in_one_call() -> None:
+    estimator = Estimator.from_folder("no-such-folder")
+    module, images = nn.Linear(64, 8), torch.ones(32, 64)
+    before = module.weight.detach().clone()
+    found = estimator.estimate_module(module, (images,), "2xT4", mode="training", optimizer="adam")
+    assert found.throughput.samples_per_second * found.step_time_s == pytest.approx(2 * 32)
+    assert torch.equal(module.weight, before) and module.weight.grad is None
+    with pytest.raises(InvalidInputError, match="hold 32 samples"):
+        estimator.estimate_module(module, (images,), "T4", batch_size=8)
+    with pytest.raises(InvalidInputError, match="optimiser"):
+        estimator.estimate_module(module, (images,), "T4", optimiser="adam")
+
+
+def test_the_module_runs_as_a_command() -> None:
+    run = [sys.executable, "-m", "perfmodel", "--version"]
+    shown = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("perfmodel, version ")
