@@ -24,3 +24,9 @@ def world(tmp_path: Path, few_profiles: Path) -> Iterator[RetrainingWorld]:
     made = RetrainingWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def without_public_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is started learns from a folder that the environment names: that takes hours."""
+    monkeypatch.delenv("PERFMODEL_DATA", raising=False)
