@@ -67,6 +67,8 @@ _ALL = (
      "Steps of image classifiers on 30 accelerators and in six frameworks: a union of tables."),
     ("mlperf", "jobs.mlperf:read_mlperf", "",
      "Training results of MLPerf: mlcommons/training_results_*."),
+    ("mlperf-inference", "jobs.mlperf_inference:read_mlperf_inference", "wave2",
+     "Inference by TensorRT, Offline and SingleStream: mlcommons/inference_results_*."),
     ("llm-foundry", "language_models.llm_foundry:read_llm_foundry", "",
      "MPT training on 8 to 512 GPUs: mosaicml/llm-foundry."),
     ("llm-training", "language_models.llm_training:read_llm_training", "",
