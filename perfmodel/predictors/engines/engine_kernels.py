@@ -83,8 +83,9 @@ def _rewritten(graph: Graph, table: NodeTable) -> EngineKernels:
     count = len(classes)
     elements = _crossing(graph, table, kernel, count)
     flops = np.where(np.isin(classes, list(_PRODUCTS)), table.cost.flops, 0.0)
-    work = np.bincount(kernel[kernel >= 0], weights=flops[kernel >= 0], minlength=count)
-    heads = np.unique(kernel[kernel >= 0])
+    runs = kernel >= 0
+    work = np.bincount(kernel[runs], weights=flops[runs], minlength=count).astype(np.float64)
+    heads = np.unique(kernel[runs])
     return EngineKernels(
         flops=work[heads],
         elements=elements[heads],
@@ -143,7 +144,8 @@ def _crossing(graph: Graph, table: NodeTable, kernel: IntArray, count: int) -> F
     leaving = np.zeros(count, dtype=np.bool_)
     leaving[flow.in_writer[written & outside]] = True
     read_at_all = np.zeros(count, dtype=np.bool_)
-    read_at_all[flow.in_writer[written]] = True
+    # Views run nothing: who reads behind them is listed itself.
+    read_at_all[flow.in_writer[written & (reader >= 0)]] = True
     out = (leaving | ~read_at_all)[flow.out_node] & (kernel[flow.out_node] >= 0)
     pair = np.stack([kernel[flow.out_node[out]], storage[flow.out_tensor[out]]])
     return reads + _largest_of_pairs(pair, size[flow.out_tensor[out]], count)
