@@ -71,6 +71,8 @@ _ALL = (
      "Sampling steps of Stable Diffusion 1.5 on 60 cards, from reports of users."),
     ("mlperf", "jobs.mlperf:read_mlperf", "",
      "Training results of MLPerf: mlcommons/training_results_*."),
+    ("mlperf-inference", "jobs.mlperf_inference:read_mlperf_inference", "wave2",
+     "Inference by TensorRT, Offline and SingleStream: mlcommons/inference_results_*."),
     ("llm-foundry", "language_models.llm_foundry:read_llm_foundry", "",
      "MPT training on 8 to 512 GPUs: mosaicml/llm-foundry."),
     ("llm-training", "language_models.llm_training:read_llm_training", "",

@@ -21,7 +21,11 @@ PARTS = (
     "job_types",
     "calibration",
     "scripts",
+    "engines",
 )
+
+#: Rooms of training that hold the fit of a part, where it is not that of placements.
+_ROOMS = {"engines": "engine_fits"}
 
 #: Those that own measurements of several processes teach too.
 SEVERAL_PROCESSES = ("collectives", "data_parallel", "colocation", "feeding")
@@ -50,7 +54,7 @@ SEVERAL_PROCESSES = ("collectives", "data_parallel", "colocation", "feeding")
 def command(
     data: Path, profiles: Path, parts: tuple[str, ...], out: Path | None, as_json: bool
 ) -> None:
-    """Fit links, plans, memory, sharing, calibration and scripts on published measurements.
+    """Fit links, plans, memory, sharing, calibration, scripts and engines on public measurements.
 
     Takes some minutes for each part. Parts rest on each other: after new collectives,
     data_parallel, plans, calibration and scripts have to be fitted again.
@@ -65,7 +69,8 @@ def command(
         if part not in (parts or _usual_parts(own)):
             continue
         tell(f"fitting {part}")
-        fit = importlib.import_module(f"perfmodel.training.placement_fits.fit_{part}").fit
+        room = _ROOMS.get(part, "placement_fits")
+        fit = importlib.import_module(f"perfmodel.training.{room}.fit_{part}").fit
         document = fit(data, told[part]) if part in told else fit(data)
         found[part] = {"file": str(write_fitted(part, document, out)), "rows": document["rows"]}
     if as_json:

@@ -21,6 +21,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.emulation import emulation
+from perfmodel.estimator.single.engine import has_engine_law
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.roofline import device_share
 from perfmodel.graph.workload import Workload
@@ -195,6 +196,8 @@ def _last_stage(prepared: PreparedJob, accelerator: AcceleratorSpec) -> str | No
     """Return what is done to the prediction of a model before an answer starts from it."""
     if emulation(prepared.job, accelerator) is not None:
         return "emulated arithmetic"
+    if has_engine_law(prepared.job, accelerator):
+        return "law of tuned engines"
     return "equations of language models" if prepared.has_plan_engine else None
 
 

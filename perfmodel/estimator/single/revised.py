@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.single.engine import has_engine_law, single_with_engine
 from perfmodel.estimator.single.plan_engine import single_with_plan_engine
 from perfmodel.estimator.single.unsupported import with_unsupported
 from perfmodel.predictors.prediction import Prediction
@@ -37,4 +38,6 @@ def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
         prediction = replace(prediction, low_s=low_s, time_s=time_s, high_s=high_s)
     if prepared.has_plan_engine:
         prediction = single_with_plan_engine(prepared, spec, prediction)
+    if has_engine_law(prepared.job, spec):
+        prediction = single_with_engine(prepared, spec, prediction)
     return with_unsupported(prediction, prepared.job, spec)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.single.emulation import emulation
+from perfmodel.estimator.single.engine import has_engine_law
 from perfmodel.graph.job import Job
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis, Compiler, Precision
@@ -56,8 +57,8 @@ _OPENVINO = NotLearned(
     "the same exported graph.",
     0.0,
 )
-#: ResNet-50 in int8 by TensorRT was published at 3 to 6.5 times the rates answered here on twelve
-#: accelerators (MLPerf inference, Offline, which is tuned by vendors).
+#: ResNet-50 in int8 by TensorRT was published at 3 to 6.5 times the rates answered so on twelve
+#: accelerators (MLPerf inference, Offline); the law of engines answers for inference by TensorRT.
 _INT8 = NotLearned(
     "Nothing was learned of int8: products are answered at its peak, all else as in 16 bits. "
     "Engines that run whole layers in int8 are several times as fast.",
@@ -75,15 +76,18 @@ _TENSORRT = NotLearned(
 )
 
 
-def not_learned(job: Job) -> tuple[NotLearned, ...]:
-    """Return what a job asks for that no predictor has learned from.
+def not_learned(job: Job, spec: AcceleratorSpec) -> tuple[NotLearned, ...]:
+    """Return what a job asks for on an accelerator that no predictor has learned from.
 
     Examples
     --------
+    >>> from perfmodel.devices.catalog import Catalog
     >>> job = Job(model="zoo/mlp", compiler=Compiler.OPENVINO)
-    >>> [found.half_width for found in not_learned(job)]
+    >>> [found.half_width for found in not_learned(job, Catalog.default().get("EPYC-9654"))]
     [0.0]
     """
+    if has_engine_law(job, spec):
+        return ()
     found = {
         Precision.INT8: _INT8, Precision.FP8: _FP8,
         Compiler.TENSORRT: _TENSORRT, Compiler.OPENVINO: _OPENVINO,
@@ -110,7 +114,7 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
         said.append(text.format(device=spec.name, rate=rate, used=used))
     if job.compiler is Compiler.TENSORRT and (spec.vendor, spec.kind) != ("NVIDIA", "gpu"):
         said.append(NO_TENSORRT_WARNING.format(device=spec.name))
-    said += [found.warning.format(device=spec.name) for found in not_learned(job)]
+    said += [found.warning.format(device=spec.name) for found in not_learned(job, spec)]
     return tuple(said)
 
 
@@ -125,7 +129,7 @@ def with_unsupported(prediction: Prediction, job: Job, spec: AcceleratorSpec) ->
     said = unsupported(job, spec)
     if not said:
         return prediction
-    slower, unknown = emulation(job, spec), not_learned(job)
+    slower, unknown = emulation(job, spec), not_learned(job, spec)
     factor, wide, basis = 1.0, 0.0, prediction.basis
     if slower is not None:
         factor, wide = slower

@@ -1,0 +1,1 @@
+"""Fits of the law of tuned inference engines."""
