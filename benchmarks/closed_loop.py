@@ -1,6 +1,6 @@
 """Replay published measurements as a cluster would see them, with the loop and without.
 
-    python benchmarks/closed_loop.py --data ../shared/data
+    python benchmarks/closed_loop.py --data FOLDER
 
 Records come one after another; each is asked about before it is learned from or observed.
 

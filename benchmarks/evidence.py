@@ -1,6 +1,6 @@
 """Judge what observations do to answers, on public tables of measured steps.
 
-    python benchmarks/evidence.py --data ../shared/data [--source sia gavel ...] [--locked]
+    python benchmarks/evidence.py --data FOLDER [--source sia gavel ...] [--locked]
 
 Every question goes through the estimator, as a scheduler's would. A *group* is a job, whatever its
 batch, on one kind of accelerator. Of each group some cells are asked, with

@@ -1,6 +1,6 @@
 """Judge the quick path: records of devices that a model never saw, taken in without a fit.
 
-    python benchmarks/quick_path.py --data ../shared/data --leave-out RTX-4090 V100-SXM2-16GB
+    python benchmarks/quick_path.py --data FOLDER --leave-out RTX-4090 V100-SXM2-16GB
 
 Every run leaves out the named devices together. One model is fitted without them, one with
 ``--records`` records of each (half of them where there are fewer than twice as many); the quick

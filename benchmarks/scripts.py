@@ -1,6 +1,6 @@
 """Judge what is answered of jobs that are said to be scripts, on Sia's and Gavel's tables.
 
-    python benchmarks/scripts.py --data ../shared/data [--locked]
+    python benchmarks/scripts.py --data FOLDER [--locked]
 
 What scripts take beyond their steps is fitted without the model that is judged, and without those
 that are locked away. (What single jobs differ by, the prior of residuals, is the shipped one.)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -122,12 +121,15 @@ class Answerer:
 
     def row(self, job: Job, placements: Sequence[Placement]) -> Table:
         """Answer one job on some placements."""
+        asked: Job | PerfModelError = job
         if job.job_type is None:
             # Before anything else is worked out; what is wrong with it is said in its cells.
-            with suppress(PerfModelError):
+            try:
                 self.estimator.core.prepare(job)
-        seen = {0: self.observed_jobs.counting(job)}
-        return self.estimator.matrix([job], placements, seen, self.observed_jobs.strangers())
+            except PerfModelError as error:
+                asked = error
+        seen = {} if asked is not job else {0: self.observed_jobs.counting(job)}
+        return self.estimator.matrix([asked], placements, seen, self.observed_jobs.strangers())
 
     def curve(self, question: Any) -> Curve:
         """Answer one job over the number of accelerators."""

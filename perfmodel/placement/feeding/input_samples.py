@@ -141,7 +141,7 @@ def sample_cost(
     Examples
     --------
     >>> round(sample_cost(InputKind.IMAGE_JPEG).cpu_s * 1e3, 2)
-    2.45
+    2.73
     """
     cpu_s = InputConstants.fitted().cpu_s(
         kind, side_pixels=side_pixels, sequence_length=sequence_length, tensor_bytes=tensor_bytes

@@ -61,7 +61,7 @@ def test_tensorrt_is_of_one_maker() -> None:
 
 def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
     job = Job(model="zoo/one", batch_size=8, precision=Precision.BF16)
-    without, with_units = parse_placement("V100"), parse_placement("A10")
+    without, with_units = parse_placement("V100-SXM2-16GB"), parse_placement("A10")
     (said,) = estimator.estimate(job, without).warnings
     assert "has no bf16 arithmetic" in said
     assert estimator.estimate(job, with_units).warnings == ()

@@ -304,12 +304,14 @@ def test_members_fitted_side_by_side_are_those_fitted_in_turn() -> None:
         f"import sys; sys.path.insert(0, {str(Path(world.__file__).parent)!r})\n"
         "import torch._dynamo, xgboost\n"
         "import joint_world as world\n"
+        "from perfmodel.engines.local_engine import LocalEngine\n"
         "from perfmodel.features.steps.step import Step\n"
         "from perfmodel.predictors.joint.joint import JointPredictor\n"
         "samples = world.samples(('Gpu-S', 'Gpu-L'))[:60:2]\n"
         "step = Step.of(world.new_workload('Gpu-S'))\n"
         "for workers in (2, 1):\n"
-        "    model = JointPredictor(folds=2, epochs=1, rounds=5, workers=workers).fit(samples)\n"
+        "    engine = LocalEngine(workers=workers)\n"
+        "    model = JointPredictor(folds=2, epochs=1, rounds=5, engine=engine).fit(samples)\n"
         "    print(model.predict([step])[0].time_s)\n"
     )
     run = subprocess.run(

@@ -12,7 +12,7 @@ export const MODELS = [
   "zoo/bert-base-squad", "zoo/bert-large-squad", "zoo/cyclegan", "zoo/deepspeech2", "zoo/gnmt",
   "zoo/gpt2", "zoo/gpt2-decode", "zoo/gpt3", "zoo/lstm-lm", "zoo/megatron-gpt", "zoo/mlp", "zoo/mpt", "zoo/ncf",
   "zoo/opt", "zoo/recommender-autoencoder", "zoo/resnet18-cifar", "zoo/resnet50-v1.5",
-  "zoo/ssd300-resnet50", "zoo/switch", "zoo/tacotron2", "zoo/transformer-translation",
+  "zoo/sd15-unet", "zoo/ssd300-resnet50", "zoo/switch", "zoo/tacotron2", "zoo/transformer-translation",
   "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/waveglow", "zoo/yolov3",
 ];
 
