@@ -178,7 +178,7 @@ class LeaseTable:
 
     def _is_due(self, connection: Connection) -> ColumnElement[bool]:
         table, time = self._table.c, clock(connection)
-        ran_out = or_(table.lease_until < time, table.lease_until > time + LONGEST_LEASE_S)
+        ran_out = or_(table.lease_until <= time, table.lease_until > time + LONGEST_LEASE_S)
         return and_(table.state.in_((WAITING, RUNNING)), ran_out)
 
 
