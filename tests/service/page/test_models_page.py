@@ -127,7 +127,7 @@ def test_a_shadow_is_shown_as_the_service_tells_it(shown: Open, service: Service
 
 
 def ask_to_promote(tab: Tab) -> None:
-    """Open the dialog by keyboard; a panel that is drawn anew between two keys has lost the focus."""
+    """Open the dialog by keyboard; a panel that was drawn anew has lost the focus."""
     for _ in range(20):
         tab.run("document.querySelector('[data-verb=promote]').focus()")
         tab.press("Enter")
