@@ -77,12 +77,18 @@ class InvalidInputError(PerfModelError):
         JSON pointer (RFC 6901) to the offending part of the request, or ``""``.
     allowed : sequence of str
         The values that would have been accepted, where they can be listed.
+
+    Attributes
+    ----------
+    others : tuple of InvalidInputError
+        What else is wrong with the same input, as far as it was looked for.
     """
 
     def __init__(self, message: str, *, pointer: str = "", allowed: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.pointer = pointer
         self.allowed = tuple(allowed)
+        self.others: tuple[InvalidInputError, ...] = ()
 
 
 class UnknownNameError(InvalidInputError):

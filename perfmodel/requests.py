@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
@@ -38,6 +41,13 @@ __all__ = [
 MOST_OBSERVATIONS = 1000
 
 _FIELDS = ("job", "placement", "observations")
+
+#: A part of a query and, of its job, the field; what a pointer says beyond that is a part of those.
+_PART = re.compile(r"/(?P<name>[^/]+)(?:(?<=/job)/(?P<field>[^/]+))?")
+
+#: What stands in the place of something that is wrong and must be there, to look for what else is.
+_PLAIN_JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 1}
+_PLAIN: dict[str, Any] = {"job": _PLAIN_JOB, "placement": "A100-SXM4-80GB", "observations": None}
 _OBSERVATION_FIELDS = tuple(field.name for field in dataclasses.fields(Observation))
 
 
@@ -62,7 +72,8 @@ def parse_query(request: object) -> Query:
     Raises
     ------
     InvalidInputError
-        A field that is missing, unknown or out of range; ``pointer`` says which.
+        A field that is missing, unknown or out of range; ``pointer`` says which, ``others`` what
+        else is wrong.
 
     Examples
     --------
@@ -73,6 +84,15 @@ def parse_query(request: object) -> Query:
     >>> query.observations[0].step_time_s
     0.5
     """
+    try:
+        return _query(request)
+    except InvalidInputError as error:
+        if isinstance(request, Mapping):
+            error.others = tuple(_others(request, error.pointer))
+        raise
+
+
+def _query(request: object) -> Query:
     fields = as_object(request, "", what="A request")
     refuse_unknown(fields, _FIELDS, "")
     for name in _FIELDS[:2]:
@@ -83,6 +103,40 @@ def parse_query(request: object) -> Query:
         placement=parse_placement(fields["placement"]),
         observations=parse_observations(fields.get("observations")),
     )
+
+
+def _others(request: Mapping[str, Any], known: str) -> Iterator[InvalidInputError]:
+    """Say what is wrong besides what a pointer says.
+
+    What is known to be wrong is taken out and the rest is read again, until that can be read or
+    what is wrong with it is that something was taken out.
+    """
+    seen: set[str] = set()
+    rest, pointer = request, known
+    while (part := _PART.match(pointer)) is not None and part[0] not in seen:
+        seen.add(part[0])
+        rest = _without(rest, part["name"], part["field"])
+        try:
+            _query(rest)
+        except InvalidInputError as error:
+            pointer = error.pointer
+            if (found := _PART.match(pointer)) is not None and found[0] not in seen:
+                yield error
+        else:
+            return
+
+
+def _without(request: Mapping[str, Any], name: str, field: str | None) -> dict[str, Any]:
+    """Return a request without a field of its job, or with a plain one of its other parts."""
+    job = request.get(name)
+    if field is None or name != "job" or not isinstance(job, Mapping):
+        return {**request, name: _PLAIN[name]} if name in _PLAIN else _left(request, name)
+    left = _left(job, field)
+    return {**request, name: {**left, field: _PLAIN_JOB[field]} if field in _PLAIN_JOB else left}
+
+
+def _left(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {other: value for other, value in fields.items() if other != name}
 
 
 def parse_request(request: object) -> tuple[Job, Placement]:

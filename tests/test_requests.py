@@ -184,3 +184,30 @@ def test_a_script_is_said_of_jobs_that_have_a_predicted_step() -> None:
             parse_job(job)
         assert refused.value.pointer == "/job/script"
     assert parse_job({**JOB, "mode": "inference", "script": False}).script is False
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    job = {"model": "timm/resnet50", "batch_size": "many", "precision": "fp12", "batchsize": 3}
+    with pytest.raises(InvalidInputError) as caught:
+        parse_query({"job": job, "placement": "2x(8xA100", "placment": 1})
+    said = {one.pointer: one.message for one in (caught.value, *caught.value.others)}
+    assert set(said) == {
+        "/placment", "/job/batchsize", "/job/mode", "/job/batch_size", "/job/precision",
+        "/placement",
+    }  # fmt: skip
+    assert "'many'" in said["/job/batch_size"] and "fp12" in said["/job/precision"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        [],
+        {"job": {"mode": "training", "batch_size": 1}, "placement": "T4"},
+        {"job": {"model": "a", "mode": "training", "batch_size": 0}, "placement": "T4"},
+        {"job": {"model": "a", "mode": "training", "batch_size": 1, "b": {}}, "placement": "T4"},
+    ],
+)
+def test_what_stands_in_for_a_mistake_is_none(request_: object) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_query(request_)
+    assert caught.value.others == ()

@@ -68,13 +68,17 @@ def problem(error: Exception) -> dict[str, Any]:
         found |= {"type": told.type, "title": told.title}
         found["errors"] = [asdict(item) for item in told.errors]
     if isinstance(error, InvalidInputError):
-        entry: dict[str, Any] = {"pointer": error.pointer, "detail": detail}
-        if error.allowed:
-            entry["allowed"] = list(error.allowed)
-        found["errors"] = [entry]
+        found["errors"] = [_entry(one) for one in (error, *error.others)]
     if close := getattr(error, "did_you_mean", None):
         found["did_you_mean"] = list(close)
     return found
+
+
+def _entry(error: InvalidInputError) -> dict[str, Any]:
+    entry: dict[str, Any] = {"pointer": error.pointer, "detail": error.message}
+    if error.allowed:
+        entry["allowed"] = list(error.allowed)
+    return entry
 
 
 def message_of(error: Exception) -> str:
@@ -94,11 +98,13 @@ def message_of(error: Exception) -> str:
 
 
 def report(error: Exception, *, as_json: bool) -> None:
-    """Print an error: an object on standard output, or one line on standard error."""
+    """Print an error: an object on standard output, or a line each mistake on standard error."""
     if as_json:
         print_json(problem(error))
         return
     click.echo(f"Error: {' '.join(message_of(error).split())}", err=True)
+    for other in getattr(error, "others", ()):
+        click.echo(f"Also: {' '.join(other.message.split())}", err=True)
     context = getattr(error, "ctx", None)
     if isinstance(error, click.UsageError) and context is not None:
         click.echo(f"Try: {context.command_path} --help", err=True)

@@ -20,7 +20,7 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.requests import parse_job, parse_query
+from perfmodel.requests import Query, parse_job, parse_query
 from service.answering.observed_jobs import ObservedJobs
 from service.answering.question_cache import JobCache, QuestionCache, point_at_text
 from service.answering.questions import (
@@ -79,7 +79,7 @@ class Answerer:
         known = self.cache.known(question)
         if known is not None:
             return self.estimator.answer(*known, self.observed_jobs.of(known[0]))
-        query = parse_query(self.resolved(question))
+        query = self._query(question)
         placement = self.cache.placement(question["placement"])
         if query.job.job_type is not None:
             if query.observations:
@@ -92,10 +92,28 @@ class Answerer:
         observed = self._observed(prepared, query.observations)
         return self.estimator.answer(prepared, placement, observed)
 
+    def _query(self, question: Any) -> Query:
+        """Read a question; one that cannot be read is told all that is wrong with it."""
+        try:
+            return parse_query(self.resolved(question))
+        except InvalidInputError as error:
+            said = {one.pointer.split("/")[1:2] == ["placement"] for one in (error, *error.others)}
+            if isinstance(question, Mapping) and "placement" in question and True not in said:
+                error.others += self._wrong_names(question["placement"])
+            raise
+
+    def _wrong_names(self, placement: Any) -> tuple[InvalidInputError, ...]:
+        """Say what of a placement that can be read is in no catalogue."""
+        try:
+            self.cache.placement(placement)
+        except InvalidInputError as error:
+            return (error,)
+        return ()
+
     def explain(self, question: Any) -> Explanation:
         """Explain the answer to one question, which may say by how many groups of operators."""
         question, most = read_explain(question)
-        query = parse_query(self.resolved(question))
+        query = self._query(question)
         prepared = self.prepare(query.job, question["job"])
         placement = self.cache.placement(question["placement"])
         observed = self._observed(prepared, query.observations)

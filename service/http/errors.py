@@ -99,7 +99,7 @@ def problem_of(error: PerfModelError) -> dict[str, Any]:
     by_server = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     detail = (without_places if by_server else without_own_paths)(error.message)
     if isinstance(error, InvalidInputError):
-        errors.append({"pointer": error.pointer, "detail": detail, "allowed": list(error.allowed)})
+        errors += [_part(one) for one in (error, *error.others)]
     name = type(error).__name__.removesuffix("Error")
     return problem(
         status,
@@ -109,6 +109,15 @@ def problem_of(error: PerfModelError) -> dict[str, Any]:
         errors=errors,
         did_you_mean=error.did_you_mean if isinstance(error, UnknownNameError) else (),
     )
+
+
+def _part(error: InvalidInputError) -> dict[str, Any]:
+    """Describe one mistake of an input, which may have many."""
+    return {
+        "pointer": error.pointer,
+        "detail": without_own_paths(error.message),
+        "allowed": list(error.allowed),
+    }
 
 
 def status_of(error: PerfModelError) -> HTTPStatus:

@@ -191,3 +191,13 @@ def test_too_many_waiting_questions_are_turned_away(app: FastAPI, fresh: TestCli
     check_problem(response, 503)
     assert response.headers["retry-after"] == str(RETRY_AFTER_S)
     assert fresh.get("/v2/health/live").status_code == 200
+
+
+def test_all_mistakes_are_said_at_once(client: TestClient) -> None:
+    asked = {"job": {**JOB, "batch_size": 0, "optimizer": "sdg"}, "placement": "A100-SXM4-80GG"}
+    problem = check_problem(client.post("/v1/predict", json=asked), 422)
+    assert [one["pointer"] for one in problem["errors"]] == [
+        "/job/batch_size", "/job/optimizer", "/placement",
+    ]  # fmt: skip
+    assert "A100-SXM4-80GB" in problem["errors"][2]["detail"]
+    assert problem["detail"] == problem["errors"][0]["detail"]
