@@ -22,6 +22,32 @@ export function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+const NAMES = ["id", "name", "data-verb", "data-price", "aria-label", "href"];
+
+function nameOf(element) {
+  const chosen = element.type === "radio" ? element.value : "";
+  return [element.localName, chosen, ...NAMES.map((name) => element.getAttribute(name) ?? ""), element.children.length ? "" : element.textContent].join("\n");
+}
+
+/**
+ * Put other children into an element; the keyboard stays where it is.
+ *
+ * Whoever stood on a control stands on the one of the same name afterwards, on the first of those
+ * that are left where it is gone, or on the element itself.
+ */
+export function redraw(element, ...children) {
+  const stood = element.contains(document.activeElement) && element !== document.activeElement ? document.activeElement : null;
+  const name = stood && nameOf(stood);
+  const place = stood && [...element.querySelectorAll(stood.localName)].filter((one) => nameOf(one) === name).indexOf(stood);
+  element.replaceChildren(...children.flat(2).filter((child) => child !== null && child !== undefined));
+  if (!stood || element.contains(stood)) return;
+  const all = [...element.querySelectorAll(stood.localName)];
+  const same = all.filter((one) => nameOf(one) === name);
+  const next = same[place] ?? same[0] ?? all.find((one) => !one.disabled) ?? element;
+  if (next === element && !element.hasAttribute("tabindex")) element.setAttribute("tabindex", "-1");
+  next.focus({ preventScroll: true });
+}
+
 /** Return the element with an id. */
 export function $(id) {
   return document.getElementById(id);

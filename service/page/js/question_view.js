@@ -5,23 +5,27 @@ import { fill, offer, read, replaceAccelerator, setUp } from "./asking/form.js";
 import { accuracyPanels } from "./panels/accuracy.js";
 import { answerPanel } from "./panels/answer.js";
 import { comparePanel } from "./panels/compare.js";
+import { costsOfAnswer } from "./panels/costs.js";
 import { curvePanel } from "./panels/curve.js";
 import { explainPanels } from "./panels/explain.js";
 import { readPlacement } from "./asking/placement.js";
 import { clearProblems, showProblem } from "./asking/problems.js";
+import { setUpPicker } from "./asking/picker.js";
 import { ask, Problem, question } from "./service/service.js";
-import { FieldError, fromAddress, jobOf, toAddress } from "./asking/state.js";
+import { fromAddress, jobOf, toAddress } from "./asking/state.js";
+import { usualPrecision } from "./asking/usual_precision.js";
 
 const SETTLED_MS = 300;
 const PATIENCE_MS = 1500;
 
 const form = $("question");
-const answer = answerPanel($("answer"));
+const costs = costsOfAnswer();
+const answer = answerPanel($("answer"), costs.element);
 const curve = curvePanel(adjust);
 const compare = comparePanel(adjust);
 const explain = explainPanels();
 const accuracy = accuracyPanels();
-const view = { state: fromAddress(location.search), running: null, timer: 0 };
+const view = { state: fromAddress(location.search), running: null, timer: 0, catalogue: new Map(), known: null };
 
 const [roofline, operators, factors, nearest] = explain.elements;
 $("panels").append(compare.element, curve.element, roofline, operators, factors, nearest, ...accuracy.elements);
@@ -35,18 +39,21 @@ async function predict({ focus = false, remember = true } = {}) {
   view.state = read(form, view.state);
   if (remember && toAddress(view.state) !== (location.search || location.pathname)) history.pushState(null, "", toAddress(view.state));
   clearProblems(form);
-  const label = sentence(view.state);
-  answer.wait(label);
-  const patience = setTimeout(() => answer.patience(`${label}: reading the model for the first time takes some seconds.`), PATIENCE_MS);
+  const patience = setTimeout(() => answer.patience(`${sentence(view.state, usual())}: reading a model for the first time takes some seconds.`, giveUp), PATIENCE_MS);
   try {
-    const job = jobOf(view.state);
+    answer.wait(sentence(view.state, usual()));
+    // What is usual on an accelerator is known once the catalogue is.
+    await view.known;
+    signal.throwIfAborted();
+    const label = sentence(view.state, usual());
+    const { job, mistakes } = jobOf(view.state, usual());
     const request = question("POST", "v1/predict", { job, placement: view.state.on });
-    const estimate = await ask(request, { signal });
+    const estimate = mistakes.length ? await refused(request, mistakes, signal) : await ask(request, { signal });
     answer.show(estimate, label, request);
     $("panels").classList.remove("unanswered");
     document.title = `${label} – perfmodel`;
     if (focus) $("answer").focus({ preventScroll: false });
-    await elaborate(job, signal);
+    await elaborate(job, estimate, signal);
   } catch (error) {
     if (error.name !== "AbortError") refuse(error, focus);
   } finally {
@@ -54,23 +61,52 @@ async function predict({ focus = false, remember = true } = {}) {
   }
 }
 
+/** Return the precision that is usual on what is asked about. */
+function usual() {
+  const precision = usualPrecision(view.catalogue.get(readPlacement(view.state.on)?.accelerator));
+  $("precision-usual").textContent = `usual (${precision})`;
+  return precision;
+}
+
+/** Say what cannot be sent, and what the service says is wrong with the rest. */
+async function refused(request, mistakes, signal) {
+  const known = new Set(mistakes.map(({ pointer }) => pointer));
+  try {
+    await ask(request, { signal });
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    mistakes.push(...problem.errors.filter(({ pointer }) => !known.has(pointer)));
+  }
+  throw new Problem({ detail: mistakes[0].detail, errors: mistakes });
+}
+
+function giveUp() {
+  view.running?.abort();
+  unanswered("It was given up.", true);
+}
+
+function unanswered(message, again) {
+  answer.clear(message, again ? () => predict({ remember: false }) : null);
+  for (const panel of [compare, curve, explain]) panel.clear();
+  $("panels").classList.add("unanswered");
+}
+
 /** Fill the panels that need an answerable question. */
-async function elaborate(job, signal) {
+async function elaborate(job, estimate, signal) {
   const parts = readPlacement(view.state.on);
+  const card = view.catalogue.get(parts?.accelerator);
+  const explained = explain.ask(job, view.state.on, signal);
   await Promise.all([
     compare.ask(job, parts, view.state, signal),
     curve.ask(job, parts, view.state, signal),
-    explain.ask(job, view.state.on, signal),
+    costs.ask({ estimate, explained, parts, card }, signal),
   ]);
 }
 
 function refuse(error, focus) {
-  if (!(error instanceof Problem || error instanceof FieldError)) throw error;
-  const problem = error instanceof FieldError ? { errors: [{ pointer: error.pointer, detail: error.message }] } : error;
-  const field = showProblem(form, problem, repair);
-  answer.clear(field ? "The question cannot be answered as it is; see the marked field." : "There is no answer.");
-  for (const panel of [compare, curve, explain]) panel.clear();
-  $("panels").classList.add("unanswered");
+  if (!(error instanceof Problem)) throw error;
+  const field = showProblem(form, error, repair);
+  unanswered(field ? "The question cannot be answered as it is; see what is marked." : "There is no answer.", !field);
   if (focus && field) (field.matches("input, select") ? field : field.querySelector("input")).focus();
 }
 
@@ -86,29 +122,31 @@ function repair(field, name) {
 function adjust(fields) {
   Object.assign(view.state, fields);
   history.replaceState(null, "", toAddress(view.state));
-  let job;
-  try {
-    job = jobOf(view.state);
-  } catch {
-    return;
-  }
+  const { job, mistakes } = jobOf(view.state, usual());
+  if (mistakes.length) return;
   const parts = readPlacement(view.state.on);
   if ("versus" in fields) compare.ask(job, parts, view.state, view.running?.signal);
   else curve.ask(job, parts, view.state, view.running?.signal);
 }
 
-function sentence({ model, mode, batch, precision, on }) {
+function sentence({ model, mode, batch, precision, on }, usually) {
   const name = model.trim().startsWith("{") ? "a transformers config" : model.trim();
-  return `${name}, ${mode}, batch ${batch}, ${precision}, on ${on}`;
+  return `${name}, ${mode}, batch ${batch}, ${precision || usually}, on ${on}`;
 }
 
 /** Offer the names that the service knows. */
 async function introduce() {
   const { accelerators } = await ask(question("GET", "v1/accelerators"));
   offer("accelerators", accelerators.map(({ name }) => name));
+  view.catalogue = new Map(accelerators.flatMap((one) => [one.name, ...one.aliases].map((name) => [name, one])));
 }
 
 setUp(form);
+setUpPicker((fields) => {
+  view.state = { ...read(form, view.state), ...fields };
+  fill(form, view.state);
+  predict();
+});
 fill(form, view.state);
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -127,7 +165,7 @@ addEventListener("popstate", () => {
 /** Ask what the form says, and all that the page shows beside it. */
 export function showQuestions() {
   // What is wrong is said where the question is answered.
-  introduce().catch(() => {});
+  view.known = introduce().catch(() => {});
   predict({ remember: false });
   accuracy.load();
 }

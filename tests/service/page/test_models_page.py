@@ -103,6 +103,25 @@ def test_versions_scores_data_and_decisions_are_shown(shown: Open, service: Serv
     ]  # fmt: skip
 
 
+def test_the_keyboard_stays_where_it_is_when_a_panel_is_drawn_anew(
+    shown: Open, service: Service
+) -> None:
+    tab = shown(service)
+    tab.run("document.querySelector('[name=version][value$=aaf07f3d]').focus()")
+    # Another version is shown, for which the table and what can be decided are made anew.
+    tab.press("ArrowDown")
+    tab.wait(f"new URLSearchParams(location.search).get('version') === {OLD!r}")
+    tab.settle()
+    assert tab.run("document.activeElement.value") == OLD
+    tab.run("document.querySelector('[data-verb=rollback]').focus()")
+    tab.run("window.before = document.activeElement")
+    decide(service, f"{NEW}/refuse?why=no")
+    tab.run("document.querySelector('[name=version]').dispatchEvent(new Event('change'))")
+    tab.settle()
+    assert tab.run("document.activeElement.dataset.verb") == "rollback"
+    assert not tab.run("document.activeElement === window.before")
+
+
 def test_a_shadow_is_shown_as_the_service_tells_it(shown: Open, service: Service) -> None:
     report = service.ask(f"/v1/models/{NEW}/shadow")
     tab = shown(service)

@@ -293,7 +293,13 @@ def test_all_of_it_goes_by_keyboard(shown: Shown) -> None:
         if tab.run("document.activeElement.id") == "model":
             break
     tab.write("timm/resnet18")
-    tab.press("Tab")
+    stops = []
+    for _ in range(6):
+        tab.press("Tab")
+        stops.append(tab.run("document.activeElement.id || document.activeElement.name"))
+        if stops[-1] == "mode":
+            break
+    assert stops == ["preset", "config-open", "onnx-open", "mode"]
     # A group of choices is one stop; arrows choose.
     tab.press("ArrowRight")
     assert tab.run("document.querySelector('[name=mode]:checked').value") == "inference"

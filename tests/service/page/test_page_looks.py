@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from axe import findings
 from chromium import Tab
 from page_looks import contrast, faint, nameless, too_wide
 
@@ -75,3 +76,16 @@ def test_every_control_has_a_name_and_is_large_enough(shown: Shown, tab: Tab) ->
     assert tab.run("document.documentElement.lang") == "en"
     heads = tab.run("[...document.querySelectorAll('h1, h2, h3')].map((e) => e.tagName)")
     assert heads[0] == "H1" and heads.count("H1") == 1
+
+
+def test_axe_finds_nothing(shown: Shown, tab: Tab) -> None:
+    shown("?kwargs={}&versus=T4,T5000")
+    unfold(tab)
+    for width in (360, 800, 1280):
+        for dark in (False, True):
+            tab.look(width=width, height=900, dark=dark)
+            tab.settle()
+            assert findings(tab) == []
+    tab.click("#config-open")
+    tab.wait("document.querySelector('#config-dialog').open")
+    assert findings(tab) == []

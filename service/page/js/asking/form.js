@@ -1,7 +1,7 @@
 // The form: its fields, and the four that build a placement.
 
 import { $, h } from "../dom.js";
-import { MODELS, NETWORKS } from "./names.js";
+import { HUB_MODELS, MODELS, NETWORKS } from "./names.js";
 import { readPlacement, writePlacement } from "./placement.js";
 
 const BUILDERS = ["accelerator", "count", "hosts", "network"];
@@ -13,7 +13,7 @@ export function offer(id, names) {
 
 /** Set up the form. */
 export function setUp(form) {
-  offer("models", MODELS);
+  offer("models", [...MODELS, ...HUB_MODELS]);
   offer("networks", NETWORKS);
   for (const name of BUILDERS) $(name).addEventListener("input", () => build());
   $("on").addEventListener("input", () => spread());

@@ -16,6 +16,22 @@ export const MODELS = [
   "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/waveglow", "zoo/yolov3",
 ];
 
+/** Open models by the names that their hub gives them; others of it may be typed as well. */
+export const HUB_MODELS = [
+  "gpt2", "bert-base-uncased", "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-2-7b-hf",
+  "mistralai/Mistral-7B-v0.1", "Qwen/Qwen2.5-7B",
+];
+
+/** What people ask first; each sets some fields of the form, the others become the usual ones. */
+export const PRESETS = [
+  ["Train ResNet-50", { model: "timm/resnet50", mode: "training", batch: "128", optimizer: "momentum", format: "channels_last" }],
+  ["Train ViT-B/16", { model: "timm/vit_base_patch16_224", mode: "training", batch: "64", optimizer: "adamw" }],
+  ["Fine-tune BERT-large", { model: "zoo/bert-large-squad", mode: "training", batch: "16", optimizer: "adamw" }],
+  ["Train GPT-2 on 1,024 tokens", { model: "zoo/gpt2", mode: "training", batch: "8", sequence: "1024", optimizer: "adamw" }],
+  ["Generate with GPT-2", { model: "zoo/gpt2-decode", mode: "inference", batch: "8" }],
+  ["Classify images, one at a time", { model: "timm/mobilenetv3_large_100", mode: "inference", batch: "1" }],
+];
+
 export const NETWORKS = [
   "8xib-800g", "8xib-400g", "8xib-200g", "ib-400g", "ib-200g", "ib-100g", "roce-100g", "roce-25g",
   "efa-3200g", "efa-1600g", "efa-400g", "eth-100g", "eth-25g", "eth-10g",

@@ -40,6 +40,7 @@ export function setPrice(accelerator, text) {
   if (text.trim() === "") delete prices[accelerator];
   else if (value > 0 && Number.isFinite(value)) prices[accelerator] = value;
   sessionStorage.setItem(PLACE, JSON.stringify(prices));
+  dispatchEvent(new Event("perfmodel-prices"));
 }
 
 /** Return what a million samples cost: accelerators x price / (samples in an hour) x 1e6. */

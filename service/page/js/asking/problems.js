@@ -20,7 +20,7 @@ export function clearProblems(form) {
 export function showProblem(form, problem, repair) {
   const items = problem.errors?.length ? problem.errors : [{ pointer: "", detail: problem.message }];
   const fields = items.map((item) => {
-    const field = fieldOf(form, item.pointer, problem);
+    const field = fieldOf(form, item);
     if (field) mark(field, item, problem, repair);
     else banner(item.detail);
     return field;
@@ -29,13 +29,13 @@ export function showProblem(form, problem, repair) {
 }
 
 function banner(text) {
-  $("form-error").textContent = text;
+  $("form-error").textContent = $("form-error").hidden ? text : `${$("form-error").textContent} ${text}`;
   $("form-error").hidden = false;
 }
 
 /** Return the field whose pointer begins the one that is wrong; a longer beginning is nearer. */
-function fieldOf(form, pointer, problem) {
-  if (problem.type?.endsWith(":unknown-accelerator") && !$("accelerator").disabled) return $("accelerator");
+function fieldOf(form, { pointer, detail }) {
+  if (detail.startsWith("Unknown accelerator ") && !$("accelerator").disabled) return $("accelerator");
   let best = null;
   let longest = 0;
   for (const field of form.querySelectorAll("[data-pointer]")) {
@@ -49,7 +49,9 @@ function fieldOf(form, pointer, problem) {
 
 function mark(field, item, problem, repair) {
   const id = `${field.id || field.getAttribute("aria-labelledby")}-error`;
-  const meant = (problem.did_you_mean ?? []).map((name, i) => [
+  // The names are those that the first of its mistakes may mean.
+  const close = item.detail === problem.detail ? problem.did_you_mean ?? [] : [];
+  const meant = close.map((name, i) => [
     i ? ", " : " Did you mean ", h("button", { type: "button", onclick: () => repair(field, name) }, name)]);
   // The names are buttons; they need not stand there twice.
   const detail = meant.length ? item.detail.replace(/ Did you mean [^?]*\?/, "") : item.detail;

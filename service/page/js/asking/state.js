@@ -7,7 +7,8 @@ export const DEFAULTS = {
   model: "timm/resnet50",
   mode: "training",
   batch: "64",
-  precision: "fp32",
+  // Empty: what is usual on the accelerator.
+  precision: "",
   optimizer: "sgd",
   sequence: "",
   compiler: "eager",
@@ -23,15 +24,7 @@ export const DEFAULTS = {
 };
 
 /** A graph that was registered, in place of a name. */
-const GRAPH = /^[0-9a-f]{64}$/;
-
-/** A field that cannot be sent as it is. */
-export class FieldError extends Error {
-  constructor(pointer, message) {
-    super(message);
-    this.pointer = pointer;
-  }
-}
+const GRAPH = /^[0-9a-f]{32}$/;
 
 /** Read the address of the page. */
 export function fromAddress(search) {
@@ -49,12 +42,22 @@ export function toAddress(state) {
   return text ? `?${text}` : location.pathname;
 }
 
-/** Write a job as the service reads it; what is usual is left out. */
-export function jobOf(state) {
-  const job = { ...modelOf(state.model.trim()), mode: state.mode };
+/**
+ * Write a job as the service reads it; what has its default is left out.
+ *
+ * `usual` is the precision of the accelerator. Returns the job and what of it cannot be sent.
+ */
+export function jobOf(state, usual) {
+  const mistakes = [];
+  const job = written(state, usual, mistakes);
+  return { job, mistakes };
+}
+
+function written(state, usual, mistakes) {
+  const job = { ...modelOf(state.model.trim(), mistakes), mode: state.mode };
   put(job, "batch_size", count(state.batch), undefined);
-  put(job, "model_kwargs", object(state.kwargs, "/job/model_kwargs"), undefined);
-  put(job, "precision", state.precision, DEFAULTS.precision);
+  put(job, "model_kwargs", object(state.kwargs, "/job/model_kwargs", mistakes), undefined);
+  put(job, "precision", state.precision || usual, "fp32");
   put(job, "sequence_length", count(state.sequence), undefined);
   put(job, "compiler", state.compiler, DEFAULTS.compiler);
   put(job, "memory_format", state.format, DEFAULTS.format);
@@ -66,9 +69,9 @@ export function jobOf(state) {
   return job;
 }
 
-function modelOf(text) {
+function modelOf(text, mistakes) {
   if (GRAPH.test(text)) return { graph: text };
-  if (text.startsWith("{")) return { hf_config: object(text, "/job/model") };
+  if (text.startsWith("{")) return { hf_config: object(text, "/job/model", mistakes) };
   return { model: text };
 }
 
@@ -79,12 +82,13 @@ export function count(text) {
   return /^\d{1,15}$/.test(trimmed) ? Number(trimmed) : trimmed;
 }
 
-function object(text, pointer) {
+function object(text, pointer, mistakes) {
   if (text.trim() === "") return undefined;
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new FieldError(pointer, `This is not JSON: ${error.message}.`);
+    mistakes.push({ pointer, detail: `This is not JSON: ${error.message}.` });
+    return undefined;
   }
 }
 

@@ -1,7 +1,7 @@
 // The frame of every picture: its title, its files, its numbers and the request that made it.
 
 import { curl, curlBox } from "../service/curl.js";
-import { h } from "../dom.js";
+import { h, redraw } from "../dom.js";
 import { csv, save, standalone } from "./files.js";
 import { readable } from "./pointing.js";
 
@@ -35,8 +35,8 @@ export function figure({ name, title, about = "", whole = false }) {
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", `${title}. ${view.shown.caption ?? ""} Its numbers stand below it.`);
     view.svg = svg;
-    canvas.replaceChildren(svg);
-    readable(svg, canvas, marks);
+    const tip = readable(svg, canvas, marks);
+    redraw(canvas, svg, tip);
   }
 
   function reset(message, kind) {
@@ -85,7 +85,7 @@ function fold(label) {
   const element = h("details", { hidden: true }, h("summary", {}, label), inside);
   let make = null;
   const refresh = () => {
-    if (element.open && make) inside.replaceChildren(make());
+    if (element.open && make) redraw(inside, make());
   };
   element.addEventListener("toggle", refresh);
   return {

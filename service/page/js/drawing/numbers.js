@@ -32,9 +32,13 @@ export function time(value_s) {
   return `${plain.format(value_s / factor)} ${unit}`;
 }
 
-/** Write a size: 11.2 GB. */
+const BINARY = [[2 ** 50, "PiB"], [2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
+
+/** Write a size: 10.4 GiB. */
 export function bytes(value) {
-  return prefixed(value, "B");
+  if (!isNumber(value)) return NONE;
+  const [factor, unit] = BINARY.find(([least]) => Math.abs(value) >= least) ?? [1, "B"];
+  return `${Number((value / factor).toPrecision(3))} ${unit}`;
 }
 
 /** Write a share: 87 %, 0.4 %. */

@@ -8,14 +8,14 @@ const NEAR_PX = 28;
  * Let the marks of a picture be read.
  *
  * Marks are `{x, y, text}` in the coordinates of the picture; arrow keys walk them in their order.
+ * Returns what says it, to be put beside the picture, or null.
  */
 export function readable(svg, canvas, marks) {
-  if (!marks?.length) return;
+  if (!marks?.length) return null;
   const tip = h("div", { class: "tip", role: "status", hidden: true });
   const ring = s("circle", { r: 7, class: "seen", visibility: "hidden" });
   let at = -1;
   svg.append(ring);
-  canvas.append(tip);
   svg.setAttribute("tabindex", "0");
 
   function show(position) {
@@ -40,6 +40,7 @@ export function readable(svg, canvas, marks) {
     event.preventDefault();
     show((at + step + marks.length + (at < 0 && step < 0 ? 1 : 0)) % marks.length);
   });
+  return tip;
 }
 
 function nearest(svg, event, marks) {

@@ -1,6 +1,6 @@
 // What was decided about versions: by whom, when and why.
 
-import { h } from "../dom.js";
+import { h, redraw } from "../dom.js";
 import { tableOf } from "../drawing/figure.js";
 import { moment } from "../drawing/numbers.js";
 import { shortName } from "./facts.js";
@@ -24,7 +24,7 @@ export function decisionsPanel() {
       body.classList.remove("waiting");
       const changes = versions.flatMap(({ model, changes: own }) => own.map((one) => ({ ...one, model })));
       changes.sort((one, other) => other.sequence - one.sequence || (other.change_id > one.change_id ? 1 : -1));
-      body.replaceChildren(changes.length ? tableOf({ columns: COLUMNS, rows: changes }, "Decisions") : h("p", { class: "note" }, "Nothing was decided yet: the newest version serves."));
+      redraw(body, changes.length ? tableOf({ columns: COLUMNS, rows: changes }, "Decisions") : h("p", { class: "note" }, "Nothing was decided yet: the newest version serves."));
     },
   };
 }

@@ -1,6 +1,6 @@
 // Whether answers still fit what is observed: the error over time, and alarms with what to do.
 
-import { h, s } from "../dom.js";
+import { h, redraw, s } from "../dom.js";
 import { figure } from "../drawing/figure.js";
 import { legend } from "../drawing/legend.js";
 import { moment, number, share } from "../drawing/numbers.js";
@@ -18,7 +18,7 @@ export function driftPanel() {
 
   function present(drift, request) {
     const lines = linesOf(drift.points);
-    alarms.replaceChildren(...alarmsOf(drift));
+    redraw(alarms, alarmsOf(drift));
     if (!lines.length) frame.note(drift.waiting ? `${number(drift.waiting)} observations are being compared.` : "Nothing was observed yet.");
     else frame.show({ draw: (width) => drawLines(lines, width), table: pointTable(drift.points), request, caption: caption(drift) });
   }

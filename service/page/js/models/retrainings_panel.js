@@ -1,6 +1,6 @@
 // Models that are being learned anew, how far each is, and what the gate said of those before.
 
-import { h } from "../dom.js";
+import { h, redraw } from "../dom.js";
 import { tableOf } from "../drawing/figure.js";
 import { moment, number, share } from "../drawing/numbers.js";
 import { ask, question } from "../service/service.js";
@@ -27,7 +27,7 @@ export function retrainingsPanel() {
         const { retrainings } = await ask(question("GET", `v1/retrain?limit=${SHOWN}`));
         const open = new Set([...body.querySelectorAll("details[open]")].map(({ id }) => id));
         element.hidden = false;
-        body.replaceChildren(retrainings.length ? h("ul", { class: "entries" }, retrainings.map((one) => entry(one, open))) : h("p", { class: "note" }, "There was none yet. `perfmodel retrain` starts one."));
+        redraw(body, retrainings.length ? h("ul", { class: "entries" }, retrainings.map((one) => entry(one, open))) : h("p", { class: "note" }, "There was none yet. `perfmodel retrain` starts one."));
         return retrainings.some(({ state }) => UNDER_WAY.includes(state));
       } catch (problem) {
         element.hidden = problem.status === ABSENT;

@@ -1,6 +1,6 @@
 // A version that answers beside the one that serves: how far they differ, and who was right.
 
-import { h, s } from "../dom.js";
+import { h, redraw, s } from "../dom.js";
 import { figure, tableOf } from "../drawing/figure.js";
 import { moment, number, share, time } from "../drawing/numbers.js";
 import { linear, shortened, spaced, widthOf } from "../drawing/scale.js";
@@ -34,7 +34,7 @@ export function shadowPanel() {
     const usable = groups.filter(({ compared }) => compared > 0);
     if (usable.length) frame.show({ draw: (width) => drawRatios(usable, width), table: groupTable(report.groups), request, caption: caption(report) });
     else frame.note(report.groups.length ? "No question has an answer of both that does not rest on what was observed." : emptyNote(report));
-    details.replaceChildren(...detailsOf(report, groups));
+    redraw(details, detailsOf(report, groups));
   }
 
   return {

@@ -1,6 +1,6 @@
 // The versions that there are, with their states, and what can be decided about one.
 
-import { h } from "../dom.js";
+import { h, redraw } from "../dom.js";
 import { moment, number, share } from "../drawing/numbers.js";
 import { headError, samplesOf, shortName } from "./facts.js";
 
@@ -55,8 +55,8 @@ export function versionsPanel(chosen, decide) {
     },
     show({ models, problems: wrong }, model) {
       body.classList.remove("waiting");
-      body.replaceChildren(models.length ? table(models, model, chosen) : h("p", { class: "note" }, "There is no trained model; the analytical one answers. `perfmodel train` makes one."));
-      actions.replaceChildren(...(model ? offers(models, model).flat().filter(Boolean) : []));
+      redraw(body, models.length ? table(models, model, chosen) : h("p", { class: "note" }, "There is no trained model; the analytical one answers. `perfmodel train` makes one."));
+      redraw(actions, model ? offers(models, model) : []);
       problems.replaceChildren(...(wrong.length ? [h("ul", { class: "warnings" }, wrong.map((text) => h("li", {}, text)))] : []));
     },
   };

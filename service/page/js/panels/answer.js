@@ -1,6 +1,6 @@
 // The answer in figures: throughput with its interval, the parts of a step, memory, and grounds.
 
-import { h, s, say } from "../dom.js";
+import { h, redraw, s, say } from "../dom.js";
 import { figure } from "../drawing/figure.js";
 import { bytes, number, share, time } from "../drawing/numbers.js";
 import { linear } from "../drawing/scale.js";
@@ -22,31 +22,38 @@ const PARTS = [
   ["overhead_s", "Overhead", "c7"],
 ];
 
-/** Make the panel. */
-export function answerPanel(element) {
+/** Make the panel; `beside` stands under the headline. */
+export function answerPanel(element, beside) {
   const step = figure({ name: "step", title: "Time of a step" });
   const memory = figure({ name: "memory", title: "Memory" });
   const text = h("div");
   const grounds = h("div");
   const warnings = h("div");
   const parts = h("div", { class: "parts", hidden: true }, step.element, memory.element, grounds);
-  element.append(text, parts, warnings);
+  element.append(text, beside, parts, warnings);
 
   return {
     wait(label) {
       for (const part of [text, parts]) part.classList.add("waiting");
       if (!text.hasChildNodes()) text.append(h("p", { class: "asked" }, label));
     },
-    patience: (label) => text.querySelector(".asked")?.replaceChildren(label),
-    clear(message) {
-      text.replaceChildren(h("p", { class: "note" }, message));
+    /** Say why it takes long, and let it be given up. */
+    patience(words, giveUp) {
+      text.querySelector(".asked")?.replaceChildren(words, " ", h("button", { type: "button", class: "plain", onclick: giveUp }, "Give up"));
+    },
+    /** Show no answer; `again`, where there is one, asks the same once more. */
+    clear(message, again = null) {
+      const button = again && h("button", { type: "button", class: "small", id: "again", onclick: again }, "Ask again");
+      redraw(text, h("p", { class: "note" }, message), button && h("p", { class: "row" }, button));
       for (const part of [text, parts]) part.classList.remove("waiting");
       warnings.replaceChildren();
       parts.hidden = true;
+      beside.hidden = true;
     },
     show(estimate, label, request) {
       for (const part of [text, parts]) part.classList.remove("waiting");
       parts.hidden = false;
+      beside.hidden = false;
       text.replaceChildren(...headline(estimate, label));
       step.show({ draw: (width) => drawStep(estimate, width), table: stepTable(estimate), request });
       memory.show({ draw: (width) => drawMemory(estimate.memory, width), table: memoryTable(estimate.memory), request, caption: memoryWords(estimate.memory) });

@@ -1,7 +1,7 @@
 // One job on many accelerators: throughput, and what a million samples cost.
 
 import { drawBars } from "../drawing/bars.js";
-import { h } from "../dom.js";
+import { h, redraw } from "../dom.js";
 import { figure } from "../drawing/figure.js";
 import { bytes, money, number, time } from "../drawing/numbers.js";
 import { countOf, withAccelerator } from "../asking/placement.js";
@@ -39,7 +39,7 @@ export function comparePanel(changed) {
     const cost = by.querySelector(":checked").value === "cost";
     const sorted = order(rows, cost);
     frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost)), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
-    priced.replaceChildren(priceTable(sorted, reprice, remove));
+    redraw(priced, priceTable(sorted, reprice, remove));
   }
 
   function reprice(name, value) {
@@ -100,17 +100,29 @@ function rowsOf(answer, names, parts) {
   }));
 }
 
-/** Best first; what has no answer, does not fit or has no price comes last. */
+/** Bases of answers that rest on steps of the accelerator, or of the job. */
+const MEASURED = ["measured", "calibrated", "transferred", "interpolated"];
+
+/** Tell whether anybody measured what an answer rests on. */
+function rests(row) {
+  return MEASURED.includes(row.basis);
+}
+
+/**
+ * Best first of what was measured, then best first of what nobody measured, where both are there;
+ * what has no answer, does not fit or has no price comes last.
+ */
 function order(rows, cost) {
   const rank = (row) => (cost ? -(row.cost_per_million_samples ?? Infinity) : row.samples_per_second ?? -Infinity);
-  const fits = (row) => (row.fits === false ? 0 : 1);
-  return [...rows].sort((a, b) => fits(b) - fits(a) || (rank(b) > rank(a) ? 1 : rank(b) < rank(a) ? -1 : 0));
+  const fits = (row) => (row.fits === false || row.error ? 0 : 1);
+  return [...rows].sort((a, b) => fits(b) - fits(a) || Number(rests(b)) - Number(rests(a)) || (rank(b) > rank(a) ? 1 : rank(b) < rank(a) ? -1 : 0));
 }
 
 function barOf(row, cost) {
   const { accelerator: name, samples_per_second: rate, low, high, fits, error, currency } = row;
-  const colour = row.asked ? "asked" : "bar";
+  const colour = `${row.asked ? "asked" : "bar"}${rests(row) || error ? "" : " guessed"}`;
   const words = [name, error || `${number(rate)} samples/s, ${number(low)} to ${number(high)}`];
+  if (!error) words.push(row.basis);
   if (fits === false) words.push("does not fit");
   const price = money(row.cost_per_million_samples, currency);
   if (row.cost_per_million_samples !== null) words.push(`${price} a million samples`);
@@ -131,8 +143,11 @@ function caption(rows, cost) {
   const wrong = [...new Set(rows.map(({ error }) => error).filter(Boolean))];
   if (wrong.length) return wrong.join(" ");
   if (best.fits === false) return "It fits on none of them.";
-  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}.`;
-  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.`;
+  const guessed = rows.filter((row) => !row.error && !rests(row));
+  const both = guessed.length && guessed.length < rows.length;
+  const words = both ? ` Pale: nobody measured this job or any other there (${guessed.length}); they stand below.` : "";
+  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}${both ? ", of what was measured" : ""}.${words}`;
+  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.${words}`;
 }
 
 function tableOf(rows) {
@@ -148,7 +163,7 @@ function tableOf(rows) {
       { key: "sync_time_s", label: "Comm.", write: time },
       { key: "peak_bytes", label: "Peak", write: bytes },
       { key: "fits", label: "Fits", write: yes },
-      { key: "basis", label: "Basis" },
+      { key: "basis", label: "Rests on", text: true },
       { key: "per_hour", label: "Price/h", write: number },
       { key: "currency", label: "Currency" },
       { key: "cost_per_million_samples", label: "Cost/M samples", write: number },
@@ -164,9 +179,10 @@ function yes(fits) {
 
 function priceTable(rows, reprice, remove) {
   const currency = rows[0].currency;
-  const heads = ["Accelerator", `${currency} an hour`, `${currency} a million samples`, ""];
+  const heads = ["Accelerator", "Rests on", `${currency} an hour`, `${currency} a million samples`, ""];
   const body = rows.map((row) => h("tr", { title: row.error || null },
     h("td", {}, row.accelerator),
+    h("td", { class: "text" }, row.error ? "–" : h("span", { class: `chip ${rests(row) ? "" : "quiet"}` }, row.basis)),
     h("td", {}, h("input", {
       value: row.per_hour ?? "", inputmode: "decimal", autocomplete: "off", "data-price": row.accelerator,
       "aria-label": `Price of an hour of ${row.accelerator}`,
@@ -175,5 +191,5 @@ function priceTable(rows, reprice, remove) {
     h("td", {}, row.cost_per_million_samples === null ? "–" : number(Number(row.cost_per_million_samples.toPrecision(3)))),
     h("td", {}, row.asked ? null : h("button", { type: "button", class: "plain", "aria-label": `Leave ${row.accelerator} out`, onclick: () => remove(row.accelerator) }, "✕"))));
   return h("table", { id: "prices" },
-    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, body));
+    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head || h("span", { class: "visually-hidden" }, "Leave out"))))), h("tbody", {}, body));
 }

@@ -3,7 +3,8 @@
 import { h } from "../dom.js";
 import { drawBars } from "../drawing/bars.js";
 import { figure } from "../drawing/figure.js";
-import { number, prefixed, share, time } from "../drawing/numbers.js";
+import { drawRatios } from "../drawing/ratios.js";
+import { bytes, number, prefixed, share, time } from "../drawing/numbers.js";
 import { ask, question } from "../service/service.js";
 import { besides, colourOf, computes, drawRoofline, operatorName, rooflineTable } from "./roofline.js";
 
@@ -49,7 +50,7 @@ export function explainPanels() {
     if (contributions.length) factors.show({ draw: (width) => drawBars(contributions.map(factorBar), width), table: factorTable(contributions), request });
     else factors.note("The answer has no factors.");
     const near = answer.nearest.map((one) => ({ ...one, measured_over_predicted: ratioOf(one) }));
-    if (near.some((one) => one.measured_over_predicted !== null)) nearest.show({ draw: (width) => drawBars(near.map(nearestBar), width), table: nearestTable(near), request });
+    if (near.some((one) => one.measured_over_predicted !== null)) nearest.show({ draw: (width) => drawRatios(near.map(nearestBar), width), table: nearestTable(near), request });
     else nearest.note(unmeasured(near));
   }
 
@@ -66,9 +67,10 @@ export function explainPanels() {
         shown = { answer: await ask(request, { signal }), request };
       } catch (problem) {
         if (problem.name !== "AbortError") frames.forEach((frame) => frame.fail(problem));
-        return;
+        return null;
       }
       present();
+      return shown.answer;
     },
   };
 }
@@ -111,7 +113,7 @@ const BASIC = [
   { key: "count", label: "Count", write: number },
   { key: "time_s", label: "Time", write: time },
   { key: "flops", label: "FLOP", write: (value) => prefixed(value, "") },
-  { key: "bytes", label: "Bytes", write: (value) => prefixed(value, "B") },
+  { key: "bytes", label: "Bytes", write: bytes },
 ];
 
 function classTable(rows) {

@@ -10,6 +10,9 @@ export class Problem extends Error {
   }
 }
 
+/** Longest that anything is waited for, milliseconds; the service itself gives up before. */
+const LONGEST_MS = 180_000;
+
 /** Return a question as it is sent: method, address and body. */
 export function question(method, path, body = null) {
   return { method, url: new URL(path, document.baseURI).href, body };
@@ -32,12 +35,15 @@ export async function ask(asked, { signal } = {}) {
 
 async function send({ method, url, body }, signal) {
   const headers = {};
-  if (body !== null) headers["Content-Type"] = "application/json";
+  const file = body instanceof Blob;
+  if (body !== null) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
   if (keyInUse()) headers.Authorization = `Bearer ${keyInUse()}`;
   try {
-    return await fetch(url, { method, headers, body: body && JSON.stringify(body), signal });
+    const ends = AbortSignal.any([AbortSignal.timeout(LONGEST_MS), ...(signal ? [signal] : [])]);
+    return await fetch(url, { method, headers, body: file ? body : body && JSON.stringify(body), signal: ends });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (signal?.aborted || error.name === "AbortError") throw new DOMException("Given up", "AbortError");
+    if (error.name === "TimeoutError") throw new Problem({ title: "No answer", detail: `The service did not answer within ${LONGEST_MS / 60_000} minutes.` });
     throw new Problem({ title: "No answer", detail: "The service cannot be reached." });
   }
 }
