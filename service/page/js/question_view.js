@@ -61,10 +61,16 @@ async function predict({ focus = false, remember = true } = {}) {
   }
 }
 
+/** Return the precision that is usual on an accelerator, as a job states it: fp32 is not stated. */
+function precisionOn(name) {
+  const precision = usualPrecision(view.catalogue.get(name));
+  return precision === "fp32" ? undefined : precision;
+}
+
 /** Return the precision that is usual on what is asked about. */
 function usual() {
-  const precision = usualPrecision(view.catalogue.get(readPlacement(view.state.on)?.accelerator));
-  $("precision-usual").textContent = `usual (${precision})`;
+  const precision = precisionOn(readPlacement(view.state.on)?.accelerator) ?? "fp32";
+  $("precision-usual").textContent = `${precision}, usual`;
   return precision;
 }
 
@@ -97,7 +103,7 @@ async function elaborate(job, estimate, signal) {
   const card = view.catalogue.get(parts?.accelerator);
   const explained = explain.ask(job, view.state.on, signal);
   await Promise.all([
-    compare.ask(job, parts, view.state, signal),
+    compare.ask(job, parts, view.state, precisionOn, signal),
     curve.ask(job, parts, view.state, signal),
     costs.ask({ estimate, explained, parts, card }, signal),
   ]);
@@ -125,7 +131,7 @@ function adjust(fields) {
   const { job, mistakes } = jobOf(view.state, usual());
   if (mistakes.length) return;
   const parts = readPlacement(view.state.on);
-  if ("versus" in fields) compare.ask(job, parts, view.state, view.running?.signal);
+  if ("versus" in fields) compare.ask(job, parts, view.state, precisionOn, view.running?.signal);
   else curve.ask(job, parts, view.state, view.running?.signal);
 }
 

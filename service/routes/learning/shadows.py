@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.registry.states import State
+from service.access.callers import is_administrator
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_response
 from service.http.documentation import problems
@@ -32,13 +33,16 @@ async def shadow(request: Request, name: str, version: str, against: Against = N
 
     Step times are compared without what was observed of the job; `answered_ratio` and
     `answered_distance` are those of answers as people get them. Where steps of the same job on the
-    same placement were observed, the error of both is told.
+    same placement were observed, the error of both is told. Single questions, which are those of
+    everybody who asks, are named to administrators alone.
     """
     dispatcher = dispatcher_of(request)
     registry = dispatcher.source.registry
     report = await looked(
         request, lambda: dispatcher.shadow.report(registry, name, version, against)
     )
+    if not is_administrator(request):
+        report = replace(report, most_different=(), failed=(), observed=())
     return json_response(asdict(report))
 
 

@@ -255,6 +255,13 @@ def test_a_caller_without_the_scope_is_told_so(tab: Tab, folder: Path) -> None:
         tab.wait("document.querySelector('#decisions').innerText.includes('promote')")
         assert service.ask("/v1/models", **admin)["serving"] == OLD
         tab.run("sessionStorage.clear()")
+        # Whose questions are compared is told to administrators alone.
+        fill_shadow(f"sqlite:///{folder}/state.db", NEW, OLD)
+        predict = {"Authorization": f"Bearer {made['predict'][0]}"}
+        shown_to = [service.ask(f"/v1/models/{NEW}/shadow", **key) for key in (predict, admin)]
+        assert shown_to[0]["groups"] == shown_to[1]["groups"]
+        for part in ("most_different", "failed", "observed"):
+            assert (shown_to[0][part], bool(shown_to[1][part])) == ([], True)
 
 
 def test_nothing_waits_for_a_service_that_is_gone(tab: Tab, folder: Path, shown: Open) -> None:

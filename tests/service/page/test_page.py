@@ -103,7 +103,7 @@ def test_an_error_stands_next_to_its_field(
 
 
 def test_accelerators_are_compared_and_priced(shown: Shown, service: Service) -> None:
-    tab = shown("?on=2x(4xA100-SXM4-80GB)&versus=T4,H100-SXM5-80GB")
+    tab = shown("?precision=amp_fp16&on=2x(4xA100-SXM4-80GB)&versus=T4,H100-SXM5-80GB")
     answer = service.ask("/v1/matrix", body_of(tab, "compare"))
     rates = dict(
         zip(

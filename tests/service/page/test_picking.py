@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +55,7 @@ def test_the_precision_is_what_people_train_with_there(
     assert (precision or "fp32") in tab.text(".asked")
     # It is said to be the usual one, and is none of the address.
     usual = tab.run("document.querySelector('#precision').selectedOptions[0].text")
-    assert usual == f"usual ({precision or 'fp32'})"
+    assert usual == f"{precision or 'fp32'}, usual"
     assert "precision" not in tab.run("location.search")
 
 
@@ -120,9 +122,24 @@ def test_what_nobody_measured_does_not_lead(shown: Shown) -> None:
     tab.click("button.go")
     tab.wait("document.querySelector('#prices tbody td').innerText === 'T4'")
     assert rows(tab) == ["T4", "H100-SXM5-80GB", "L4"]
-    assert "nobody measured" in tab.text("#compare .caption")
+    assert "beyond what was measured" in tab.text("#compare .caption")
     assert "calibrated" in tab.text("#prices tbody tr:first-child")
     assert tab.run("document.querySelectorAll('#compare svg .guessed').length") == 2
+
+
+def test_each_accelerator_is_compared_in_its_usual_precision(
+    shown: Shown, service: Service
+) -> None:
+    tab = shown("?on=A100-SXM4-80GB&versus=T4,K80")
+    job = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
+    wanted = {"A100-SXM4-80GB": "amp_bf16", "T4": "amp_fp16", "K80": "fp32"}
+    tab.click("#compare .tools button:nth-child(2)")
+    for row in csv.DictReader(io.StringIO(tab.saved("perfmodel-compare.csv"), newline="")):
+        assert row["precision"] == wanted[row["accelerator"]]
+        asked = {"job": {**job, "precision": row["precision"]}, "placement": row["accelerator"]}
+        answer = service.ask("/v1/predict", asked)
+        assert float(row["step_time_s"]) == pytest.approx(answer["step_time_s"], rel=1e-12)
+    assert "usual on it" in tab.text("#compare .caption")
 
 
 def test_costs_stand_below_the_answer(shown: Shown, service: Service) -> None:

@@ -38,7 +38,7 @@ export function comparePanel(changed) {
     }
     const cost = by.querySelector(":checked").value === "cost";
     const sorted = order(rows, cost);
-    frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost)), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
+    frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost, mixed(rows))), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
     redraw(priced, priceTable(sorted, reprice, remove));
   }
 
@@ -59,14 +59,19 @@ export function comparePanel(changed) {
       priced.replaceChildren();
       frame.clear();
     },
-    async ask(job, parts, state, signal) {
+    /** Ask; `precisionOf(name)` says what a job without a precision of its own is computed in there. */
+    async ask(job, parts, state, precisionOf, signal) {
       if (parts === null) return this.clear() ?? frame.note("A comparison is made for one kind of accelerator.");
       const names = chosen(state.versus, parts.accelerator);
-      const request = question("POST", "v1/matrix", { jobs: [job], placements: names.map((name) => withAccelerator(parts, name)) });
+      const each = names.map((name) => (state.precision ? job.precision : precisionOf(name)));
+      const precisions = [...new Set(each)];
+      const { precision: _, ...plain } = job;
+      const jobs = precisions.map((precision) => (precision ? { ...plain, precision } : plain));
+      const request = question("POST", "v1/matrix", { jobs, placements: names.map((name) => withAccelerator(parts, name)) });
       frame.wait();
       try {
         const [answer] = await Promise.all([ask(request, { signal }), loadPrices()]);
-        shown = { names, request, rows: rowsOf(answer, names, parts) };
+        shown = { names, request, rows: rowsOf(answer, names, parts, each.map((one) => precisions.indexOf(one)), each) };
       } catch (problem) {
         if (problem.name === "AbortError") return undefined;
         this.clear();
@@ -82,21 +87,25 @@ function chosen(text, asked) {
   return names.includes(asked) ? names : [asked, ...names];
 }
 
-function rowsOf(answer, names, parts) {
+/** Return a row an accelerator, of the job in the precision that it is computed in there. */
+function rowsOf(answer, names, parts, jobs, each) {
+  const of = (column, i) => answer[column][jobs[i]][i];
+  const error = (i) => answer.errors.find(({ job, placement }) => (job === null || job === jobs[i]) && (placement === null || placement === i));
   return names.map((accelerator, i) => ({
     accelerator,
     asked: accelerator === parts.accelerator,
     count: countOf(parts),
-    samples_per_second: answer.samples_per_second[0][i],
-    low: answer.low[0][i],
-    high: answer.high[0][i],
-    step_time_s: answer.step_time_s[0][i],
-    compute_time_s: answer.compute_time_s[0][i],
-    sync_time_s: answer.sync_time_s[0][i],
-    peak_bytes: answer.peak_bytes[0][i],
-    fits: answer.fits[0][i],
-    basis: answer.basis[0][i],
-    error: answer.errors.find(({ placement }) => placement === null || placement === i)?.detail ?? "",
+    precision: each[i] ?? "fp32",
+    samples_per_second: of("samples_per_second", i),
+    low: of("low", i),
+    high: of("high", i),
+    step_time_s: of("step_time_s", i),
+    compute_time_s: of("compute_time_s", i),
+    sync_time_s: of("sync_time_s", i),
+    peak_bytes: of("peak_bytes", i),
+    fits: of("fits", i),
+    basis: of("basis", i),
+    error: error(i)?.detail ?? "",
   }));
 }
 
@@ -106,6 +115,12 @@ const MEASURED = ["measured", "calibrated", "transferred", "interpolated"];
 /** Tell whether anybody measured what an answer rests on. */
 function rests(row) {
   return MEASURED.includes(row.basis);
+}
+
+/** Tell whether some answers rest on measurements and others go beyond them. */
+function mixed(rows) {
+  const answered = rows.filter((row) => !row.error);
+  return answered.some(rests) && !answered.every(rests);
 }
 
 /**
@@ -118,11 +133,11 @@ function order(rows, cost) {
   return [...rows].sort((a, b) => fits(b) - fits(a) || Number(rests(b)) - Number(rests(a)) || (rank(b) > rank(a) ? 1 : rank(b) < rank(a) ? -1 : 0));
 }
 
-function barOf(row, cost) {
+function barOf(row, cost, pale) {
   const { accelerator: name, samples_per_second: rate, low, high, fits, error, currency } = row;
-  const colour = `${row.asked ? "asked" : "bar"}${rests(row) || error ? "" : " guessed"}`;
+  const colour = `${row.asked ? "asked" : "bar"}${pale && !rests(row) ? " guessed" : ""}`;
   const words = [name, error || `${number(rate)} samples/s, ${number(low)} to ${number(high)}`];
-  if (!error) words.push(row.basis);
+  if (!error) words.push(row.precision, row.basis);
   if (fits === false) words.push("does not fit");
   const price = money(row.cost_per_million_samples, currency);
   if (row.cost_per_million_samples !== null) words.push(`${price} a million samples`);
@@ -143,11 +158,12 @@ function caption(rows, cost) {
   const wrong = [...new Set(rows.map(({ error }) => error).filter(Boolean))];
   if (wrong.length) return wrong.join(" ");
   if (best.fits === false) return "It fits on none of them.";
-  const guessed = rows.filter((row) => !row.error && !rests(row));
-  const both = guessed.length && guessed.length < rows.length;
-  const words = both ? ` Pale: nobody measured this job or any other there (${guessed.length}); they stand below.` : "";
-  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}${both ? ", of what was measured" : ""}.${words}`;
-  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.${words}`;
+  const both = mixed(rows);
+  const words = both ? " Pale: beyond what was measured; these stand below the others." : "";
+  const several = new Set(rows.map(({ precision }) => precision)).size > 1;
+  const own = several ? " Each in the precision that is usual on it." : "";
+  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}${both ? ", of what was measured" : ""}.${words}${own}`;
+  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.${words}${own}`;
 }
 
 function tableOf(rows) {
@@ -163,6 +179,7 @@ function tableOf(rows) {
       { key: "sync_time_s", label: "Comm.", write: time },
       { key: "peak_bytes", label: "Peak", write: bytes },
       { key: "fits", label: "Fits", write: yes },
+      { key: "precision", label: "Precision", text: true },
       { key: "basis", label: "Rests on", text: true },
       { key: "per_hour", label: "Price/h", write: number },
       { key: "currency", label: "Currency" },
