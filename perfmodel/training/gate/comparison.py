@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.training.gate.evidence import DIMENSIONS, Answers, JudgingSet, Margins
@@ -22,13 +22,14 @@ def group_errors(
     makes a step hard for both versions cancels out. Its mean is resampled for its standard error.
     """
     errors = [np.abs(np.log(one.time_s / judged.measured_s)) for one in (candidate, serving)]
-    groups = list(_groups(judged, margins.least_steps))
+    # A step alone has no spread, and no difference is beyond what chance explains.
+    groups = [one for one in _groups(judged, margins.least_steps) if len(one[2]) > 1]
     # Bonferroni: all intervals of a judging set hold at once with the stated confidence. One of
     # forty groups of a version that is as good would else be called worse more often than not.
-    reach = NormalDist().inv_cdf(1 - (1 - margins.confidence) / (2 * len(groups)))
+    tail = (1 - margins.confidence) / (2 * max(len(groups), 1))
     return [
         _compared(
-            (judged.name, dimension, group), errors[0][inside], errors[1][inside], reach, margins
+            (judged.name, dimension, group), errors[0][inside], errors[1][inside], tail, margins
         )
         for dimension, group, inside in groups
     ]
@@ -68,15 +69,19 @@ def _compared(
     named: tuple[str, str, str],
     candidate: FloatArray,
     serving: FloatArray,
-    reach: float,
+    tail: float,
     margins: Margins,
 ) -> GroupError:
-    """Compare two versions in one group; ``reach`` is in bootstrapped standard errors."""
+    """Compare two versions in one group; ``tail`` is left out at each end of the interval."""
     difference = candidate - serving
     # The same resamples in every order of groups.
     draws = np.random.default_rng(margins.seed).integers(
         len(difference), size=(margins.resamples, len(difference))
     )
+    # Few steps know their own spread badly: resampling n of them shows sqrt((n - 1) / n) of it,
+    # and Student's distribution is as much wider than the normal one as n is small.
+    count = len(difference)
+    reach = -float(stdtrit(count - 1, tail)) * (count / (count - 1)) ** 0.5
     spread = reach * float(difference[draws].mean(axis=1).std())
     middle = float(difference.mean())
     judging_set, dimension, group = named

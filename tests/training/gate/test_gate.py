@@ -232,6 +232,31 @@ def test_small_groups_are_judged_together() -> None:
     assert [(one.group, one.steps) for one in families] == [("(small groups)", _STEPS)] * 2
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_few_steps_of_a_group_refuse_nobody_by_chance(steps: int) -> None:
+    # The one family that is too small is judged by itself: its steps are all that is small.
+    families = tuple("rare" if i < steps else "common" for i in range(_STEPS))
+    rare = replace(SETS[0], labels={**SETS[0].labels, "family": families})
+    refused = [
+        decide(_version("equal", 1000 + seed), _version("serving", 5000 + seed), [rare]).findings
+        for seed in range(40)
+    ]
+    # One interval in twenty is allowed to miss what it holds, of all groups together.
+    assert sum(bool(found) for found in refused) <= 2
+
+
+def test_a_judging_set_of_one_step_compares_nothing() -> None:
+    one = replace(
+        SETS[0],
+        keys=SETS[0].keys[:1],
+        measured_s=SETS[0].measured_s[:1],
+        labels={name: found[:1] for name, found in SETS[0].labels.items()},
+    )
+    exact = Answers(time_s=one.measured_s, low_s=one.measured_s, high_s=one.measured_s)
+    both = replace(GOOD, answers={one.name: exact})
+    assert decide(both, both, [one]).groups == ()
+
+
 def test_what_cannot_be_compared_with_is_an_error() -> None:
     with pytest.raises(InvalidInputError, match="at least one judging set"):
         decide(GOOD, SERVING, ())
