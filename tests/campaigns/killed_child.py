@@ -15,7 +15,6 @@ from perfmodel.store import durable
 from perfmodel.store.campaigns import ReferenceStore, TaskStore
 from perfmodel.store.profiles import ProfileStore
 
-LEASE_S = 0.15
 STEPS: tuple[tuple[Any, str], ...] = (
     (TaskStore, "claim"), (TaskStore, "finish"), (TaskStore, "check"),
     (ReferenceStore, "add"), (ProfileStore, "append"), (ProfileStore, "compact"),
@@ -41,7 +40,7 @@ def work(url: str, folder: str, at: int | None, fatal_batch: int | None = None) 
     if at is not None:
         kill_at(at, STEPS)
     world = CampaignWorld(url=url, folder=Path(folder))
-    world.worker(Bench(log=world.folder / "begun", before=end), lease_s=LEASE_S).run()
+    world.worker(Bench(log=world.folder / "begun", before=end)).run()
     world.close()
 
 

@@ -12,8 +12,10 @@ import pytest
 from campaign_world import REFERENCE, CampaignWorld, jobs
 from clean_forks import CleanForks
 from migrated import migrated_sqlite
+from sqlalchemy import update
 
 from perfmodel.store.campaigns.campaign_records import TaskState
+from perfmodel.store.sql.tables import CAMPAIGN_TASKS
 
 TASKS = 3
 
@@ -23,6 +25,12 @@ def workers() -> Iterator[CleanForks]:
     """Return what works on campaigns in processes that may be killed."""
     with CleanForks(Path(__file__).with_name("killed_child.py")) as forks:
         yield forks
+
+
+def _end_leases(world: CampaignWorld) -> None:
+    """Let the tasks of a worker that was killed be anybody's at once."""
+    with world.connections.writing() as connection:
+        connection.execute(update(CAMPAIGN_TASKS).values(lease_until=0.0))
 
 
 def _begun(folder: Path) -> Counter[int]:
@@ -50,6 +58,7 @@ def test_a_kill_at_any_moment_loses_at_most_the_running_task(
         world.close()
         ended = workers.run(world.url, folder, at)
         finished = [task for task in world.tasks(campaign) if task.state is TaskState.DONE]
+        _end_leases(world)
         world.close()
         assert workers.run(world.url, folder, None) == 0
         tasks = world.tasks(campaign)
@@ -79,7 +88,10 @@ def test_a_task_that_takes_its_worker_with_it_twice_is_set_aside(
     world = CampaignWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
     campaign = world.enter(jobs(2))
     world.close()
-    ends = [workers.run(world.url, tmp_path, None, 1) for _ in range(3)]
+    ends = []
+    for _ in range(3):
+        ends.append(workers.run(world.url, tmp_path, None, 1))
+        _end_leases(world)
     assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0]
     first, second = world.tasks(campaign)
     assert (first.state, second.state) == (TaskState.SET_ASIDE, TaskState.DONE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from perfmodel.retraining import run_folder
 from perfmodel.retraining.run_folder import RunFolder
 from perfmodel.store.retraining import RetrainingStore
 
-LEASE_S = 0.1
 STEPS: tuple[tuple[Any, str], ...] = (
     (RunFolder, "begin"), (attempts, "take_snapshot"),
     (attempts, "read_learning_data"), (attempts, "fit_parts"), (attempts, "calibrate"),
@@ -31,8 +29,9 @@ STEPS: tuple[tuple[Any, str], ...] = (
 def attempt(url: str, folder: str, at: int | None) -> None:
     """Do what waits; be killed at a moment, if one is named."""
     world = RetrainingWorld(url=url, folder=Path(folder))
-    while (claim := world.store.claim("here", lease_s=LEASE_S)) is None:
-        time.sleep(0.02)
+    # Whoever comes next takes it over at once.
+    claim = world.store.claim("here", lease_s=0.0)
+    assert claim is not None
     if at is not None:
         kill_at(at, STEPS)
     ending = world.attempt(claim).run()
