@@ -38,8 +38,12 @@ settings.load_profile("same")
 @pytest.fixture(scope="session", autouse=True)
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let two runs on one machine wait for no lock of each other's."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = str(tmp_path_factory.mktemp("t"))
+    tmp_path_factory.getbasetemp()  # stays where it is kept from run to run
+    with (
+        tempfile.TemporaryDirectory(prefix="perfmodel-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        Path(folder).chmod(0o755)  # a database server that is started by root is another user
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
