@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Two threads at most, set before any numeric library loads: tests share a small machine, and
 # results must not depend on how many cores it has.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+# One that waits for the other sleeps: spinning keeps what else runs here from the processor.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # A retraining that a test of the service enters is done where a test says so.
 os.environ.setdefault("PERFMODEL_RETRAIN_HERE", "false")
