@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,11 +42,11 @@ settings.load_profile("same")
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let two runs on one machine wait for no lock of each other's."""
     tmp_path_factory.getbasetemp()  # stays where it is kept from run to run
-    with (
-        tempfile.TemporaryDirectory(prefix="perfmodel-", ignore_cleanup_errors=True) as folder,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        Path(folder).chmod(0o755)  # a database server that is started by root is another user
+    folder = tempfile.mkdtemp(prefix="perfmodel-")
+    Path(folder).chmod(0o755)  # a database server that is started by root is another user
+    # When the process ends, after the folder that multiprocessing has in it.
+    Finalize(None, shutil.rmtree, (folder, True), exitpriority=-200)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
