@@ -41,8 +41,9 @@ lint: dev ## check style without changing anything
 types: dev ## check types, strictly
 	$(BIN)/mypy
 
-test: dev ## set up and run all tests (style and types among them)
-	$(BIN)/pytest
+# Much of a test is waiting for a process or a clock. A file stays whole: what its tests share is made once.
+test: dev ## set up and run all tests (style and types among them) in two processes
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: dev ## run every benchmark, one after the other (coverage: every tenth model)
 	@for file in $(filter-out benchmarks/accuracy.py benchmarks/regret.py,$(wildcard benchmarks/[a-z]*.py)); do \

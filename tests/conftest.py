@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 # Two threads at most, set before any numeric library loads: tests share a small machine, and
 # results must not depend on how many cores it has.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+# One that waits for the other sleeps: spinning keeps what else runs here from the processor.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # A retraining that a test of the service enters is done where a test says so.
 os.environ.setdefault("PERFMODEL_RETRAIN_HERE", "false")
@@ -32,6 +36,20 @@ settings.register_profile(
     "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let two runs on one machine wait for no lock of each other's."""
+    tmp_path_factory.getbasetemp()  # stays where it is kept from run to run
+    folder = tempfile.mkdtemp(prefix="perfmodel-")
+    Path(folder).chmod(0o755)  # a database server that is started by root is another user
+    # When the process ends, after the folder that multiprocessing has in it.
+    Finalize(None, shutil.rmtree, (folder, True), exitpriority=-200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture

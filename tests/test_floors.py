@@ -19,7 +19,6 @@ FLOORS = {
     "perfmodel.intervals": 0,
     "perfmodel.lru": 0,
     "perfmodel.fair_queue": 0,
-    "perfmodel.units": 0,
     "perfmodel.devices": 1,
     "perfmodel.client": 1,
     "perfmodel.engines": 1,

@@ -48,7 +48,7 @@ class LeaseKeeper:
     def _keep(self) -> None:
         while not self._ended.wait(self._lease_s / 3):
             try:
-                if not self._tasks.renew(self._owner, self._claim, lease_s=self._lease_s):
+                if not self._tasks.renew(self._owner, [self._claim.name], lease_s=self._lease_s):
                     return
             except StoreError:
                 continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from perfmodel.devices.spec import AcceleratorSpec
@@ -59,15 +58,7 @@ class RecordFolder:
                 if self._held is not None:
                     self._held[self._key(job, threads)] = outcome.measurement.step
                 return
-            failure: dict[str, Any] = {
-                "job": stated_fields(job),
-                "kind": outcome.kind,
-                "reason": outcome.reason,
-                "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            }
-            if outcome.capacity_bytes is not None:
-                failure["capacity_bytes"] = outcome.capacity_bytes
-            key = self._key(job, threads)
+            key, failure = self._key(job, threads), outcome.record(job)
             self._profiles.append_failure(key, accelerator=self._spec.name, failure=failure)
 
     def settle(self, doubts: Mapping[str, str | None]) -> None:

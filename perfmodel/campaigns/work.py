@@ -215,7 +215,7 @@ class CampaignWorker:
                 f"({outcome.reason}). The task was put back, and what was finished stays. See what "
                 "the driver says (`perfmodel doctor`), and start the worker again."
             )
-        if not self._tasks.renew(self.owner, claim, lease_s=self._options.lease_s):
+        if not self._tasks.renew(self.owner, [claim.name], lease_s=self._options.lease_s):
             self._tell_of(claim, WorkEventKind.SUPERSEDED)
             return
         self._records.add(job, outcome, threads=threads)

@@ -6,15 +6,14 @@ An operation is a request that is answered later: begun now, waited for when the
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar, Unpack
 
-from perfmodel.client.errors import TimedOutError
 from perfmodel.client.forms import Job, Observation, WhichObservations
-from perfmodel.client.protocol.messages import Call, Page, Task, Wait, listing, quoted, removal
+from perfmodel.client.protocol.messages import Call, Page, Task, listing, quoted, removal
+from perfmodel.client.protocol.waiting import until_ended
 from perfmodel.client.records import (
     ObservationsChanged,
     ObservationsRemoved,
@@ -248,14 +247,14 @@ def wait(begun: Begun[T], *, timeout_s: float = 600.0) -> Task[T]:
     ProblemError
         It failed.
     """
-    until = time.monotonic() + timeout_s
-    now, pause_s = begun.operation, _FIRST_WAIT_S
-    while not now.has_ended:
-        if time.monotonic() + pause_s > until:
-            raise TimedOutError(f"Operation {now.id} is {now.state} after {timeout_s:g} s.")
-        yield Wait(seconds=pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_WAIT_S)
-        now = yield operation(now.id)
+    now = yield from until_ended(
+        begun.operation,
+        operation(begun.operation.id),
+        lambda one: f"Operation {one.id} is {one.state}",
+        timeout_s=timeout_s,
+        first_s=_FIRST_WAIT_S,
+        longest_s=_LONGEST_WAIT_S,
+    )
     # A failed one answers with its problem here, as the request itself would have.
     answer: T = yield replace(
         begun.call,

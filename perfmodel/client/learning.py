@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.client.errors import TimedOutError
-from perfmodel.client.protocol.messages import Call, Page, Task, Wait, listing, quoted
+from perfmodel.client.protocol.messages import Call, Page, Task, listing, quoted
+from perfmodel.client.protocol.waiting import until_ended
 from perfmodel.client.records import EnteredRetraining, Retraining, RetrainingLog
 
 _FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 10.0
 
 
 def retrain(
@@ -55,12 +53,13 @@ def wait_for_retraining(id: str, *, timeout_s: float = 86_400.0) -> Task[Retrain
     TimedOutError
         It has not ended by then; it can be waited for again.
     """
-    until, pause_s = time.monotonic() + timeout_s, _FIRST_WAIT_S
     now: Retraining = yield retraining(id)
-    while not now.has_ended:
-        if time.monotonic() + pause_s > until:
-            raise TimedOutError(f"Retraining {id} is {now.state} after {timeout_s:g} s.")
-        yield Wait(seconds=pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_WAIT_S)
-        now = yield retraining(id)
-    return now
+    return (
+        yield from until_ended(
+            now,
+            retraining(id),
+            lambda one: f"Retraining {id} is {one.state}",
+            timeout_s=timeout_s,
+            first_s=_FIRST_WAIT_S,
+        )
+    )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.client.errors import TimedOutError
 from perfmodel.client.forms import Job
-from perfmodel.client.protocol.messages import Call, Page, Task, Wait, listing, quoted
+from perfmodel.client.protocol.messages import Call, Page, Task, listing, quoted
+from perfmodel.client.protocol.waiting import until_ended
 from perfmodel.client.records import Campaign, CampaignShown, CampaignTask, EnteredCampaign
 
 _FIRST_WAIT_S = 0.25
-_LONGEST_WAIT_S = 10.0
 
 
 def create_campaign(
@@ -66,12 +64,13 @@ def wait_for_campaign(id: str, *, timeout_s: float = 86_400.0) -> Task[CampaignS
     TimedOutError
         It has not ended by then; it can be waited for again.
     """
-    until, pause_s = time.monotonic() + timeout_s, _FIRST_WAIT_S
     now: CampaignShown = yield campaign(id)
-    while not now.has_ended:
-        if time.monotonic() + pause_s > until:
-            raise TimedOutError(f"Campaign {id} is {now.stage} after {timeout_s:g} s.")
-        yield Wait(seconds=pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_WAIT_S)
-        now = yield campaign(id)
-    return now
+    return (
+        yield from until_ended(
+            now,
+            campaign(id),
+            lambda one: f"Campaign {id} is {one.stage}",
+            timeout_s=timeout_s,
+            first_s=_FIRST_WAIT_S,
+        )
+    )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self
 
+from perfmodel.placement.step_parts import StepNumbers
 from perfmodel.types import Basis
 
 
@@ -39,6 +40,16 @@ class Breakdown:
     exposed_communication_s: float = 0.0
     input_stall_s: float = 0.0
     overhead_s: float = 0.0
+
+    @classmethod
+    def of(cls, parts: StepNumbers) -> Self:
+        """Return the parts of a step, of whose communication only what is exposed counts."""
+        return cls(
+            compute_s=parts.compute_s,
+            exposed_communication_s=parts.exposed_communication_s,
+            input_stall_s=parts.input_stall_s,
+            overhead_s=parts.overhead_s,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -179,12 +178,4 @@ def _keep(
     if isinstance(outcome, Success):
         store.append(outcome.measurement, outcome.graph_json)
         return
-    failure: dict[str, Any] = {
-        "job": stated_fields(job),
-        "kind": outcome.kind,
-        "reason": outcome.reason,
-        "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    if outcome.capacity_bytes is not None:
-        failure["capacity_bytes"] = outcome.capacity_bytes
-    store.append_failure(key, accelerator=device.name, failure=failure)
+    store.append_failure(key, accelerator=device.name, failure=outcome.record(job))

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -72,6 +73,17 @@ class Failure:
     kind: str
     reason: str
     capacity_bytes: float | None = None
+
+    def record(self, job: Job) -> dict[str, Any]:
+        """Return what is kept of it: the job as stated, the kind, the reason and the time."""
+        memory = {} if self.capacity_bytes is None else {"capacity_bytes": self.capacity_bytes}
+        return {
+            "job": stated_fields(job),
+            "kind": self.kind,
+            "reason": self.reason,
+            "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **memory,
+        }
 
 
 def measure_in_fresh_process(

@@ -172,7 +172,7 @@ class RetrainingWorker:
     def is_its_own(self, claim: RetrainingClaim) -> bool:
         """Renew the lease; False where the retraining was cancelled, or taken by another."""
         try:
-            return self._store.renew(self.owner, claim, lease_s=self._options.lease_s)
+            return self._store.renew(self.owner, [claim.name], lease_s=self._options.lease_s)
         except StoreError:
             return True  # as far as is known; what takes effect asks again
 

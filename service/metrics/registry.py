@@ -11,18 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from perfmodel.estimator import basis_names
-
-#: Upper edges of request latencies, in seconds; a known question takes less than a millisecond.
-LATENCY_EDGES_S = (
-    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
-)  # fmt: skip
-
-#: Upper edges of relative errors ``|predicted - observed| / observed``.
-ERROR_EDGES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+from service.metrics.instruments import Instruments
 
 #: Requests that are counted in one go.
 _BATCH = 128
@@ -47,103 +40,8 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "perfmodel_requests",
-            "Requests by route, method and status.",
-            ("method", "route", "status"),
-            registry=registry,
-        )
-        self._latency = Histogram(
-            "perfmodel_request_seconds",
-            "Seconds from a request to the start of its answer.",
-            ("route",),
-            buckets=LATENCY_EDGES_S,
-            registry=registry,
-        )
-        self._answers = Counter(
-            "perfmodel_answers",
-            "Answered cells by route and by what they rest on.",
-            ("route", "basis"),
-            registry=registry,
-        )
-        self._fallbacks = Counter(
-            "perfmodel_fallbacks",
-            "Answers of the analytical model in the place of full ones, by route and reason.",
-            ("route", "reason"),
-            registry=registry,
-        )
-        self._refusals = Counter(
-            "perfmodel_refused_requests",
-            "Requests that were not let in, by status.",
-            ("status",),
-            registry=registry,
-        )
-        self._error = Histogram(
-            "perfmodel_prediction_error_ratio",
-            "Relative error of predicted against observed throughput.",
-            ("accelerator",),
-            buckets=ERROR_EDGES,
-            registry=registry,
-        )
-        self._observed = Counter(
-            "perfmodel_observed_predictions",
-            "Predictions that an observation followed, by whether their interval held it.",
-            ("accelerator", "covered"),
-            registry=registry,
-        )
-        self._queue = Gauge(
-            "perfmodel_queue_depth",
-            "What waits in a queue.",
-            ("queue",),
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self._model = Gauge(
-            "perfmodel_model_created_timestamp_seconds",
-            "When the model that answers was trained; 0: it was not trained.",
-            ("model",),
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-        self._store_up = Gauge(
-            "perfmodel_model_store_up",
-            "Whether the store of models could be reached when it was looked at last.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
-        self._store_seen = Gauge(
-            "perfmodel_model_store_seen_timestamp_seconds",
-            "When the store of models could be reached last.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
-        self._retrainings = Gauge(
-            "perfmodel_retrainings",
-            "Retrainings in the database by state.",
-            ("state",),
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-        self._alarms = Gauge(
-            "perfmodel_drift_alarms",
-            "Alarms that stand, by what is alarming.",
-            ("kind",),
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-        self._compared = Counter(
-            "perfmodel_compared_observations",
-            "Observations that were held against what was answered before, by whether there was.",
-            ("answered",),
-            registry=registry,
-        )
-        self._webhook = Counter(
-            "perfmodel_drift_webhooks",
-            "Changes of alarms that were told, by what came of it.",
-            ("outcome",),
-            registry=registry,
-        )
+        self._registry = CollectorRegistry()
+        self._instruments = Instruments(self._registry)
         self._pending: list[tuple[str, str, int, float]] = []
         # Another worker may be asked, and cannot see what waits here.
         self._batch = 1 if os.environ.get(_MULTIPROCESS_FOLDER) else _BATCH
@@ -174,19 +72,19 @@ class Metrics:
             counted = self._by_request.get((route, method, status))
             if counted is None:
                 counted = self._by_request[route, method, status] = (
-                    self._requests.labels(method, route, str(status)).inc,
-                    self._latency.labels(route).observe,
+                    self._instruments.requests.labels(method, route, str(status)).inc,
+                    self._instruments.latency.labels(route).observe,
                 )
             counted[0]()
             counted[1](seconds)
             if status in _REFUSED:
-                self._refusals.labels(str(status)).inc()
+                self._instruments.refusals.labels(str(status)).inc()
 
     def answer(self, route: str, basis: str, cells: int = 1) -> None:
         """Count answered cells."""
         add = self._by_basis.get((route, basis))
         if add is None:
-            add = self._by_basis[route, basis] = self._answers.labels(route, basis).inc
+            add = self._by_basis[route, basis] = self._instruments.answers.labels(route, basis).inc
         add(cells)
 
     def answers(self, route: str, bases: Iterable[str]) -> None:
@@ -209,7 +107,7 @@ class Metrics:
         reason : str
             ``"deadline"`` or ``"overload"``.
         """
-        self._fallbacks.labels(route, reason).inc()
+        self._instruments.fallbacks.labels(route, reason).inc()
 
     def observation(
         self, accelerator: str, observed: float, *, predicted: float, low: float, high: float
@@ -224,46 +122,46 @@ class Metrics:
         """
         if not (0 < observed < math.inf and 0 < predicted < math.inf):
             return
-        self._error.labels(accelerator).observe(abs(predicted - observed) / observed)
+        self._instruments.error.labels(accelerator).observe(abs(predicted - observed) / observed)
         covered = "yes" if low <= observed <= high else "no"
-        self._observed.labels(accelerator, covered).inc()
+        self._instruments.observed.labels(accelerator, covered).inc()
 
     def queue(self, name: str) -> Gauge:
         """Return the gauge of a queue: ``inc`` when something enters it, ``dec`` when it leaves."""
-        return self._queue.labels(name)
+        return self._instruments.queue.labels(name)
 
     def serve_model(self, version: str, models: Iterable[Mapping[str, Any]]) -> None:
         """Note which model answers and when it was trained."""
         serving = next((facts for facts in models if facts.get("serving")), {})
         if self._serving not in (None, version) and not os.environ.get(_MULTIPROCESS_FOLDER):
             # Files of several workers cannot forget a label; there the newest is what counts.
-            self._model.remove(self._serving)
+            self._instruments.model.remove(self._serving)
         self._serving = version
-        self._model.labels(version).set(_timestamp(serving.get("created_at")))
+        self._instruments.model.labels(version).set(_timestamp(serving.get("created_at")))
 
     def model_store(self, up: bool, seen_at: float) -> None:
         """Note whether the store of models could be reached, and when it could last."""
-        self._store_up.set(up)
-        self._store_seen.set(seen_at)
+        self._instruments.store_up.set(up)
+        self._instruments.store_seen.set(seen_at)
 
     def retrainings(self, by_state: Mapping[str, int]) -> None:
         """Note how many retrainings are in each state."""
         for state, count in by_state.items():
-            self._retrainings.labels(state).set(count)
+            self._instruments.retrainings.labels(state).set(count)
 
     def drift_alarms(self, counts: Mapping[str, int]) -> None:
         """Note how many alarms stand, by what is alarming; every kind with its number."""
         for kind, count in counts.items():
-            self._alarms.labels(kind).set(count)
+            self._instruments.alarms.labels(kind).set(count)
 
     def compared(self, *, answered: int, left_out: int) -> None:
         """Count observations that were held against what was answered before."""
-        self._compared.labels("yes").inc(answered)
-        self._compared.labels("no").inc(left_out)
+        self._instruments.compared.labels("yes").inc(answered)
+        self._instruments.compared.labels("no").inc(left_out)
 
     def drift_webhook(self, outcome: str) -> None:
         """Count a change of an alarm that was told: ``sent`` or ``failed``."""
-        self._webhook.labels(outcome).inc()
+        self._instruments.webhook.labels(outcome).inc()
 
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""

@@ -208,7 +208,7 @@ class Runner:
         except asyncio.CancelledError:
             # This process ends; another goes on at once.
             with contextlib.suppress(StoreError):
-                self._store.put_back(claim, counts=False)
+                self._store.put_back(claim)
             raise
         finally:
             self._running.pop(claim.name, None)
@@ -227,7 +227,7 @@ class Runner:
         if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             # No room or no database for it now; that says nothing about what was asked.
             pause_s = min(2.0**claim.attempt, _LONGEST_PAUSE_S)
-            self._store.put_back(claim, wait_s=pause_s)
+            self._store.put_back(claim, wait_s=pause_s, counts=True)
         elif status >= HTTPStatus.BAD_REQUEST:
             self._store.fail(claim, body.decode(), status=status)
         else:

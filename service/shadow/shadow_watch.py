@@ -133,7 +133,7 @@ class ShadowWatch:
                     self._comparisons.add(held.name, told["against"], found)
                 if time.monotonic() - renewed_s > _LEASE_S / 6:
                     renewed_s = time.monotonic()
-                    if not self._runs.renew(held.name, self._owner, lease_s=_LEASE_S):
+                    if not self._runs.renew(self._owner, [held.name], lease_s=_LEASE_S):
                         return False
                     if held.name not in self.shadows():
                         return True

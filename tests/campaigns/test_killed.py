@@ -2,68 +2,35 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from campaign_world import REFERENCE, Bench, CampaignWorld, jobs
+from campaign_world import REFERENCE, CampaignWorld, jobs
+from clean_forks import CleanForks
 from migrated import migrated_sqlite
+from sqlalchemy import update
 
-from perfmodel.store import durable
-from perfmodel.store.campaigns import ReferenceStore, TaskStore
 from perfmodel.store.campaigns.campaign_records import TaskState
-from perfmodel.store.profiles import ProfileStore
+from perfmodel.store.sql.tables import CAMPAIGN_TASKS
 
 TASKS = 3
-LEASE_S = 0.15
-#: What a worker does that leaves a trace; a moment before each is the one after what came before.
-STEPS: tuple[tuple[Any, str], ...] = (
-    (TaskStore, "claim"), (TaskStore, "finish"), (TaskStore, "check"),
-    (ReferenceStore, "add"), (ProfileStore, "append"), (ProfileStore, "compact"),
-    (durable, "_sync"), (Bench, "__call__"),
-)  # fmt: skip
 
 
-def _killing(at: int) -> Callable[[], None]:
-    """Return what ends this process when it is called for the n-th time."""
-    moments = iter(range(at))
-
-    def moment() -> None:
-        if next(moments, None) is None:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return moment
+@pytest.fixture(scope="module")
+def workers() -> Iterator[CleanForks]:
+    """Return what works on campaigns in processes that may be killed."""
+    with CleanForks(Path(__file__).with_name("killed_child.py")) as forks:
+        yield forks
 
 
-def _around(step: Callable[..., Any], moment: Callable[[], None]) -> Callable[..., Any]:
-    def after_moment(*args: Any, **kwargs: Any) -> Any:
-        moment()
-        return step(*args, **kwargs)
-
-    return after_moment
-
-
-def _work(url: str, folder: Path, at: int | None) -> None:
-    if at is not None:
-        moment = _killing(at)
-        for owner, name in STEPS:
-            setattr(owner, name, _around(getattr(owner, name), moment))
-    world = CampaignWorld(url=url, folder=folder)
-    world.worker(Bench(log=folder / "begun"), lease_s=LEASE_S).run()
-    world.close()
-
-
-def _in_child(url: str, folder: Path, at: int | None) -> int | None:
-    child = multiprocessing.get_context("fork").Process(target=_work, args=(url, folder, at))
-    child.start()
-    child.join(60)
-    return child.exitcode
+def _end_leases(world: CampaignWorld) -> None:
+    """Let the tasks of a worker that was killed be anybody's at once."""
+    with world.connections.writing() as connection:
+        connection.execute(update(CAMPAIGN_TASKS).values(lease_until=0.0))
 
 
 def _begun(folder: Path) -> Counter[int]:
@@ -80,17 +47,20 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_kill_at_any_moment_loses_at_most_the_running_task(quick_folder: Path) -> None:
+def test_a_kill_at_any_moment_loses_at_most_the_running_task(
+    quick_folder: Path, workers: CleanForks
+) -> None:
     for at in range(200):
         folder = quick_folder / str(at)
         folder.mkdir()
         world = CampaignWorld(url=migrated_sqlite(folder), folder=folder)
         campaign = world.enter(jobs(TASKS), reference=REFERENCE, reference_every=2)
         world.close()
-        ended = _in_child(world.url, folder, at)
+        ended = workers.run(world.url, folder, at)
         finished = [task for task in world.tasks(campaign) if task.state is TaskState.DONE]
+        _end_leases(world)
         world.close()
-        assert _in_child(world.url, folder, None) == 0
+        assert workers.run(world.url, folder, None) == 0
         tasks = world.tasks(campaign)
         assert [task.state for task in tasks] == [TaskState.DONE] * TASKS, at
         # What was finished is as it was, but for what a later reference said of it.
@@ -112,28 +82,16 @@ def test_a_kill_at_any_moment_loses_at_most_the_running_task(quick_folder: Path)
     pytest.fail("the worker was never let finish")
 
 
-def test_a_task_that_takes_its_worker_with_it_twice_is_set_aside(tmp_path: Path) -> None:
+def test_a_task_that_takes_its_worker_with_it_twice_is_set_aside(
+    tmp_path: Path, workers: CleanForks
+) -> None:
     world = CampaignWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
     campaign = world.enter(jobs(2))
     world.close()
-
-    def fatal(url: str) -> None:
-        inner = CampaignWorld(url=url, folder=tmp_path)
-
-        def end(job: Any) -> None:
-            if job.batch_size == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        inner.worker(Bench(before=end), lease_s=LEASE_S).run()
-        os._exit(0)
-
-    context = multiprocessing.get_context("fork")
     ends = []
     for _ in range(3):
-        child = context.Process(target=fatal, args=(world.url,))
-        child.start()
-        child.join(60)
-        ends.append(child.exitcode)
+        ends.append(workers.run(world.url, tmp_path, None, 1))
+        _end_leases(world)
     assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0]
     first, second = world.tasks(campaign)
     assert (first.state, second.state) == (TaskState.SET_ASIDE, TaskState.DONE)

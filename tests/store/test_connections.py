@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_up_observations import stored_observation
@@ -10,6 +12,7 @@ from postgresql import PostgresqlServer
 from sqlalchemy import text
 
 from perfmodel.errors import StoreError
+from perfmodel.store.sql import connections as connections_module
 from perfmodel.store.sql.connections import Connections, shown_url
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.observation_records import Outcome
@@ -31,6 +34,46 @@ def test_sqlite_syncs_each_commit_beside_its_readers(tmp_path: Path) -> None:
     with connections.reading() as connection:
         assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
         assert connection.execute(text("PRAGMA synchronous")).scalar_one() == 2  # FULL
+    connections.close()
+
+
+def test_who_opens_a_new_file_beside_another_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The other one is where a process stands that has just made the file: it holds the lock of a
+    # writer, and the log is not written ahead yet.
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE marks (mark)")
+    other.execute("INSERT INTO marks VALUES ('made')")
+    waits: list[float] = []
+
+    def until_the_other_is_done(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            other.execute("COMMIT")
+            other.close()
+
+    clock = SimpleNamespace(sleep=until_the_other_is_done, monotonic=time.monotonic)
+    monkeypatch.setattr(connections_module, "time", clock)
+    connections = Connections(f"sqlite:///{tmp_path}/a.db")
+    with connections.reading() as connection:
+        assert connection.execute(text("SELECT mark FROM marks")).scalar_one() == "made"
+        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+    assert len(waits) == 3
+    connections.close()
+
+
+def test_a_new_file_that_another_never_leaves_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(connections_module, "_LOCK_TIMEOUT_S", 0.0)
+    connections = Connections(f"sqlite:///{tmp_path}/a.db")
+    with pytest.raises(StoreError, match="locked"), connections.reading():
+        pass
+    other.close()
     connections.close()
 
 

@@ -116,7 +116,7 @@ def test_one_process_compares_at_a_time_until_it_failed_too_often(
     held = runs.take("v/2", "me", lease_s=60)
     assert held is not None and held.attempt == 1
     assert runs.take("v/2", "you", lease_s=60) is None
-    assert (runs.renew("v/2", "me", lease_s=60), runs.renew("v/2", "you", lease_s=60)) == (
+    assert (runs.renew("me", ["v/2"], lease_s=60), runs.renew("you", ["v/2"], lease_s=60)) == (
         True, False,
     )  # fmt: skip
     runs.end(held, None)

@@ -6,15 +6,14 @@ import getpass
 import signal
 import socket
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import click
 
 from perfmodel.cli.database import opened
 from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.models.retrain_look import cancel, list_, log, show
-from perfmodel.cli.models.retrain_options import worker_options, workplace, workplace_options
+from perfmodel.cli.models.retrain_options import Where, worker_options, workplace, workplace_options
 from perfmodel.cli.models.retrain_work import work
 from perfmodel.cli.options import members_option, output_options
 from perfmodel.cli.output import print_json, tell
@@ -79,16 +78,9 @@ def command(
     settings: str | None,
     quick: bool,
     later: bool,
-    database: str,
-    models: str,
-    profiles: tuple[Path, ...],
-    data: Path | None,
-    runs: Path | None,
-    processes: int,
-    engine: str,
-    address: str | None,
     memory_gb: float | None,
     as_json: bool,
+    **where: Unpack[Where],
 ) -> None:
     """Learn a model anew from all that was measured, judge it, and let it serve.
 
@@ -109,7 +101,7 @@ def command(
         shadow=shadow,
         quick=quick,
     )
-    place = workplace(database, models, profiles, data, runs, processes, engine, address)
+    place = workplace(where)
     with opened(place.database) as connections:
         found = _entered(connections, name, why, stated)
         if not later:

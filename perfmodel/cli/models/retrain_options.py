@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -61,30 +61,35 @@ def workplace_options(command: CommandT) -> CommandT:
     return models_store_option(database_option(engine_options(command)))
 
 
-def workplace(
-    database: str,
-    models: str,
-    profiles: tuple[Path, ...],
-    data: Path | None,
-    runs: Path | None,
-    processes: int,
-    engine: str,
-    address: str | None,
-) -> Workplace:
+class Where(TypedDict):
+    """What :func:`workplace_options` reads."""
+
+    database: str
+    models: str
+    profiles: tuple[Path, ...]
+    data: Path | None
+    runs: Path | None
+    processes: int
+    engine: str
+    address: str | None
+
+
+def workplace(where: Where) -> Workplace:
     """Return where retrainings are done, from the options of :func:`workplace_options`."""
     from perfmodel.retraining.data.sources import DataSources
     from perfmodel.retraining.workplace import Workplace, usual_folder
 
-    url = url_of(database)
+    url, models = url_of(where["database"]), where["models"]
+    profiles = where["profiles"] or (Path("profiles"),)
     return Workplace(
         database=url,
         models=models if "://" in models else str(Path(models).absolute()),
         models_options=store_options(),
-        folder=runs or usual_folder(url),
-        sources=DataSources(profiles=profiles or (Path("profiles"),), data=data),
-        workers=processes,
-        engine=engine,
-        address=address,
+        folder=where["runs"] or usual_folder(url),
+        sources=DataSources(profiles=profiles, data=where["data"]),
+        workers=where["processes"],
+        engine=where["engine"],
+        address=where["address"],
     )
 
 

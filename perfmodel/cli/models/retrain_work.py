@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack
 
 import click
 
 from perfmodel.cli.database import opened
-from perfmodel.cli.models.retrain_options import worker_options, workplace, workplace_options
+from perfmodel.cli.models.retrain_options import Where, worker_options, workplace, workplace_options
 from perfmodel.cli.options import output_options
 from perfmodel.cli.output import print_json, tell
 
@@ -27,16 +26,9 @@ def work(
     quiet: bool,
     until_idle: bool,
     lease_s: float,
-    database: str,
-    models: str,
-    profiles: tuple[Path, ...],
-    data: Path | None,
-    runs: Path | None,
-    processes: int,
-    engine: str,
-    address: str | None,
     memory_gb: float | None,
     as_json: bool,
+    **where: Unpack[Where],
 ) -> None:
     """Do the retrainings that wait, and those that come in, until it is stopped.
 
@@ -46,7 +38,7 @@ def work(
     from perfmodel.retraining.worker import RetrainingWorker
 
     signal.signal(signal.SIGTERM, _interrupt)
-    place = workplace(database, models, profiles, data, runs, processes, engine, address)
+    place = workplace(where)
     with opened(place.database) as connections:
         worker = RetrainingWorker(
             connections,

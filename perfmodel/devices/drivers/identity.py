@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -134,13 +134,6 @@ def own_name(facts: DeviceFacts) -> str:
     name = re.sub(r"\s*MIG\s+\S+$", "", facts.name, flags=re.IGNORECASE)
     plain = strip_decorations(name).replace(" ", "-") or f"{facts.backend}-device"
     return f"{plain}-MIG-{facts.mig_profile}" if facts.mig_profile else plain
-
-
-def with_power_limit(spec: AcceleratorSpec, identity: Identity) -> AcceleratorSpec:
-    """Return the entry of a device, with the cap that is set on it noted."""
-    if not identity.notes:
-        return spec
-    return replace(spec, notes=" ".join([spec.notes, *identity.notes]).strip())
 
 
 def _named(facts: DeviceFacts, catalog: Catalog) -> AcceleratorSpec | None:

@@ -40,7 +40,8 @@ def confine() -> None:
     """
     roots = _library_folders()
     # Found by writing a file; libraries ask for it while they are imported and then leave it alone.
-    tempfile.gettempdir()
+    # PyTorch makes a folder in it for what it compiles, unless it is told of one that is there.
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.gettempdir()
     checks: Mapping[str, Callable[..., None]] = MappingProxyType(
         {
             **{event: partial(_refuse, event) for event in _NEVER},

@@ -8,12 +8,13 @@ from typing import NamedTuple, Self
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, weighed_cells, weighed_steps
+from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, divided, weighed_steps
 from perfmodel.estimator.evidence.said_scripts import prior_of
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
@@ -154,20 +155,15 @@ class _Weighed(NamedTuple):
 def _weighed(
     core: Core, prepared: PreparedJob, observations: Sequence[Observation], family: str
 ) -> _Weighed:
-    own, of_others, pointers = [], [], []
     families: dict[int, str] = {}
-    for i, seen in enumerate(observations):
-        job, pointer = seen.job, f"/observations/{i}"
-        if job is not None and id(job) not in families:
+
+    def is_own(job: Job) -> bool:
+        if id(job) not in families:
             families[id(job)] = job_family(job)
-        if job is not None and families[id(job)] != family:
-            # Said here what is wrong with it: later it would be passed over.
-            if job.job_type is None:
-                weighed_cells(core, job, seen, "", pointer)
-            of_others.append(seen)
-            continue
-        own.append(seen if job is None else replace(seen, job=None))
-        pointers.append(pointer)
+        return families[id(job)] == family
+
+    own, pointers, of_others = divided(core, observations, is_own)
+    own = [seen if seen.job is None else replace(seen, job=None) for seen in own]
     known = _Weighed(tuple(observations), tuple(own), tuple(of_others))
     if not own:
         return known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, predicted_cell
 from perfmodel.estimator.placing.columns import (
@@ -95,6 +95,41 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
         ) from error
     _check_plausible(seen, least_step_s(prepared, placement), pointer)
     return step_cells(prepared, steps.parts.take(0), ReplicaColumns.of([placement]), word)
+
+
+def divided(
+    core: Core, observations: Sequence[Observation], is_own: Callable[[Job], bool]
+) -> tuple[list[Observation], list[str], list[Observation]]:
+    """Part what was observed of a job itself from what was of others.
+
+    Parameters
+    ----------
+    is_own : callable
+        Whether an observation that names this job is of the job itself; one that names none is.
+
+    Returns
+    -------
+    own : list of Observation
+    pointers : list of str
+        JSON pointers to those.
+    of_others : list of Observation
+
+    Raises
+    ------
+    InvalidInputError
+        One of another job that cannot be answered: said here, since later it would be passed over.
+    """
+    own, pointers, of_others = [], [], []
+    for position, seen in enumerate(observations):
+        pointer = f"/observations/{position}"
+        if seen.job is None or is_own(seen.job):
+            own.append(seen)
+            pointers.append(pointer)
+            continue
+        if seen.job.job_type is None:
+            weighed_cells(core, seen.job, seen, "", pointer)
+        of_others.append(seen)
+    return own, pointers, of_others
 
 
 def weighed_steps(
@@ -244,22 +279,6 @@ def single_step(
         machine=machine_word(placement),
         fabric=fabric_of(placement),
         setting=setting_word(placement),
-    )
-
-
-def cell_alone(prepared: PreparedJob, kind: Kind, time_s: float) -> StepCells:
-    """Return the predicted step of a job alone on what it gets of one accelerator, as one row."""
-    return StepCells.of_job(
-        StepParts.of(np.array([time_s])),
-        batch_size=prepared.samples,
-        micro_batches=prepared.job.accumulation_steps,
-        ranks=1,
-        hosts=1,
-        largest_share=1,
-        host_s=_host_s(prepared),
-        window_share=_window_share(prepared),
-        job=OBSERVED_JOB,
-        machine=kind.held.name,
     )
 
 

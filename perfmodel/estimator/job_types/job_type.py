@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Self
 
@@ -24,7 +24,7 @@ from perfmodel.estimator.evidence.guessed_rows import (
     modelled,
     observed_rows,
 )
-from perfmodel.estimator.evidence.observed_rows import weighed_cells
+from perfmodel.estimator.evidence.observed_rows import divided
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
 from perfmodel.estimator.evidence.type_tables import TypeTables
@@ -171,15 +171,7 @@ class ObservedJobType:
             An observation that cannot be answered, with a pointer to it.
         """
         word = type_word(job)
-        own, of_others = [], []
-        for position, seen in enumerate(observations):
-            if _is_of(seen.job, word):
-                own.append(seen)
-                continue
-            if seen.job is not None and seen.job.job_type is None:
-                # Said here what is wrong with it: later it would be passed over.
-                weighed_cells(core, seen.job, seen, "", f"/observations/{position}")
-            of_others.append(seen)
+        own, _, of_others = divided(core, observations, partial(_is_of, word=word))
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
         placements, kept = modelled(core, own, job.mode, pointer="/observations")

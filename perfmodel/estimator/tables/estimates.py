@@ -95,12 +95,7 @@ def estimate_of(
         step_time_s=cell.step_time_s,
         compute_time_s=parts.compute_s,
         sync_time_s=parts.communication_s,
-        breakdown=Breakdown(
-            compute_s=parts.compute_s,
-            exposed_communication_s=parts.exposed_communication_s,
-            input_stall_s=parts.input_stall_s,
-            overhead_s=parts.overhead_s,
-        ),
+        breakdown=Breakdown.of(parts),
         memory=memory,
         basis=cell.basis,
         out_of_distribution=RUNG[cell.basis] > RUNG[Basis.CALIBRATED]

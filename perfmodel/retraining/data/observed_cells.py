@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,11 +100,6 @@ def observations_digest(observations: Sequence[AcceptedObservation]) -> str:
     """Return a SHA-256 over observations, in whatever order they come."""
     lines = sorted(orjson.dumps(dataclasses.asdict(one)) for one in observations)
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
-
-
-def observation_from(plain: Mapping[str, Any]) -> AcceptedObservation:
-    """Read an observation from the fields that ``dataclasses.asdict`` returns."""
-    return AcceptedObservation(**plain)
 
 
 def newest_cells(cells: Sequence[ObservedCell], share: float = NEWEST) -> list[ObservedCell]:

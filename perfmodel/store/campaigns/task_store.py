@@ -10,9 +10,8 @@ import orjson
 from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select, update
 
 from perfmodel.store.campaigns.campaign_records import CampaignState, TaskClaim, TaskState
-from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.leases import LeaseTable
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.leased_store import LeasedStore
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, CAMPAIGNS
 
 #: A task that lost its worker so often took it with it, and is set aside.
@@ -43,12 +42,10 @@ class Wanted:
         return wanted if self.campaign is None else and_(wanted, _TASK.campaign == self.campaign)
 
 
-class TaskStore(SharedStore):
+class TaskStore(LeasedStore):
     """Gives tasks to workers, and takes what came of them."""
 
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._leases = LeaseTable(connections, CAMPAIGN_TASKS)
+    work = CAMPAIGN_TASKS
 
     def claim(self, owner: str, wanted: Wanted, *, lease_s: float) -> TaskClaim | None:
         """Take on the task whose turn it is, or that has lost its worker; None without any.
@@ -74,14 +71,6 @@ class TaskStore(SharedStore):
             attempt=row.attempts,
         )
 
-    def renew(self, owner: str, claim: TaskClaim, *, lease_s: float) -> bool:
-        """Say that a worker still lives; False where the task is not its own any more."""
-        return self._leases.renew(owner, [claim.name], lease_s=lease_s) > 0
-
-    def put_back(self, claim: TaskClaim, *, wait_s: float = 0.0) -> bool:
-        """Let a task wait again, for a reason that is not its own."""
-        return self._leases.put_back(claim, wait_s=wait_s, counts=False)
-
     def finish(
         self, claim: TaskClaim, outcome: Mapping[str, Any], *, machine: str, elapsed_s: float
     ) -> bool:
@@ -103,18 +92,11 @@ class TaskStore(SharedStore):
 
     def set_aside_lost(self) -> int:
         """Set tasks aside that took their workers with them; return how many those were."""
-        with self._connections.writing() as connection:
-            lost = self._leases.was_lost(connection, most_attempts=MOST_ATTEMPTS)
-            reason = (
-                f"Its worker was lost {MOST_ATTEMPTS} times while it ran (killed, out of memory, "
-                "or the machine went down). Make it smaller and enter it in a new campaign."
-            )
-            changed = connection.execute(
-                update(CAMPAIGN_TASKS)
-                .where(lost)
-                .values(state=TaskState.SET_ASIDE.value, reason=reason, updated_at=now())
-            )
-        return int(changed.rowcount)
+        reason = (
+            f"Its worker was lost {MOST_ATTEMPTS} times while it ran (killed, out of memory, or "
+            "the machine went down). Make it smaller and enter it in a new campaign."
+        )
+        return self._give_up(MOST_ATTEMPTS, state=TaskState.SET_ASIDE.value, reason=reason)
 
     def has_open(self, wanted: Wanted) -> bool:
         """Tell whether something waits or runs that a worker could do, now or later."""

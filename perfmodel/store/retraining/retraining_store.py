@@ -16,9 +16,9 @@ from perfmodel.store.retraining.retraining_records import (
     RetrainingState,
     Trigger,
 )
-from perfmodel.store.sql.connections import Connections, ExistsError, now
-from perfmodel.store.sql.leases import LeaseTable
-from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
+from perfmodel.store.sql.connections import ExistsError, now
+from perfmodel.store.sql.leased_store import LeasedStore
+from perfmodel.store.sql.shared_store import Page, record_from
 from perfmodel.store.sql.tables import RETRAININGS
 
 #: A retraining that lost its worker so often took it with it, and is given up.
@@ -28,12 +28,10 @@ _TABLE = RETRAININGS.c
 _OPEN = (RetrainingState.WAITING.value, RetrainingState.RUNNING.value)
 
 
-class RetrainingStore(SharedStore):
+class RetrainingStore(LeasedStore):
     """Keeps retrainings, at most one of each model open: the database refuses a second."""
 
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._leases = LeaseTable(connections, RETRAININGS)
+    work = RETRAININGS
 
     def start(
         self,
@@ -138,16 +136,6 @@ class RetrainingStore(SharedStore):
             decision=_json(row.decision),
         )
 
-    def renew(self, owner: str, claim: RetrainingClaim, *, lease_s: float) -> bool:
-        """Say that a worker still lives; False where the retraining is not its own any more."""
-        return self._leases.renew(owner, [claim.name], lease_s=lease_s) > 0
-
-    def put_back(
-        self, claim: RetrainingClaim, *, wait_s: float = 0.0, counts: bool = False
-    ) -> bool:
-        """Let a retraining wait again, for a reason that is not its own unless it counts."""
-        return self._leases.put_back(claim, wait_s=wait_s, counts=counts)
-
     def tell(self, claim: RetrainingClaim, *, phase: str, progress: str, fraction: float) -> bool:
         """Keep how far a retraining is; False where somebody else has it by now."""
         return self._change(claim, phase=phase, progress=progress[:300], fraction=fraction)
@@ -187,14 +175,7 @@ class RetrainingStore(SharedStore):
             f"Its process was lost {MOST_ATTEMPTS} times (killed, out of memory, or the machine "
             "went down). Its log says where; learn from less, or give it more memory."
         )
-        with self._connections.writing() as connection:
-            lost = self._leases.was_lost(connection, most_attempts=MOST_ATTEMPTS)
-            changed = connection.execute(
-                update(RETRAININGS)
-                .where(lost)
-                .values(state=RetrainingState.FAILED.value, reason=reason, updated_at=now())
-            )
-        return int(changed.rowcount)
+        return self._give_up(MOST_ATTEMPTS, state=RetrainingState.FAILED.value, reason=reason)
 
     def cancel(self, name: str, *, reason: str = "It was cancelled.") -> bool:
         """End an open retraining without a result.

@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, select, update
 
-from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.leases import RUNNING, WAITING, LeaseTable, clock
-from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.leased_store import LeasedStore
+from perfmodel.store.sql.leases import RUNNING, WAITING, clock
+from perfmodel.store.sql.shared_store import insert_into
 from perfmodel.store.sql.tables import SHADOW_RUNS
 
 #: How often in a row a comparison may end badly before somebody has to start it again.
@@ -50,12 +51,10 @@ class ShadowRun:
         return self.state != RUNNING and self.attempt >= MOST_ATTEMPTS
 
 
-class ShadowRunStore(SharedStore):
+class ShadowRunStore(LeasedStore):
     """Keeps who compares which version; one process does at a time."""
 
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._leases = LeaseTable(connections, SHADOW_RUNS)
+    work = SHADOW_RUNS
 
     def enter(self, name: str) -> None:
         """Let a version be compared, unless it is already."""
@@ -88,10 +87,6 @@ class ShadowRunStore(SharedStore):
 
         row = self._leases.take(owner, mine, lease_s=lease_s, columns=_COLUMNS)
         return None if row is None else _run(row)
-
-    def renew(self, name: str, owner: str, *, lease_s: float) -> bool:
-        """Say that it is still worked on; False where somebody else has it by now."""
-        return self._leases.renew(owner, [name], lease_s=lease_s) > 0
 
     def end(self, held: ShadowRun, problem: str | None, *, wait_s: float = 0.0) -> None:
         """Let it wait until there is more to compare, or to be tried again.

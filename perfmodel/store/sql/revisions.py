@@ -41,12 +41,6 @@ def read_revisions(connection: Connection) -> dict[str, int]:
     return {row.name: int(row.value) for row in connection.execute(select(REVISIONS))}
 
 
-def read_revision(connection: Connection, name: str) -> int:
-    """Return how often something was changed."""
-    found = connection.execute(select(REVISIONS.c.value).where(REVISIONS.c.name == name))
-    return int(found.scalar_one_or_none() or 0)
-
-
 def poll_until(
     ended: threading.Event, poll: Callable[[], object], *, every_s: float, complaint: str
 ) -> None:

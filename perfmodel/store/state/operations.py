@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -22,12 +21,12 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    update,
 )
 
 from perfmodel.store.sql import leases
-from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.leased_store import LeasedStore
+from perfmodel.store.sql.shared_store import Page, record_from
 from perfmodel.store.sql.tables import OPERATIONS
 
 
@@ -93,12 +92,10 @@ class Claim:
     attempt: int
 
 
-class OperationStore(SharedStore):
+class OperationStore(LeasedStore):
     """Keeps operations."""
 
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._leases = leases.LeaseTable(connections, OPERATIONS)
+    work = OPERATIONS
 
     def start(
         self,
@@ -180,27 +177,6 @@ class OperationStore(SharedStore):
             attempt=row.attempts,
         )
 
-    def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> None:
-        """Say that a worker still lives."""
-        self._leases.renew(owner, names, lease_s=lease_s)
-
-    def put_back(self, claim: Claim, *, wait_s: float = 0.0, counts: bool = True) -> bool:
-        """Let an operation wait again, because it cannot be done now.
-
-        Parameters
-        ----------
-        wait_s : float
-            Time for which nobody tries again, seconds.
-        counts : bool
-            Whether this was an attempt.
-
-        Returns
-        -------
-        bool
-            False where somebody else has it by now.
-        """
-        return self._leases.put_back(claim, wait_s=wait_s, counts=counts)
-
     def finish(self, claim: Claim, result: bytes, *, status: int = 200) -> bool:
         """Keep what came of an operation; False where somebody else has it by now."""
         return self._end(
@@ -213,19 +189,13 @@ class OperationStore(SharedStore):
 
     def give_up(self, problem: str, *, status: int, most_attempts: int = 5) -> int:
         """Fail what lost its worker as often as it was begun, or may be begun no more."""
-        with self._connections.writing() as connection:
-            lost = connection.execute(
-                update(OPERATIONS)
-                .where(self._leases.was_lost(connection, most_attempts=most_attempts))
-                .values(
-                    state=OperationState.FAILED.value,
-                    status=status,
-                    problem=problem,
-                    request=None,
-                    updated_at=now(),
-                )
-            )
-        return int(lost.rowcount)
+        return self._give_up(
+            most_attempts,
+            state=OperationState.FAILED.value,
+            status=status,
+            problem=problem,
+            request=None,
+        )
 
     def find(self, name: str) -> Operation | None:
         """Return an operation, or None."""

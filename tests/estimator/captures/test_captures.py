@@ -33,9 +33,13 @@ MLP = Job(model="zoo/mlp", batch_size=4, mode=Mode.TRAINING)
 
 
 @pytest.fixture(scope="module")
-def child() -> Iterator[CaptureChild]:
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CaptureChild]:
     started = CaptureChild()
-    yield started
+    with pytest.MonkeyPatch.context() as patch:
+        # As where nothing was compiled before: PyTorch finds no folder for it.
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("new")))
+        patch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+        yield started
     started.close()
 
 

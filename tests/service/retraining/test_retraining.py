@@ -80,7 +80,7 @@ def test_a_retraining_is_entered_once_watched_and_cancelled(
 
     gone = client.delete(place)
     assert (gone.status_code, gone.json()["state"]) == (200, "cancelled")
-    assert not world.store.renew("somewhere", claim, lease_s=1.0)
+    assert not world.store.renew("somewhere", [claim.name], lease_s=1.0)
     late = client.delete(place)
     assert late.status_code == 409 and "is cancelled; it cannot" in late.json()["detail"]
 

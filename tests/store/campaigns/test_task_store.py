@@ -88,7 +88,7 @@ def test_a_task_ends_once_whoever_brings_it(stores: Stores) -> None:
     taken = stores.claim("b")
     assert taken.attempt == 2
     assert not stores.finish(lost)
-    assert not stores.tasks.renew("a", lost, lease_s=FOREVER_S)
+    assert not stores.tasks.renew("a", [lost.name], lease_s=FOREVER_S)
     assert not stores.tasks.fail(lost, "late", machine="m", elapsed_s=1.0)
     assert stores.finish(taken)
     assert not stores.finish(taken)

@@ -89,11 +89,11 @@ def test_a_lost_retraining_is_taken_over_and_its_first_worker_is_heard_no_more(
     second = _claim(store, "second")
     # What the first one decided is told to whoever takes over.
     assert (second.attempt, second.version, second.decision) == (2, "v1", {"accepted": True})
-    assert not store.renew("first", first, lease_s=1.0)
+    assert not store.renew("first", [first.name], lease_s=1.0)
     assert not store.tell(first, phase="fit", progress="", fraction=0.2)
     assert not store.decide(first, version=None, decision=None)
     assert not store.end(first, RetrainingState.FAILED, reason="mine")
-    assert store.renew("second", second, lease_s=FOREVER_S)
+    assert store.renew("second", [second.name], lease_s=FOREVER_S)
     assert store.tell(second, phase="fit", progress="fitted", fraction=0.5)
     found = store.find(second.name)
     assert found is not None
@@ -136,7 +136,7 @@ def test_cancelling_ends_what_waits_and_what_runs_but_nothing_that_takes_effect(
     running = store.start("default")[0].name
     claim = _claim(store)
     assert store.cancel(running)
-    assert not store.renew("a", claim, lease_s=1.0)
+    assert not store.renew("a", [claim.name], lease_s=1.0)
     assert not store.decide(claim, version="v1", decision={})
     published = store.start("default")[0].name
     assert store.decide(_claim(store), version="v1", decision={})
