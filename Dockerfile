@@ -19,6 +19,8 @@ ARG PIP_NO_INDEX=
 ENV PIP_INDEX_URL=$PIP_INDEX_URL PIP_EXTRA_INDEX_URL=$PIP_EXTRA_INDEX_URL \
     PIP_FIND_LINKS=$PIP_FIND_LINKS PIP_NO_INDEX=$PIP_NO_INDEX \
     PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1
+# `strip`; nothing is compiled, everything comes as wheels.
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils
 WORKDIR /src
 RUN python3 -m venv /opt/perfmodel
 COPY pyproject.toml constraints.txt README.md LICENSE ./

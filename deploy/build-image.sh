@@ -17,7 +17,9 @@ fi
 
 find "$packages" -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
 find "$packages" -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.h' -o -name '*.hpp' \) -delete
-rm -rf "$packages/torch/include" "$packages/torch/bin" "$packages/pyarrow/include"
+# Not those in *.libs: they were patched after they were linked.
+find "$packages" -type f -name '*.so' -not -path '*.libs/*' -exec strip --strip-debug {} +
+rm -rf "$packages/torch/include" "$packages/pyarrow/include"
 
 find "$venv" -name __pycache__ -type d -prune -exec rm -rf {} +
 cd /tmp

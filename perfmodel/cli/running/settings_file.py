@@ -136,7 +136,7 @@ def _text(name: str, value: Any, file: Path) -> str:
         case bool() | list() | dict():
             return json.dumps(value, default=lambda odd: _refuse_value(name, odd, file))
         case int() | float():
-            return repr(value)
+            return str(int(value)) if float(value).is_integer() else repr(value)
     return _refuse_value(name, value, file)
 
 
