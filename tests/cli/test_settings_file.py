@@ -46,7 +46,7 @@ def test_what_stands_nearer_counts(tmp_path: Path) -> None:
     near = {"PERFMODEL_RATE_PER_S": "9", "PERFMODEL_DATABASE_FILE": str(secret)}
     found = _read(tmp_path, 'rate_per_s = 1\nburst_s = 4.0\ndatabase = "other.db"', **near)
     assert found["PERFMODEL_RATE_PER_S"] == "9"
-    assert found["PERFMODEL_BURST_S"] == "4.0"
+    assert found["PERFMODEL_BURST_S"] == "4"
     # Without the line end of the file; and the secret of the environment is nearer than the file.
     assert found["PERFMODEL_DATABASE"] == "postgresql://me:secret@host/db"
 
@@ -107,3 +107,22 @@ def test_a_value_that_no_setting_can_have_is_named(tmp_path: Path) -> None:
     assert told.returncode == 2
     assert "PERFMODEL_BURST_S" in told.stderr
     assert "PERFMODEL_LOG_FORMAT" in told.stderr
+
+
+def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
+    stated = {
+        "PERFMODEL_RATE_PER_S": "5.5",
+        "PERFMODEL_HOSTS": '["a.example"]',
+        "PERFMODEL_KUBERNETES_ACCELERATORS": '{"odd one": "T4"}',
+    }
+    secret = {"PERFMODEL_DRIFT_WEBHOOK": "https://hooks.example/secret"}
+    told = subprocess.run(
+        [sys.executable, "-m", "perfmodel", "serve", "--print-settings"],
+        env={**os.environ, **stated, **secret},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "secret" not in told.stdout
+    found = _read(tmp_path, told.stdout)
+    assert {name: found[name] for name in stated} == stated
+    names = {line.lstrip("# ").split(" = ")[0] for line in told.stdout.splitlines()}
+    assert names == known_settings()

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from perfmodel.cli.options import FILE, debug_option, models_store_option
-from perfmodel.cli.running.settings_file import settings_option
+from perfmodel.cli.running.settings_file import settings_in_force, settings_option
 from perfmodel.errors import InvalidInputError, MissingExtraError
 
 #: What ``--example`` asks.
@@ -68,6 +68,11 @@ EXAMPLE = {
 @click.option(
     "--insecure", is_flag=True, help="Listen beyond the loopback without any key; on your own risk."
 )
+@click.option(
+    "--print-settings",
+    is_flag=True,
+    help="Print what environment and files state of every setting, in the form of a file, and end.",
+)
 @click.option("--example", is_flag=True, help="Ask one question when ready and print its answer.")
 @models_store_option
 @debug_option
@@ -79,6 +84,7 @@ def command(
     keys: Path | None,
     observations_keep_s: float | None,
     insecure: bool,
+    print_settings: bool,
     example: bool,
     models: str,
 ) -> None:
@@ -93,6 +99,9 @@ def command(
         from service.serve import serve
     except ModuleNotFoundError as error:
         raise MissingExtraError("Answering over HTTP", extra="serve") from error
+    if print_settings:
+        click.echo(settings_in_force())
+        return
     _check_free(host, port)
     if "://" not in database:
         database = f"sqlite:///{database}"

@@ -175,3 +175,42 @@ def _read_secrets(
             raise InvalidInputError(
                 f"{variable} of {place} names {path}, which cannot be read: {reason}."
             ) from error
+
+
+def settings_in_force() -> str:
+    """Return every setting with its value here, as a file of settings states them.
+
+    What may hold a secret is not shown, but that it is there.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is none that its setting can have.
+    """
+    from service.settings import Settings, read_settings
+
+    default, lines = Settings.model_construct(), []
+    for name, value in read_settings().model_dump(mode="json").items():
+        stated = json.loads(json.dumps(value))
+        usual = stated == json.loads(json.dumps(getattr(default, name), default=str))
+        shown = '"hidden"' if _hides(name, value) else _toml_value(stated)
+        lines.append(f"{'# ' if usual or value is None else ''}{name} = {shown}")
+    return "\n".join(lines)
+
+
+def _hides(name: str, value: Any) -> bool:
+    """Tell whether a value holds a secret, or may."""
+    told = name in ("models_options", "drift_webhook") or f"{variable_of(name)}_FILE" in os.environ
+    return bool(value) and (told or "@" in str(value))
+
+
+def _toml_value(value: Any) -> str:
+    match value:
+        case None:
+            return '""'
+        case dict():
+            rows = (f"{json.dumps(key)} = {_toml_value(each)}" for key, each in value.items())
+            return f"{{{', '.join(rows)}}}"
+        case list():
+            return f"[{', '.join(_toml_value(each) for each in value)}]"
+    return json.dumps(value)
