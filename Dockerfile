@@ -20,7 +20,8 @@ ENV PIP_INDEX_URL=$PIP_INDEX_URL PIP_EXTRA_INDEX_URL=$PIP_EXTRA_INDEX_URL \
     PIP_FIND_LINKS=$PIP_FIND_LINKS PIP_NO_INDEX=$PIP_NO_INDEX \
     PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1
 # `strip`; nothing is compiled, everything comes as wheels.
-RUN apt-get update && apt-get install --yes --no-install-recommends binutils
+RUN set -eu; patience="-o Acquire::Retries=5 -o Acquire::http::Timeout=20"; \
+    apt-get $patience update; apt-get $patience install --yes --no-install-recommends binutils
 WORKDIR /src
 RUN python3 -m venv /opt/perfmodel
 COPY pyproject.toml constraints.txt README.md LICENSE ./
