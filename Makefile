@@ -13,8 +13,8 @@ STAMP := $(VENV)/.installed$(addprefix -,$(notdir $(TORCH_INDEX)))
 CODE  := perfmodel service tests benchmarks examples docs deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help dev fmt lint types test bench bench-accuracy bench-regret docs serve train profile check \
-        image-check deploy-check clean
+.PHONY: help dev fmt lint types test bench bench-accuracy bench-regret docs serve train profile check clean
+.PHONY: image-check deploy-check
 
 help: ## list these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
