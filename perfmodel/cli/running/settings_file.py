@@ -26,6 +26,8 @@ from perfmodel.errors import InvalidInputError, MissingExtraError, UnknownSettin
 _PREFIX, _SUFFIX = "PERFMODEL_", "_FILE"
 #: Names the file of settings itself.
 SETTINGS_FILE = f"{_PREFIX}SETTINGS"
+#: What commands take besides: the service that they ask, and where captures and sketches are kept.
+_OF_COMMANDS = ("cache", "key", "url")
 
 
 def settings_option(command: CommandT) -> CommandT:
@@ -99,7 +101,7 @@ def variable_of(name: str) -> str:
 
 
 def known_settings() -> frozenset[str]:
-    """Return the names of all settings, in small letters.
+    """Return the names of all settings, of the service and of commands, in small letters.
 
     Raises
     ------
@@ -110,7 +112,7 @@ def known_settings() -> frozenset[str]:
         from service.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError("A file of settings", extra="serve") from error
-    return frozenset(Settings.model_fields)
+    return frozenset((*Settings.model_fields, *_OF_COMMANDS))
 
 
 def _is_secret(name: str) -> bool:
