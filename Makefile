@@ -10,10 +10,11 @@ BIN   := $(VENV)/bin
 # An index of PyTorch builds for an accelerator (docs/profile-your-gpu.md); empty: pip's own.
 TORCH_INDEX ?=
 STAMP := $(VENV)/.installed$(addprefix -,$(notdir $(TORCH_INDEX)))
-CODE  := perfmodel service tests benchmarks examples docs
+CODE  := perfmodel service tests benchmarks examples docs deploy
 
 .DEFAULT_GOAL := help
 .PHONY: help dev fmt lint types test bench bench-accuracy bench-regret docs serve train profile check clean
+.PHONY: image-check deploy-check
 
 help: ## list these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +70,13 @@ train: dev ## learn from profiles/ and, where PERFMODEL_DATA names a folder, pub
 
 profile: dev ## measure the workloads of JOBS on this machine into OUT (resumes)
 	$(BIN)/perfmodel profile $(JOBS) --out $(OUT)
+
+image-check: dev ## build both images and run them, without a container engine (ARGS='--target small')
+	$(BIN)/python deploy/image_check.py $(ARGS)
+
+deploy-check: dev ## check compose, Helm chart, alert rules and unit with the programs that read them
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[deploy]'
+	$(BIN)/pytest -q tests/deploy
 
 check: lint types test ## everything that has to pass before a change lands
 

@@ -11,6 +11,8 @@
     |   |   +-- UnknownJobError
     |   |   +-- UnknownPredictorError
     |   |   +-- UnknownModelVersionError
+    |   |   +-- UnknownProviderError a provider of which a file of prices says nothing
+    |   |   +-- UnknownSettingError  a setting of the service that there is not
     |   |   +-- UnknownFieldError    a field that a request does not have
     |   |   +-- UnknownWordError     a word outside the closed vocabulary of a field
     |   +-- TakenNameError           a name that means something else already
@@ -152,6 +154,18 @@ class UnknownModelVersionError(UnknownNameError):
     """A version of the model that is not installed."""
 
     kind = "model version"
+
+
+class UnknownProviderError(UnknownNameError):
+    """A provider of which a file of prices says nothing."""
+
+    kind = "provider"
+
+
+class UnknownSettingError(UnknownNameError):
+    """A setting that the service does not have."""
+
+    kind = "setting"
 
 
 class UnknownFieldError(UnknownNameError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
+import logging
 import os
 import socket
 import sys
@@ -25,7 +27,9 @@ from service.access.key_file import KeyFile
 from service.app import create_app
 from service.http import logs
 from service.retraining.rules import rules_of
-from service.settings import Settings
+from service.settings import Settings, read_settings
+
+logger = logging.getLogger(__name__)
 
 #: Allocations after which the youngest objects are collected, and collections of younger ones after
 #: which the older two generations are.
@@ -52,10 +56,23 @@ def app_of_worker() -> FastAPI:
     with loading():
         import_xgboost_alone()
         app = app_from_settings(settings)
+    for limit in limits_of(app):
+        logger.warning("%s", limit)
     # Threads that predict give way to the loop that answers within this; the default of 5 ms is
     # longer than some callers wait.
     sys.setswitchinterval(_SWITCH_S)
     return app
+
+
+def limits_of(app: FastAPI) -> list[str]:
+    """Return what this installation cannot do, for the first lines of the log."""
+    found = list(app.state.dispatcher.problems)
+    if importlib.util.find_spec("torch") is None:
+        found.append(
+            "PyTorch is not installed (pip install 'perfmodel[train]'): no model is captured here. "
+            "Models whose graphs are shipped or registered, or were captured before, are answered."
+        )
+    return found
 
 
 def serve(
@@ -100,7 +117,7 @@ def serve(
         os.environ["PERFMODEL_OBSERVATIONS_KEEP_S"] = str(observations_keep_s)
     if insecure:
         os.environ["PERFMODEL_INSECURE"] = "true"
-    settings = Settings()
+    settings = read_settings()
     _check_binding(host, settings)
     rules_of(settings)  # here, where whoever starts it is told what is wrong
     config = uvicorn.Config(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.jobs.capture_terms import CaptureBudget
 from perfmodel.registry.file_store import is_url
 from perfmodel.registry.mirror import cache_folder
@@ -26,8 +27,15 @@ def _location(value: Any) -> Any:
 class Settings(BaseSettings):
     """Settings of the service; each can be set as ``PERFMODEL_<NAME>`` in the environment.
 
+    ``perfmodel`` puts there what a file of settings and files of secrets say
+    (:mod:`perfmodel.cli.running.settings_file`).
+
     Parameters
     ----------
+    listen_host, listen_port : str, int
+        Where `perfmodel serve` listens; port 0: a free one.
+    workers : int
+        Processes that answer.
     models : Path or str
         Folder of trained models, or a URL of ``fsspec``; may be missing, then the analytical model
         answers.
@@ -143,6 +151,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="PERFMODEL_", extra="ignore", frozen=True)
 
+    listen_host: str = "127.0.0.1"
+    listen_port: int = Field(default=8000, ge=0, le=65_535)
+    workers: int = Field(default=1, ge=1)
     models: Annotated[Path | str, BeforeValidator(_location)] = Path("models")
     models_options: dict[str, Any] = Field(default_factory=dict)
     models_cache: Path | None = None
@@ -233,3 +244,23 @@ class Settings(BaseSettings):
         if isinstance(self.models, Path):
             return self.models
         return self.models_cache or cache_folder(self.models)
+
+
+def read_settings(**stated: Any) -> Settings:
+    """Return the settings of the environment, and what is stated besides.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is none that its setting can have; all of them are named.
+    """
+    try:
+        return Settings(**stated)
+    except ValidationError as error:
+        wrong = [
+            f"PERFMODEL_{str(each['loc'][0]).upper()}: {each['msg']}; got {each['input']!r}."
+            for each in error.errors()
+        ]
+    except SettingsError as error:  # a list or an object that is no JSON
+        wrong = [f"{error}; it is read as JSON."]
+    raise InvalidInputError(" ".join(("Settings of the service cannot be read.", *wrong)))

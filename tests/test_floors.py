@@ -50,8 +50,12 @@ FLOORS = {
 }
 
 #: The ways up, by deferred imports: `perfmodel serve` starts the service, `perfmodel keys` keeps
-#: its keys.
-ALLOWED_UP = {("perfmodel.cli.serve", "service"), ("perfmodel.cli.keys", "service")}
+#: its keys, a file of settings states its settings.
+ALLOWED_UP = {
+    ("perfmodel.cli.running.serve", "service"),
+    ("perfmodel.cli.running.keys", "service"),
+    ("perfmodel.cli.running.settings_file", "service"),
+}
 
 #: Who may import the training tower, besides itself.
 TRAINING_USERS = ("perfmodel.training", "perfmodel.retraining", "perfmodel.cli")

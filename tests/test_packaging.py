@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -52,3 +54,24 @@ def test_ci_runs_the_tests_and_nothing_else() -> None:
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
     assert commands == ["make test"]
+
+
+def test_who_only_answers_needs_neither_torch_nor_arrow() -> None:
+    program = """
+import sys
+
+for name in ("pyarrow", "torch"):
+    sys.modules[name] = None
+import service.serve
+from perfmodel.errors import MissingExtraError
+
+try:
+    import perfmodel.store.profiles
+except MissingExtraError as error:
+    print(error.extra)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert told.stdout == "train\n"

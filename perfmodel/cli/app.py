@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -12,6 +13,7 @@ import click
 
 from perfmodel import __version__
 from perfmodel.cli.failures import EXIT_INTERRUPTED, exit_code_of, report
+from perfmodel.cli.running.settings_file import read_settings_into
 
 #: Each subcommand with its line in ``--help``.
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -40,6 +42,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "models": "List the versions of trained models, and say which one serves.",
         "serve": "Answer over HTTP.",
         "keys": "Make, list and revoke the keys of the service.",
+        "prices": "Set what accelerators cost, a whole list at once.",
         "backup": "Write one file of all that a service keeps.",
         "restore": "Put back what backup wrote.",
     }
@@ -55,6 +58,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "probe-plan",
         ),
         "models": ("drift", "models", "retrain"),
+        "running": ("serve", "keys", "prices", "backup", "restore"),
     }
 )  # fmt: skip
 
@@ -108,6 +112,7 @@ class LazyGroup(click.Group):
         argv = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
         try:
+            read_settings_into(os.environ)
             code = super().main(args=argv, prog_name=prog_name or "perfmodel", **extra)
         except (KeyboardInterrupt, click.Abort):
             click.echo("Interrupted.", err=True)

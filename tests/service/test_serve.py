@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from perfmodel.cli import cli
 from service import serve as serving
 from service.serve import import_xgboost_alone, loading
 from service.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
 
 _IMPORTED = """
 import sys
@@ -53,6 +56,25 @@ def test_starting_loads_no_torch_and_the_boosting_library_comes_alone() -> None:
     pytest.importorskip("xgboost")
     # In a process of its own: in this one all may have been imported long ago.
     subprocess.run([sys.executable, "-c", _IMPORTED], check=True, timeout=300)
+
+
+def test_what_it_cannot_do_is_said_at_the_start(tmp_path: Path) -> None:
+    program = """
+import sys
+
+sys.modules["torch"] = None
+from service.serve import app_of_worker
+
+app_of_worker()
+"""
+    database = f"sqlite:///{tmp_path}/a.db"
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PERFMODEL_DATABASE": database, "PERFMODEL_MODELS": str(tmp_path)},
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    warnings = [line for line in told.stderr.splitlines() if '"level":"warning"' in line]
+    assert any("PyTorch is not installed" in line for line in warnings)
 
 
 def test_what_was_imported_before_stays() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from perfmodel.cli.options import FILE, debug_option, models_store_option
+from perfmodel.cli.running.settings_file import settings_in_force, settings_option
 from perfmodel.errors import InvalidInputError, MissingExtraError
 
 #: What ``--example`` asks.
@@ -20,11 +21,22 @@ EXAMPLE = {
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@settings_option
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True,
-    help="Port to listen on; 0 takes a free one.",
-)  # fmt: skip
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="PERFMODEL_LISTEN_HOST",
+    help="Address to listen on. [environment: PERFMODEL_LISTEN_HOST]",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    envvar="PERFMODEL_LISTEN_PORT",
+    help="Port to listen on; 0 takes a free one. [environment: PERFMODEL_LISTEN_PORT]",
+)
 @click.option(
     "--database",
     default="sqlite:///perfmodel.db",
@@ -33,7 +45,12 @@ EXAMPLE = {
     help="SQLAlchemy URL, or the file of an SQLite database.",
 )
 @click.option(
-    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that answer."
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    envvar="PERFMODEL_WORKERS",
+    help="Processes that answer. [environment: PERFMODEL_WORKERS]",
 )
 @click.option(
     "--keys",
@@ -51,6 +68,11 @@ EXAMPLE = {
 @click.option(
     "--insecure", is_flag=True, help="Listen beyond the loopback without any key; on your own risk."
 )
+@click.option(
+    "--print-settings",
+    is_flag=True,
+    help="Print what environment and files state of every setting, in the form of a file, and end.",
+)
 @click.option("--example", is_flag=True, help="Ask one question when ready and print its answer.")
 @models_store_option
 @debug_option
@@ -62,6 +84,7 @@ def command(
     keys: Path | None,
     observations_keep_s: float | None,
     insecure: bool,
+    print_settings: bool,
     example: bool,
     models: str,
 ) -> None:
@@ -76,6 +99,9 @@ def command(
         from service.serve import serve
     except ModuleNotFoundError as error:
         raise MissingExtraError("Answering over HTTP", extra="serve") from error
+    if print_settings:
+        click.echo(settings_in_force())
+        return
     _check_free(host, port)
     if "://" not in database:
         database = f"sqlite:///{database}"

@@ -71,7 +71,10 @@ def _settings() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name.startswith("PERFMODEL_") and name not in _SECRET and "@" not in value
+        if name.startswith("PERFMODEL_")
+        and name not in _SECRET
+        and f"{name}_FILE" not in os.environ
+        and "@" not in value
     }
 
 

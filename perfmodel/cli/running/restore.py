@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.backup import place_options, print_manifest
 from perfmodel.cli.options import FILE, output_options
+from perfmodel.cli.running.backup import place_options, print_manifest
 from perfmodel.errors import MissingExtraError
 
 

@@ -146,11 +146,11 @@ def _stores(
         from service.access.install import audit_file, audit_of, is_shared, keys_file
         from service.access.key_file import KeyFile
         from service.access.key_table import KeyTable
-        from service.settings import Settings
+        from service.settings import read_settings
     except ModuleNotFoundError as error:
         raise MissingExtraError("Managing keys", extra="serve") from error
     stated = {"keys": file, "database": database}
-    settings = Settings(**{name: value for name, value in stated.items() if value is not None})  # type: ignore[arg-type]
+    settings = read_settings(**{n: value for n, value in stated.items() if value is not None})
     if settings.keys is None and is_shared(settings.database):
         connections = Database(settings.database).connections
         try:

@@ -1,0 +1,128 @@
+"""The file of settings, files of secrets, and which of several places counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli.running.settings_file import known_settings, read_settings_into
+from perfmodel.errors import InvalidInputError, UnknownSettingError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _read(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    read_settings_into(environment, file)
+    return environment
+
+
+def test_values_become_variables(tmp_path: Path) -> None:
+    text = """
+    rate_per_s = 2.5
+    insecure = true
+    hosts = ["perfmodel.example"]
+    database = "postgresql://host/perfmodel"
+    kubernetes_accelerators = {odd = "T4"}
+    """
+    assert _read(tmp_path, text) == {
+        "PERFMODEL_RATE_PER_S": "2.5",
+        "PERFMODEL_INSECURE": "true",
+        "PERFMODEL_HOSTS": '["perfmodel.example"]',
+        "PERFMODEL_DATABASE": "postgresql://host/perfmodel",
+        "PERFMODEL_KUBERNETES_ACCELERATORS": '{"odd": "T4"}',
+    }
+
+
+def test_what_stands_nearer_counts(tmp_path: Path) -> None:
+    secret = tmp_path / "url"
+    secret.write_text("postgresql://me:secret@host/db\n")
+    near = {"PERFMODEL_RATE_PER_S": "9", "PERFMODEL_DATABASE_FILE": str(secret)}
+    found = _read(tmp_path, 'rate_per_s = 1\nburst_s = 4.0\ndatabase = "other.db"', **near)
+    assert found["PERFMODEL_RATE_PER_S"] == "9"
+    assert found["PERFMODEL_BURST_S"] == "4"
+    # Without the line end of the file; and the secret of the environment is nearer than the file.
+    assert found["PERFMODEL_DATABASE"] == "postgresql://me:secret@host/db"
+
+
+def test_a_file_of_settings_may_name_files_of_secrets(tmp_path: Path) -> None:
+    secret = tmp_path / "url"
+    secret.write_text("postgresql://secret@host/db")
+    text = f'database_file = "{secret}"'
+    assert _read(tmp_path, text)["PERFMODEL_DATABASE"] == "postgresql://secret@host/db"
+    stated = _read(tmp_path, text, PERFMODEL_DATABASE="mine.db")
+    assert stated["PERFMODEL_DATABASE"] == "mine.db"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("log_levle = 'debug'", "Did you mean 'log_level'"),
+        ("[server]\nport = 1", "Unknown setting 'server'"),
+        ("rate_per_s =", "is no TOML"),
+        ("data = 2026-01-01", "must be a text, a number"),
+        ("database_file = '/none/such'", "cannot be read"),
+        ("database = 'a'\ndatabase_file = 'b'", "both stand in"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        _read(tmp_path, text)
+
+
+def test_a_secret_of_the_environment_is_a_setting() -> None:
+    with pytest.raises(UnknownSettingError, match="databse"):
+        read_settings_into({"PERFMODEL_DATABSE_FILE": "/run/secrets/url"})
+
+
+def test_no_setting_has_a_name_that_means_a_secret() -> None:
+    assert not [name for name in known_settings() if name.endswith("_file")]
+
+
+def test_commands_read_it_too(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text(f'keys = "{tmp_path}/my-keys.json"\n')
+    told = subprocess.run(
+        [sys.executable, "-m", "perfmodel", "keys", "create", "me", "--scope", "admin", "--json"],
+        env={**os.environ, "PERFMODEL_SETTINGS": str(settings)},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert json.loads(told.stdout)["name"] == "me"
+    assert (tmp_path / "my-keys.json").exists()
+
+
+def test_a_value_that_no_setting_can_have_is_named(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text("listen_port = 0\nburst_s = -1\nlog_format = 'xml'\n")
+    told = subprocess.run(
+        [sys.executable, "-m", "perfmodel", "serve", "--settings", str(settings)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert told.returncode == 2
+    assert "PERFMODEL_BURST_S" in told.stderr
+    assert "PERFMODEL_LOG_FORMAT" in told.stderr
+
+
+def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
+    stated = {
+        "PERFMODEL_RATE_PER_S": "5.5",
+        "PERFMODEL_HOSTS": '["a.example"]',
+        "PERFMODEL_KUBERNETES_ACCELERATORS": '{"odd one": "T4"}',
+    }
+    secret = {"PERFMODEL_DRIFT_WEBHOOK": "https://hooks.example/secret"}
+    told = subprocess.run(
+        [sys.executable, "-m", "perfmodel", "serve", "--print-settings"],
+        env={**os.environ, **stated, **secret},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "secret" not in told.stdout
+    found = _read(tmp_path, told.stdout)
+    assert {name: found[name] for name in stated} == stated
+    names = {line.lstrip("# ").split(" = ")[0] for line in told.stdout.splitlines()}
+    assert names == known_settings() - {"cache", "key", "url"}
