@@ -438,6 +438,17 @@ class JointPredictor:
         raw = self._raw(table, *whole_rows(table), members=self.members_[fold : fold + 1])
         return np.asarray(raw.mixed[0])
 
+    def as_if_unseen(self) -> JointPredictor:
+        """Return a predictor that answers as if no family, and no record since, had been seen.
+
+        Each step by the member that has not seen its family, with no cell of its job recalled; a
+        job that none has seen by all members, as ever.
+        """
+        strange = copy.copy(self)
+        strange.memory_, strange.abroad_ = (m.without_cells() for m in (self.memory_, self.abroad_))
+        strange.beliefs_, strange.records_ = self.beliefs_.without(self.records_), {}
+        return strange
+
     # -- a few records of a device ------------------------------------------------------------
 
     def adapt(self, probes: Sequence[StepSample]) -> JointPredictor:
