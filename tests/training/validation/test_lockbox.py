@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from accuracy_report.kept_sections import LOCKBOX_HEADING
@@ -12,6 +14,7 @@ from accuracy_report.report import write_lockbox, write_report
 from held_out_steps import corpus
 from plain_learner import PlainLearner
 
+from perfmodel.features.steps.step import StepSample
 from perfmodel.training.validation.cross_validation import CrossValidation, cross_validate
 from perfmodel.training.validation.fold_schedule import Effort, schedule
 from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS
@@ -21,15 +24,18 @@ SAMPLES = corpus(families=10, per_family=12)
 EFFORT = Effort(folds=2, device_folds=1, random_folds=1, random_probes=1)
 
 
-def _with_locked_device() -> list[object]:
-    """A fourth of the samples on a device whose name lies in the lockbox."""
+def _with_locked_device() -> list[StepSample]:
+    """Every fourth sample on a device whose name lies in the lockbox, with a chip of its own."""
     name = next(n for n in (f"Card-{i}" for i in range(99)) if is_locked(n))
     return [
-        replace(
-            s, step=replace(s.step, accelerator=replace(s.step.accelerator, name=name))
-        ) if i % 4 == 0 else s
-        for i, s in enumerate(SAMPLES)
-    ]  # fmt: skip
+        _on(sample, name, "Chip of the lockbox") if i % 4 == 0 else sample
+        for i, sample in enumerate(SAMPLES)
+    ]
+
+
+def _on(sample: StepSample, name: str, chip: str, *, alone: bool = False) -> StepSample:
+    card = replace(sample.step.accelerator, name=name, architecture=chip)
+    return replace(sample, step=replace(sample.step, accelerator=card, alone=alone))
 
 
 def test_a_fifth_of_the_names_is_locked_and_stays_so() -> None:
@@ -67,6 +73,40 @@ def test_no_choice_sees_it_and_the_lockbox_is_asked_whole() -> None:
     (fold,) = schedule(samples, EFFORT, [LOCKBOX])
     assert sorted([*fold.train, *fold.test]) == list(range(len(samples)))
     assert np.all(why[fold.test] != "")
+
+
+class _Listener(PlainLearner):
+    """Remembers on which devices the operators ran that it was given."""
+
+    heard: list[set[str]] = []
+
+    def fit(self, samples: Sequence[StepSample], *, operators: Sequence[StepSample] = ()) -> Self:
+        _Listener.heard.append({one.step.accelerator.name for one in operators})
+        return super().fit(samples)
+
+
+def test_operators_of_its_devices_are_never_heard_nor_those_of_their_chips_when_it_is_asked(
+    tmp_path: Path,
+) -> None:
+    samples = _with_locked_device()
+    locked = next(s for s in samples if is_locked(s.step.accelerator.name)).step.accelerator
+    open_name = next(n for n in (f"Sister-{i}" for i in range(99)) if not is_locked(n))
+    operators = [
+        _on(SAMPLES[0], locked.name, locked.architecture, alone=True),
+        _on(SAMPLES[0], open_name, locked.architecture, alone=True),
+        _on(SAMPLES[0], f"{open_name}-other", "Chip of no other", alone=True),
+    ]
+    assert not is_locked(f"{open_name}-other")
+    _Listener.heard = []
+    cross_validate(
+        CrossValidation(
+            samples=samples, make_learner=lambda seed: _Listener(seed=seed, rounds=5),
+            folder=tmp_path, effort=EFFORT, baselines={}, operators=operators,
+            splits=["random", LOCKBOX],
+        )
+    )  # fmt: skip
+    both = {open_name, f"{open_name}-other"}
+    assert _Listener.heard == [both, {f"{open_name}-other"}]
 
 
 def test_the_spread_is_that_of_what_was_left_out() -> None:
