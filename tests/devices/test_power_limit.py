@@ -13,13 +13,16 @@ CATALOG = Catalog.default()
 
 
 def test_cards_of_one_chip_hold_what_their_limit_grants() -> None:
-    # GA102: an A10 has 150 W for 72 x 1.695 GHz, an RTX 3090 Ti 450 W for 84 x 1.86 GHz.
-    a10, best = 150 / (72 * 1.695), 450 / (84 * 1.86)
-    assert lasting_share(CATALOG.get("A10")) == pytest.approx((a10 / best) ** 0.4)
+    # GA102: an A10 has 150 W for 72 cores, an RTX 3090 Ti 450 W for 84 at 1.86 GHz.
+    clock_ghz = 1.86 * ((150 / 72) / (450 / 84)) ** 0.4
+    assert lasting_share(CATALOG.get("A10")) == pytest.approx(clock_ghz / 1.695)
     assert lasting_share(CATALOG.get("RTX-3090Ti")) == 1.0
     # The same chip at half the power: 2^-0.4 of the clock, whatever else the card is.
     half = replace(CATALOG.get("RTX-3090Ti"), name="RTX-3090Ti-half", tdp_w=225.0)
     assert lasting_share(half) == pytest.approx(2**-0.4)
+    # A maker that states a lower boost clock for a lower limit has said it already.
+    slow = replace(half, clock_hz=1.86e9 * 2**-0.4)
+    assert lasting_share(slow) == pytest.approx(1.0)
 
 
 def test_more_power_never_means_less_clock() -> None:

@@ -59,7 +59,7 @@ def test_a_power_limit_slows_arithmetic_and_no_bound() -> None:
     steps = [_step(accelerator=card, precision=Precision.AMP_FP16), _step()]
     plain, limited = step_table(steps), step_table(steps, power_limited=True)
     share = lasting_share(card)
-    assert share < 0.7
+    assert share < 0.75
     slower = [share, share, share, 1.0, 1.0, 1.0, share]
     assert limited.peaks[0] == pytest.approx(plain.peaks[0] * slower)
     # A card whose chip nobody knows holds its clock.
