@@ -55,15 +55,17 @@ class Side:
         off = np.bincount(place, weights=self.errors - self.mape) / len(self.errors)
         return float(np.sqrt(np.sum(off**2) * len(names) / (len(names) - 1)))
 
-    def without_the_farthest(self) -> tuple[str, float] | None:
-        """Return the unit that pulls the mean most, and the mean without it; None with one."""
+    def without_one(self, towards: float) -> tuple[str, float] | None:
+        """Return the unit without which the mean comes nearest to a figure, and that mean.
+
+        None where there is one unit alone.
+        """
         names, place = np.unique(self.units, return_inverse=True)
         if len(names) < 2:
             return None
         sums = np.bincount(place, weights=self.errors)
-        counts = np.bincount(place)
-        rest = (self.errors.sum() - sums) / (len(self.errors) - counts)
-        unit = int(np.argmax(np.abs(rest - self.mape)))
+        rest = (self.errors.sum() - sums) / (len(self.errors) - np.bincount(place))
+        unit = int(np.argmin(np.abs(rest - towards)))
         return str(names[unit]), float(rest[unit])
 
 
@@ -150,9 +152,10 @@ def _figure(side: Side) -> str:
 
 def _why(one: Beside) -> str:
     parts = []
-    for name, side in (("the arena", one.arena), ("the lockbox", one.lockbox)):
+    sides = (("the arena", one.arena, one.lockbox), ("the lockbox", one.lockbox, one.arena))
+    for name, side, other in sides:
         units = np.unique(side.units)
-        pulled = side.without_the_farthest()
+        pulled = side.without_one(other.mape)
         if pulled is None:
             parts.append(f"{name} has {units[0]} alone")
         else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+import pytest
 from accuracy_report.kept_sections import LOCKBOX_HEADING
 from accuracy_report.lockbox import Side, compared
 from accuracy_report.report import write_lockbox, write_report
@@ -114,7 +115,8 @@ def test_the_spread_is_that_of_what_was_left_out() -> None:
     side = Side(errors=np.array([0.0, 0.2, 0.2, 0.4]), units=np.array(["a", "a", "b", "b"]))
     assert abs(side.mape - 0.2) < 1e-12
     assert abs(float(side.spread or 0.0) - 0.1) < 1e-12
-    assert side.without_the_farthest() == ("a", 0.30000000000000004)
+    assert side.without_one(towards=0.5) == ("a", pytest.approx(0.3))
+    assert side.without_one(towards=0.0) == ("b", pytest.approx(0.1))
     assert Side(errors=np.ones(3), units=np.array(["a"] * 3)).spread is None
 
 
