@@ -42,8 +42,7 @@ def unseen_families(
     AskedSet or None
         None where one of the versions has no joint predictor, or answers none of the steps by it.
     """
-    joints = {one.name: _joint(one) for one in (candidate, serving)}
-    if None in joints.values():
+    if any(_joint(version) is None for version in (candidate, serving)):
         return None
     steps = [
         one
@@ -63,7 +62,7 @@ def unseen_families(
     )
 
     def answer(version: VersionAtHand) -> Answers:
-        joint = joints[version.name]
+        joint = _joint(version)
         assert joint is not None
         return answers_of(joint.as_if_unseen().predict([one.step for one in steps]))
 
