@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from multiprocessing import get_context
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy_report.kernel_accuracy import run_kernels
-from accuracy_report.report import write_report
+from accuracy_report.report import write_lockbox, write_report
 from accuracy_report.summary import summarise
 from placement_accuracy.run import PARTS, run_placements
 
@@ -36,7 +37,7 @@ from perfmodel.training.validation.cross_validation import (
     note_duration,
 )
 from perfmodel.training.validation.fold_schedule import FAST, FULL
-from perfmodel.training.validation.held_out_folds import SPLITS
+from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS
 
 LEARNER = "perfmodel.predictors.joint.joint:JointPredictor"
 #: With how much less it learns in the fast form, beside fewer folds and samples.
@@ -49,12 +50,17 @@ def main() -> None:
     if not arguments.report_only:
         if not arguments.only_placements:
             _run_steps(arguments)
-        if arguments.data is not None:
+        if arguments.data is not None and not arguments.only_lockbox:
             _run_tables(arguments)
         if not (arguments.only_placements or arguments.resume):
             note_duration(arguments.folder, time.perf_counter() - started)
     if not (arguments.folder / "run.json").exists():
         _tell(f"No answers about whole steps lie in {arguments.folder}: no report is written.")
+        return
+    if arguments.only_lockbox:
+        form = " --fast" if arguments.fast else ""
+        command = f"python benchmarks/accuracy.py --only-lockbox{form}"
+        write_lockbox(arguments.folder, arguments.out, command=command)
         return
     write_report(
         arguments.folder,
@@ -86,12 +92,18 @@ def _run_steps(arguments: argparse.Namespace) -> None:
         name=arguments.learner.partition(":")[2] + changed,
         seed=arguments.seed,
         effort=FAST if arguments.fast else FULL,
-        splits=arguments.split or SPLITS,
+        splits=_splits(arguments),
         workers=arguments.workers,
         operators=data.operators,
         facts={"dropped": data.dropped, "rejected": data.rejected},
     )
     cross_validate(validation, resume=arguments.resume, progress=_tell)
+
+
+def _splits(arguments: argparse.Namespace) -> Sequence[str]:
+    if arguments.only_lockbox:
+        return ("unseen-family", "unseen-device", LOCKBOX)
+    return arguments.split or SPLITS
 
 
 def _run_tables(arguments: argparse.Namespace) -> None:
@@ -135,6 +147,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--split", action="append", choices=SPLITS, help="only this; repeatable")
     parser.add_argument("--part", action="append", choices=PARTS, help="of placements; repeatable")
     parser.add_argument("--only-placements", action="store_true", help="leave the steps alone")
+    parser.add_argument(
+        "--only-lockbox",
+        action="store_true",
+        help="ask the lockbox and the lines beside it; write that section alone",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, default=Path("build/accuracy"))

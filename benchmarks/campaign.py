@@ -32,11 +32,11 @@ import numpy as np
 
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.folds import unit_hash
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.training.probes.campaign_order import measuring_order
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.public_data import read_formats
-from perfmodel.training.validation.held_out_folds import unit_hash
 
 #: Measurements after which the error is looked at.
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40)

@@ -27,8 +27,9 @@ from loop_replay.published_steps import USUAL_TURNS, PublishedSamples, read_samp
 
 from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.folds import unit_hash
 from perfmodel.predictors.joint.joint import JointPredictor
-from perfmodel.training.validation.held_out_folds import identity, unit_hash
+from perfmodel.training.validation.held_out_folds import identity
 
 #: Share of the rows of other devices that no fit sees.
 _KEPT_BACK = 0.15

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 #: Heading of each, by the command that writes it.
 TRACES = "## Operators of traces, predicted and traced"
-KEPT = (TRACES,)
+#: Written with the page where the lockbox was asked, and else kept.
+LOCKBOX_HEADING = "## The lockbox"
+KEPT = (LOCKBOX_HEADING, TRACES)
 #: Before which section they stand.
 _BEFORE = "## What was not blind"
 
 
-def kept_sections(path: Path) -> list[str]:
-    """Return the lines of the kept sections of a page that lies there; none where none does."""
+def kept_sections(path: Path, written: Collection[str] = ()) -> list[str]:
+    """Return the lines of the kept sections of a page that lies there; none where none does.
+
+    Parameters
+    ----------
+    written : collection of str
+        Headings of sections that are written anew and not kept.
+    """
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [line for heading in KEPT for line in _section(lines, heading)]
+    kept = [heading for heading in KEPT if heading not in written]
+    return [line for heading in kept for line in _section(lines, heading)]
 
 
 def with_section(page: str, heading: str, section: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import orjson
 from accuracy_report.goals import GOALS, Goal
-from accuracy_report.kept_sections import kept_sections
+from accuracy_report.kept_sections import LOCKBOX_HEADING, kept_sections, with_section
+from accuracy_report.lockbox import lockbox_lines
 from accuracy_report.markdown import bars, number, percent, table
 from accuracy_report.methods import MethodTable, load_methods, method_lines
 from accuracy_report.not_blind import NOT_BLIND
@@ -59,7 +60,8 @@ def write_report(
     for line in lines:
         page += _behind(line)
     page += method_lines(others)
-    page += [*kept_sections(path), *_not_blind(), *_left_out(facts)]
+    lockbox = list(lockbox_lines(answers))
+    page += [*lockbox, *kept_sections(path, lockbox), *_not_blind(), *_left_out(facts)]
     write_whole(path, ("\n".join(page).rstrip() + "\n").encode())
     if json_path is not None:
         document = {
@@ -68,6 +70,21 @@ def write_report(
             "methods": {one.name: one.to_dict() for one in others},
         }
         write_whole(json_path, orjson.dumps(document, option=orjson.OPT_INDENT_2))
+
+
+def write_lockbox(folder: Path, path: Path, *, command: str) -> None:
+    """Write the section on the lockbox into a page that lies there, and nothing else."""
+    facts = load_facts(folder)
+    heading, *rest = lockbox_lines(load_answers(folder))
+    form = "fast form" if facts["fast"] else "full form"
+    written = f"Written by `{command}` ({form}, seed {facts['seed']}, {_learned_from(facts)})."
+    page = with_section(path.read_text(), LOCKBOX_HEADING, "\n".join([heading, "", written, *rest]))
+    write_whole(path, page.encode())
+
+
+def _learned_from(facts: Mapping[str, Any]) -> str:
+    sources = ", ".join(f"{name} {rows}" for name, rows in sorted(facts["sources"].items()))
+    return f"{facts['samples']} steps: {sources}"
 
 
 def _curve_goal() -> Goal:

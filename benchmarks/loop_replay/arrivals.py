@@ -12,8 +12,9 @@ from perfmodel.graph.job_identity import job_family
 from perfmodel.importers.published import PublishedStep
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
+from perfmodel.predictors.folds import unit_hash
 from perfmodel.training.samples.corpus import build_corpus
-from perfmodel.training.validation.held_out_folds import identity, torch_version, unit_hash
+from perfmodel.training.validation.held_out_folds import identity, torch_version
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,8 +15,7 @@ from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.predictors.folds import Progress
-from perfmodel.training.validation.held_out_folds import unit_hash
+from perfmodel.predictors.folds import Progress, unit_hash
 
 #: Placements that come of each job on each kind of accelerator.
 _OF_EACH = 10

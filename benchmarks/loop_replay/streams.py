@@ -13,14 +13,13 @@ from loop_replay.replay import Replayed, replay
 
 from perfmodel.features.steps.step import StepSample
 from perfmodel.importers.published import PublishedStep
-from perfmodel.predictors.folds import Progress
+from perfmodel.predictors.folds import Progress, unit_hash
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.training.samples.public_data import read_formats
 from perfmodel.training.validation.held_out_folds import (
     NEWER_TORCH,
     identity,
     torch_version,
-    unit_hash,
 )
 from perfmodel.types import Compiler, Mode
 

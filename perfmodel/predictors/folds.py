@@ -28,6 +28,11 @@ Progress = Callable[[str], None]
 Factory = Callable[[str], Predictor]
 
 
+def unit_hash(word: str) -> float:
+    """Return a number in [0, 1) that follows from a word alone."""
+    return int.from_bytes(hashlib.sha256(word.encode()).digest()[:7], "big") / 2.0**56
+
+
 def family_fold(family: str, folds: int) -> int:
     """Return the fold of a family, from a hash of its name.
 

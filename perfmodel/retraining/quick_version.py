@@ -8,12 +8,12 @@ from pathlib import Path
 
 from perfmodel.errors import TrainingError
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.folds import unit_hash
 from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact
 from perfmodel.training.adapt import MOST_RECORDS, adapt_model
 from perfmodel.training.learned_steps import read_fitted, step_key
-from perfmodel.training.validation.held_out_folds import unit_hash
 
 
 def quick_version(

@@ -16,10 +16,10 @@ from typing import Protocol
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.folds import unit_hash
 from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.predictor_checks import json_bytes, read_json
 from perfmodel.predictors.serving.serving_parts import LEARNED
-from perfmodel.training.validation.held_out_folds import unit_hash
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 #: In the file of keys: the device of each step that was taken in since the last fit, by key.

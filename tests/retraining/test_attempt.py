@@ -17,6 +17,7 @@ from perfmodel.errors import InvalidInputError, OvertakenError, StoreError, Trai
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import State
 from perfmodel.retraining import attempt as attempts
+from perfmodel.retraining.judging.unseen_families import NAME
 from perfmodel.retraining.run_folder import Phase, RunFolder
 from perfmodel.store import durable
 from perfmodel.store.artifacts import read_artifact
@@ -182,6 +183,24 @@ def test_observations_are_learned_from_but_for_the_newest_cells(world: Retrainin
     # Four of twenty are the newest; others may be kept back by their names.
     assert 8 <= learned <= 16
     assert manifest["joint"]["devices"]["T4"] == learned
+
+
+def test_joint_predictors_are_judged_by_members_that_had_not_seen_the_family(
+    world: RetrainingWorld,
+) -> None:
+    observe_jobs(world.database, cells=20)
+    small = {"epochs": 1, "rounds": 5, "folds": 2}
+    world.retrain(joint=small, **EFFICIENCY)
+    claim = world.claim(joint=small | {"epochs": 2}, seed=1, **EFFICIENCY)
+    world.attempt(claim).run()
+    evidence = json.loads(
+        (RunFolder(world.place.folder / claim.name).path(Phase.JUDGE) / "evidence.json").read_text()
+    )
+    (judged,) = (one for one in evidence["sets"] if one["name"] == NAME)
+    assert set(judged["labels"]["device"]) == {"T4"} and len(judged["keys"]) >= 8
+    assert not set(judged["keys"]) & set(evidence["candidate"]["learned_keys"])
+    answers = [evidence[who]["answers"][NAME]["time_s"] for who in ("serving", "candidate")]
+    assert answers[0] != answers[1] and min(min(answers)) > 0
 
 
 def test_a_version_does_not_rest_on_observations_that_were_taken_back(

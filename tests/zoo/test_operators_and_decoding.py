@@ -84,6 +84,15 @@ def test_an_operator_alone_is_one_node(name: str, op: str, flops: float | None) 
         assert sum(found.flops_by_class.values()) == pytest.approx(flops, rel=0.1)
 
 
+def test_a_choice_of_two_is_stated_as_true_or_false() -> None:
+    causal = {"is_causal": True}
+    job = Job(model="zoo/operator-attention", model_kwargs=causal, mode=Mode.INFERENCE)
+    (call,) = (node for node in capture_job(job).nodes if "attention" in node.op)
+    assert call.attrs["is_causal"] is True
+    with pytest.raises(InvalidInputError, match="is_causal .* true or false, got 1"):
+        build_reference("operator-attention", {"is_causal": 1}, batch_size=1)
+
+
 def test_every_operator_is_among_them() -> None:
     assert len([name for name in reference_names() if name.startswith("operator-")]) == 8
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.power_limit import lasting_share
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
@@ -130,8 +131,16 @@ class StepTable:
         return np.asarray(self.settings[:, SETTING_COLUMNS.index("fused")] > 0)
 
 
-def step_table(steps: Sequence[Step]) -> StepTable:
-    """Lay steps out as flat arrays; a sketch that several steps share is laid out once."""
+def step_table(steps: Sequence[Step], *, power_limited: bool = False) -> StepTable:
+    """Lay steps out as flat arrays; a sketch that several steps share is laid out once.
+
+    Parameters
+    ----------
+    power_limited : bool
+        Whether GPUs compute at the clock that their power limit leaves them, where their maker
+        states none that lasts (:func:`~perfmodel.devices.power_limit.lasting_share`).
+    """
+    lasting = [_lasting_share(step.accelerator, power_limited) for step in steps]
     place: dict[int, int] = {}
     sketches: list[StepSketch] = []
     sketch_of = np.empty(len(steps), dtype=np.int64)
@@ -159,8 +168,10 @@ def step_table(steps: Sequence[Step]) -> StepTable:
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
         slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
         sketch_of=sketch_of,
-        peaks=np.array([step_peaks(step) for step in steps]).reshape(-1, 7),
-        boost=np.array([1.0 / step.accelerator.sustained_share for step in steps]),
+        peaks=np.array(
+            [step_peaks(step, share) for step, share in zip(steps, lasting, strict=True)]
+        ).reshape(-1, 7),
+        boost=np.array([1.0 / share for share in lasting]),
         slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
@@ -201,10 +212,21 @@ def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:
     ).astype(np.float32)
 
 
-def step_peaks(step: Step) -> list[float]:
-    """Return the rates at which a step can last: see :attr:`StepTable.peaks`."""
+def _lasting_share(spec: AcceleratorSpec, power_limited: bool) -> float:
+    return lasting_share(spec) if power_limited else spec.sustained_share
+
+
+def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
+    """Return the rates at which a step can last: see :attr:`StepTable.peaks`.
+
+    Parameters
+    ----------
+    lasting : float or None
+        Share of the boost clock that lasts; None: what its maker states.
+    """
     spec, precision = step.accelerator, step.precision
-    share = _device_share(step) * spec.sustained_share
+    lasting = spec.sustained_share if lasting is None else lasting
+    share = _device_share(step) * lasting
     narrow = spec.flops_per_s(precision, Engine.MATRIX)
     wide = narrow
     if precision not in (Precision.FP32, Precision.TF32):
@@ -216,7 +238,7 @@ def step_peaks(step: Step) -> list[float]:
         spec.bandwidth_bytes_per_s,
         spec.cache_bytes or 1e6,
         (spec.core_count or 1) * _device_share(step),
-        (spec.clock_hz or 1.5e9) * spec.sustained_share,
+        (spec.clock_hz or 1.5e9) * lasting,
     ]
 
 

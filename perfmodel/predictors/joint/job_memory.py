@@ -14,6 +14,7 @@ that leaves (simple kriging; G. Matheron, "Principles of geostatistics", 1963).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -154,6 +155,12 @@ class JobMemory:
     def prior_variance_(self) -> float:
         """Variance of the residual of an unknown job."""
         return float(self.variances_.sum()) + self.noise_
+
+    def without_cells(self) -> JobMemory:
+        """Return a memory that expects the same of jobs and knows the cells of none."""
+        empty = copy.copy(self)
+        empty.cells_ = {}
+        return empty
 
     def likeness(self, job: str, cell: IntArray) -> FloatArray:
         """Return the share of the variance of a job that a cell has in common with each known one.

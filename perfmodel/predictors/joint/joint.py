@@ -111,6 +111,9 @@ class JointPredictor:
         Trees of the whole-step predictor, and the depth of each.
     epochs, learning_rate, shrinkage : int, float, float
         Of the networks, see :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
+    power_limited : bool
+        Whether GPUs compute at the clock that their power limit leaves them, see
+        :func:`~perfmodel.features.steps.step_table.step_table`.
     engine : TaskEngine or None
         Where members are fitted; None: in this process, one after the other.
     """
@@ -126,6 +129,7 @@ class JointPredictor:
         shrinkage: float = 0.003,
         depth: int = 6,
         coverage: float = 0.9,
+        power_limited: bool = True,
         engine: TaskEngine | None = None,
         report: Report | None = None,
     ) -> None:
@@ -137,6 +141,7 @@ class JointPredictor:
         self.shrinkage = shrinkage
         self.depth = depth
         self.coverage = coverage
+        self.power_limited = power_limited
         self.engine = engine or LocalEngine()
         self.report = report
 
@@ -194,10 +199,11 @@ class JointPredictor:
 
     def task_of(self, samples: Sequence[StepSample]) -> FitTask:
         """Return what members learn from some steps, and how."""
-        table = step_table([sample.step for sample in samples])
+        table = self.table_of([sample.step for sample in samples])
         rows, reference = whole_rows(table)
         return FitTask(
             table=table,
+            power_limited=self.power_limited,
             rows=rows,
             reference_s=reference,
             log_times=np.log([sample.step_time_s for sample in samples]),
@@ -210,6 +216,10 @@ class JointPredictor:
             shrinkage=self.shrinkage,
             depth=self.depth,
         )
+
+    def table_of(self, steps: Sequence[Step]) -> StepTable:
+        """Lay steps out as this predictor looks at them."""
+        return step_table(steps, power_limited=self.power_limited)
 
     def _fit_members(self, task: FitTask) -> list[Member]:
         members: dict[int, Member] = {}
@@ -266,7 +276,7 @@ class JointPredictor:
         return self._ask(steps, everywhere=True)
 
     def _ask(self, steps: Sequence[Step], *, everywhere: bool = False) -> Asked:
-        table = step_table(steps)
+        table = self.table_of(steps)
         rows, reference = whole_rows(table)
         distance, factor, nearest = self.novelty_.measure(rows)
         return Asked(
@@ -434,9 +444,20 @@ class JointPredictor:
 
     def unseen_log_times(self, steps: Sequence[Step], fold: int) -> FloatArray:
         """Return what the member says that has not seen a part of the families, shape (steps,)."""
-        table = step_table(steps)
+        table = self.table_of(steps)
         raw = self._raw(table, *whole_rows(table), members=self.members_[fold : fold + 1])
         return np.asarray(raw.mixed[0])
+
+    def as_if_unseen(self) -> JointPredictor:
+        """Return a predictor that answers as if no family, and no record since, had been seen.
+
+        Each step by the member that has not seen its family, with no cell of its job recalled; a
+        job that none has seen by all members, as ever.
+        """
+        strange = copy.copy(self)
+        strange.memory_, strange.abroad_ = (m.without_cells() for m in (self.memory_, self.abroad_))
+        strange.beliefs_, strange.records_ = self.beliefs_.without(self.records_), {}
+        return strange
 
     # -- a few records of a device ------------------------------------------------------------
 
@@ -468,7 +489,7 @@ class JointPredictor:
 
     def _as_records(self, samples: Sequence[StepSample]) -> DeviceRecords:
         """Return samples of one device as they are kept."""
-        table = step_table([sample.step for sample in samples])
+        table = self.table_of([sample.step for sample in samples])
         raw = self._raw(table, *whole_rows(table), everywhere=True)
         answered = [
             self._from_training(s.step, raw.mixed[:, i], float(raw.scale[i]), self.memory_)[0]
@@ -509,7 +530,7 @@ class JointPredictor:
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
         """Return what the coefficients of a device act on, shape (steps, coefficients)."""
-        table = step_table(steps)
+        table = self.table_of(steps)
         shares = np.mean([m.net.log_times(table)[1] for m in self.members_], axis=0)
         return features(groups(table), shares, [_is_full(step) for step in steps])
 

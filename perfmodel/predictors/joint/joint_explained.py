@@ -18,7 +18,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import StepSketch, architecture_key
 from perfmodel.features.steps.step import Step
-from perfmodel.features.steps.step_table import FUSING, StepTable, step_table
+from perfmodel.features.steps.step_table import FUSING, StepTable
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import (
@@ -64,7 +64,7 @@ def explain_jointly(
     launches, and all of them add up. What comes after them changes the whole step by a factor.
     """
     step = Step.of(workload)
-    table = step_table([step])
+    table = joint.table_of([step])
     parts = joint.row_parts(table)
     work_s = np.mean([one.work_s for one in parts], axis=0)
     launch_s = np.mean([one.launch_s for one in parts], axis=0)
@@ -193,7 +193,7 @@ def near_graphs(
         is in standard deviations of the columns that describe a graph. Without its cells where the
         predictor does not keep which they are.
     """
-    rows, _ = whole_rows(step_table([step]))
+    rows, _ = whole_rows(joint.table_of([step]))
     found = []
     for i, distance in joint.novelty_.neighbours(rows[0], most):
         label, cells = joint.novelty_.labels_[i], []

@@ -48,6 +48,7 @@ class FitTask:
     learning_rate: float
     shrinkage: float
     depth: int
+    power_limited: bool
 
     def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
         """Return a task whose networks learn from operators alone as well."""
@@ -56,7 +57,10 @@ class FitTask:
         times = np.log([one.step_time_s for one in operators])
         return replace(
             self,
-            table=step_table([sample.step for sample in (*samples, *operators)]),
+            table=step_table(
+                [sample.step for sample in (*samples, *operators)],
+                power_limited=self.power_limited,
+            ),
             log_times=np.concatenate([self.log_times, times]),
             weights=np.concatenate([self.weights, balanced(operators)]),
         )

@@ -76,6 +76,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
             "shrinkage": predictor.shrinkage,
             "depth": predictor.depth,
             "coverage": predictor.coverage,
+            "power_limited": predictor.power_limited,
         },
         "members": len(predictor.members_),
         "training_shares": [
@@ -122,7 +123,8 @@ def load_joint(folder: Path) -> JointPredictor:
         arrays = load_arrays((folder / ARRAYS).read_bytes())
         if not all(np.isfinite(array).all() for array in arrays.values()):
             raise ValueError("it holds numbers that are not finite")
-        predictor = JointPredictor(**facts["settings"])
+        # Files from before power limits were looked at do not state that they are.
+        predictor = JointPredictor(**{"power_limited": False, **facts["settings"]})
         # Files from before training steps had a network of their own hold no shares.
         shares = facts.get("training_shares") or [None] * int(facts["members"])
         predictor.members_ = [

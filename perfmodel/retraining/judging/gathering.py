@@ -16,6 +16,7 @@ from perfmodel.retraining.data.learning_data import LearningData
 from perfmodel.retraining.judging.judging_sets import AskedSet, frozen_set, left_out_families
 from perfmodel.retraining.judging.laws import law_steps, violations
 from perfmodel.retraining.judging.observed_set import observed_set
+from perfmodel.retraining.judging.unseen_families import unseen_families
 from perfmodel.retraining.judging.version_at_hand import (
     Timed,
     VersionAtHand,
@@ -63,6 +64,8 @@ def gather(
         for one in (
             frozen_set(data, old),
             left_out_families(data, new, old),
+            # Members that were taken over answer as they did.
+            None if parts is None else unseen_families(data.corpus, new, old),
             observed_set(data.newest, old, database),
         )
         if one is not None

@@ -64,7 +64,7 @@ def left_out_families(
         if all(_place_key(one) in noted[version.name] for version in (candidate, serving))
         and _repeats(candidate, one)
         and _repeats(serving, one)
-        and not any(_was_chosen_by(version, one) for version in (candidate, serving))
+        and not any(was_chosen_by(version, one.family) for version in (candidate, serving))
     ][:MOST_STEPS]
     if not samples:
         return None
@@ -73,7 +73,7 @@ def left_out_families(
         # Not the keys of the steps: these both have seen, but not in the fits that answer here.
         keys=tuple(f"left out {_key(one)}" for one in samples),
         measured_s=np.array([one.step_time_s for one in samples]),
-        labels=_labels(samples, []),
+        labels=labels_of(samples, []),
     )
     return AskedSet(
         judged=judged,
@@ -100,7 +100,7 @@ def _asked(name: str, samples: Sequence[Sample], steps: Sequence[StepSample]) ->
         measured_s=np.array(
             [one.step_time_s for one in samples] + [one.step_time_s for one in steps]
         ),
-        labels=_labels(samples, steps),
+        labels=labels_of(samples, steps),
     )
 
     def answer(version: VersionAtHand) -> Answers:
@@ -138,9 +138,10 @@ def _stacked(rows: Sequence[tuple[float, float, float]]) -> Answers:
     return Answers(time_s=columns[:, 0], low_s=columns[:, 1], high_s=columns[:, 2])
 
 
-def _labels(
+def labels_of(
     samples: Sequence[Sample], steps: Sequence[StepSample]
 ) -> Mapping[str, tuple[str, ...]]:
+    """Return the groups of some steps, see :class:`.JudgingSet`."""
     things: list[tuple[Any, str]] = [(one.workload, one.family) for one in samples]
     things += [(one.step, one.family) for one in steps]
     return {
@@ -165,11 +166,11 @@ def _repeats(version: VersionAtHand, sample: Sample) -> bool:
     return known is not None and known[0] == sample.step_time_s
 
 
-def _was_chosen_by(version: VersionAtHand, sample: Sample) -> bool:
+def was_chosen_by(version: VersionAtHand, family: str) -> bool:
     """Tell whether settings of a version were chosen by steps of a family."""
     model = version.serving_model
     was_tuned = model is not None and bool(model.manifest.get("tuning"))
-    return was_tuned and is_searched_on(sample.family)
+    return was_tuned and is_searched_on(family)
 
 
 def _noted(version: VersionAtHand) -> dict[tuple[str, float], tuple[float, float, float]]:

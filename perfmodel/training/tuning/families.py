@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfmodel.training.validation.held_out_folds import unit_hash
+from perfmodel.predictors.folds import unit_hash
 
 #: Part of the families.
 _SHARE = 0.75

@@ -12,14 +12,14 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import StepSample
-from perfmodel.predictors.folds import family_folds
+from perfmodel.predictors.folds import family_folds, unit_hash
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_members import FitTask
 from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.registry import new_predictor
 from perfmodel.training.tuning.families import is_searched_on
 from perfmodel.training.tuning.spaces import NETWORK, TREES
-from perfmodel.training.validation.held_out_folds import identity, unit_hash
+from perfmodel.training.validation.held_out_folds import identity
 
 #: Parts of the families that are left out in turn.
 INNER_FOLDS = 3

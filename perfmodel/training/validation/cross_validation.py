@@ -35,7 +35,7 @@ from perfmodel.training.validation.fold_schedule import (
     schedule,
 )
 from perfmodel.training.validation.held_out_answers import AnswerTable, answer_table, concatenate
-from perfmodel.training.validation.held_out_folds import SPLITS, Fold, identity
+from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS, Fold, identity
 from perfmodel.training.validation.learners import (
     AnswersAgain,
     Baseline,
@@ -43,6 +43,7 @@ from perfmodel.training.validation.learners import (
     Learner,
     LearnerFactory,
 )
+from perfmodel.training.validation.lockbox import is_locked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +186,21 @@ def _fitted(validation: CrossValidation, fold: Fold, known: Sequence[StepSample]
 
 
 def _heard(validation: CrossValidation, fold: Fold) -> list[StepSample]:
-    """Return the operators that a fold may learn from: of no card with the chip left out."""
-    out = {validation.samples[i].step.accelerator.chip for i in fold.test} if fold.device else set()
-    return [one for one in validation.operators if one.step.accelerator.chip not in out]
+    """Return the operators that a fold may learn from: of no card with a chip left out.
+
+    Those of devices of the lockbox take part in no choice either.
+    """
+    asked = {s.name: s for i in fold.test for s in [validation.samples[i].step.accelerator]}
+    out = {
+        spec.chip
+        for name, spec in asked.items()
+        if (is_locked(name) if fold.split == LOCKBOX else fold.device)
+    }
+    return [
+        one
+        for one in validation.operators
+        if one.step.accelerator.chip not in out and not is_locked(one.step.accelerator.name)
+    ]
 
 
 def _probed(

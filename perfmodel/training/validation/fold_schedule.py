@@ -9,16 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.features.arrays import IntArray
+from perfmodel.features.arrays import BoolArray, IntArray
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.folds import unit_hash
 from perfmodel.training.probes.probe_plan import ProbeChooser, choose_probes
 from perfmodel.training.validation.held_out_folds import (
+    LOCKBOX,
     SPLITS,
     Fold,
     identity,
     make_folds,
-    unit_hash,
 )
+from perfmodel.training.validation.lockbox import locks_of
 from perfmodel.types import Compiler, Mode
 
 #: Records of a device after which it is asked again.
@@ -77,18 +79,21 @@ FAST = Effort(
 def schedule(
     samples: Sequence[StepSample], effort: Effort, splits: Sequence[str] = SPLITS
 ) -> list[Fold]:
-    """Return the folds to run, cut down to an effort."""
+    """Return the folds to run, cut down to an effort; those of choices leave the lockbox aside."""
     by_row = np.array([unit_hash(f"order:{identity(sample)}") for sample in samples])
     by_model = np.array([unit_hash(f"order:{sample.model}") for sample in samples])
     scarce = _scarce(samples)
     rows = Counter(sample.step.accelerator.name for sample in samples)
     gpus = {s.step.accelerator.name for s in samples if s.step.accelerator.kind == "gpu"}
     chosen: list[Fold] = []
+    open_to_choice = locks_of(samples) == ""
     for split in splits:
         # Where models recur on both sides, all rows of a model stay together, so that what was
         # seen elsewhere stays seen; where they do not, more models teach more.
         order = by_row if "family" in split else by_model
         folds = [f for f in make_folds(samples, split) if not f.device or f.device in gpus]
+        if split != LOCKBOX:
+            folds = [one for fold in folds if (one := _among(fold, open_to_choice)) is not None]
         for fold in _some(folds, split, effort, rows):
             sparse = bool(fold.device) and rows[fold.device] < _RICH
             most = effort.most_learned_sparse if sparse else effort.most_learned
@@ -100,6 +105,12 @@ def schedule(
                 )
             )
     return chosen
+
+
+def _among(fold: Fold, chosen: BoolArray) -> Fold | None:
+    """Return what some samples leave of a fold; None where nothing is learned or asked."""
+    train, test = (part[chosen[part]] for part in (fold.train, fold.test))
+    return dataclasses.replace(fold, train=train, test=test) if len(train) and len(test) else None
 
 
 def _some(folds: list[Fold], split: str, effort: Effort, rows: Counter[str]) -> list[Fold]:

@@ -11,6 +11,7 @@ told by what it leaves out:
                             families that were left out, on the device that was left out
 ``random``                  every fifth sample; relatives lie on both sides, so it flatters
 ``newer-software``          PyTorch 2.9 and later; asked are devices known with older versions
+``lockbox``                 what takes part in no choice, see :mod:`.lockbox`
 ==========================  =====================================================================
 """
 
@@ -26,10 +27,13 @@ import numpy as np
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import BoolArray, IntArray
 from perfmodel.features.steps.step import StepSample
-from perfmodel.predictors.folds import family_fold, family_folds
+from perfmodel.predictors.folds import family_fold, family_folds, unit_hash
 from perfmodel.predictors.predictor import Sample
+from perfmodel.training.validation.lockbox import locks_of
 
 FOLDS = 5
+#: The split that asks about what no other split looks at.
+LOCKBOX = "lockbox"
 #: Versions that ``newer-software`` leaves out.
 NEWER_TORCH = (2, 9)
 #: Samples of a device below which leaving it out says nothing.
@@ -55,11 +59,6 @@ class Fold:
     train: IntArray
     test: IntArray
     device: str = ""
-
-
-def unit_hash(word: str) -> float:
-    """Return a number in [0, 1) that follows from a word alone."""
-    return int.from_bytes(hashlib.sha256(word.encode()).digest()[:7], "big") / 2.0**56
 
 
 def identity(sample: StepSample) -> str:
@@ -160,6 +159,11 @@ def _newer_software(facts: _Facts) -> Iterator[Fold]:
     yield _fold("newer-software", "newer", ~newer, newer & known)
 
 
+def _lockbox(facts: _Facts) -> Iterator[Fold]:
+    locked = locks_of(facts.samples) != ""
+    yield _fold(LOCKBOX, LOCKBOX, ~locked, locked)
+
+
 _MAKERS: Mapping[str, Callable[[_Facts], Iterator[Fold]]] = MappingProxyType(
     {
         "unseen-family": _unseen_family,
@@ -167,6 +171,7 @@ _MAKERS: Mapping[str, Callable[[_Facts], Iterator[Fold]]] = MappingProxyType(
         "unseen-device-family": _unseen_device_family,
         "random": _random,
         "newer-software": _newer_software,
+        LOCKBOX: _lockbox,
     }
 )
 #: Names of the splits.

@@ -214,7 +214,12 @@ def _check_arguments(
                 pointer=pointer,
                 allowed=list(takes),
             )
-        if isinstance(takes[key].default, int):
+        if isinstance(takes[key].default, bool):
+            if not isinstance(value, bool):
+                raise InvalidInputError(
+                    f"{key} of zoo/{name} must be true or false, got {value!r}.", pointer=pointer
+                )
+        elif isinstance(takes[key].default, int):
             most = MOST_LAYERS if key.endswith("layers") else 2**31
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
                 raise InvalidInputError(

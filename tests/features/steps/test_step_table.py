@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import synthetic_workloads as made_up
 
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.power_limit import lasting_share
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
@@ -50,6 +52,19 @@ def test_peaks_of_a_mixed_step_by_hand() -> None:
     # Narrow operands run at the fp16 rate, wide ones at that of fp32.
     expected = [120e12, 15e12, 15e12, 800e9, 6e6, 80, 1.5e9]
     assert step_peaks(_step(precision=Precision.AMP_FP16)) == pytest.approx(expected)
+
+
+def test_a_power_limit_slows_arithmetic_and_no_bound() -> None:
+    card = Catalog.default().get("T4")
+    steps = [_step(accelerator=card, precision=Precision.AMP_FP16), _step()]
+    plain, limited = step_table(steps), step_table(steps, power_limited=True)
+    share = lasting_share(card)
+    assert share < 0.75
+    slower = [share, share, share, 1.0, 1.0, 1.0, share]
+    assert limited.peaks[0] == pytest.approx(plain.peaks[0] * slower)
+    # A card whose chip nobody knows holds its clock.
+    assert limited.peaks[1] == pytest.approx(plain.peaks[1])
+    assert step_bounds_s(limited) == pytest.approx(step_bounds_s(plain))
 
 
 def test_peaks_of_plain_and_tensor_float_steps() -> None:

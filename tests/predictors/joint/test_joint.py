@@ -52,6 +52,22 @@ def test_answers_of_new_networks_are_near_the_law(joint: JointPredictor) -> None
         assert answer.coverage == 0.9 and len(answer.nearest) == 1
 
 
+def test_what_was_learned_from_is_answered_as_if_its_family_were_unseen(
+    joint: JointPredictor,
+) -> None:
+    adapted = joint.adapt(BIASED[:4]).as_if_unseen()
+    answers = np.log([one.time_s for one in adapted.predict([s.step for s in SAMPLES])])
+    logs = np.log([sample.step_time_s for sample in SAMPLES])
+    # Residuals are of members that had not seen the family; no answer beats the peaks.
+    bounds = np.log(step_bounds_s(step_table([s.step for s in SAMPLES])))
+    assert answers == pytest.approx(np.maximum(logs - joint.residuals_, bounds), abs=1e-6)
+    plain = np.log([one.time_s for one in joint.predict([s.step for s in SAMPLES])])
+    assert np.abs(plain - logs).mean() < 0.8 * np.abs(answers - logs).mean()
+    # A record of a device since then is unknown to it as well.
+    (probed,), (unprobed,) = (one.predict([BIASED[9].step]) for one in (adapted, joint))
+    assert probed.warnings == unprobed.warnings
+
+
 def test_families_left_out_are_answered_well(joint: JointPredictor) -> None:
     assert len(joint.residuals_) == len(joint.regimes_) == len(SAMPLES)
     assert np.mean(np.abs(joint.residuals_)) < 0.1

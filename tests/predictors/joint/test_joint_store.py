@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import joint_world as world
@@ -12,8 +13,10 @@ import pytest
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step import Step
+from perfmodel.features.steps.step_table import step_table
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import ARRAYS, FACTS, load_joint, save_joint
 from perfmodel.types import Framework
@@ -168,3 +171,18 @@ def test_files_from_before_frameworks_know_pytorch_alone(copied: Path) -> None:
     assert facts.pop("frameworks") == ["pytorch"]
     (copied / FACTS).write_text(json.dumps(facts))
     assert load_joint(copied).frameworks_ == (Framework.PYTORCH,)
+
+
+def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path) -> None:
+    facts = json.loads((copied / FACTS).read_text())
+    assert facts["settings"].pop("power_limited") is True
+    (copied / FACTS).write_text(json.dumps(facts))
+    earlier = load_joint(copied)
+    limited = [replace(step, accelerator=Catalog.default().get("T4")) for step in STEPS]
+    assert not earlier.power_limited
+    assert earlier.table_of(limited).peaks[:, 0].min() == pytest.approx(
+        step_table(limited).peaks[:, 0].min()
+    )
+    # It stays as it is when it is written again.
+    save_joint(earlier, copied.parent / "again")
+    assert not load_joint(copied.parent / "again").power_limited

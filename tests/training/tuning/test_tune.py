@@ -118,7 +118,8 @@ def test_no_family_that_is_asked_was_learned_from(monkeypatch: pytest.MonkeyPatc
 
 
 def _order(sample: Any) -> float:
-    from perfmodel.training.validation.held_out_folds import identity, unit_hash
+    from perfmodel.predictors.folds import unit_hash
+    from perfmodel.training.validation.held_out_folds import identity
 
     return unit_hash(f"tuning:{identity(sample)}")
 

@@ -1,0 +1,47 @@
+"""The clock that a power limit leaves a card: hand arithmetic, and what it must not touch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.power_limit import lasting_share
+
+CATALOG = Catalog.default()
+
+
+def test_cards_of_one_chip_hold_what_their_limit_grants() -> None:
+    # GA102: an A10 has 150 W for 72 cores, an RTX 3090 Ti 450 W for 84 at 1.86 GHz.
+    clock_ghz = 1.86 * ((150 / 72) / (450 / 84)) ** 0.4
+    assert lasting_share(CATALOG.get("A10")) == pytest.approx(clock_ghz / 1.695)
+    assert lasting_share(CATALOG.get("RTX-3090Ti")) == 1.0
+    # The same chip at half the power: 2^-0.4 of the clock, whatever else the card is.
+    half = replace(CATALOG.get("RTX-3090Ti"), name="RTX-3090Ti-half", tdp_w=225.0)
+    assert lasting_share(half) == pytest.approx(2**-0.4)
+    # A maker that states a lower boost clock for a lower limit has said it already.
+    slow = replace(half, clock_hz=1.86e9 * 2**-0.4)
+    assert lasting_share(slow) == pytest.approx(1.0)
+
+
+def test_more_power_never_means_less_clock() -> None:
+    card = CATALOG.get("L4")
+    shares = [lasting_share(replace(card, tdp_w=watts)) for watts in (40.0, 72.0, 150.0, 900.0)]
+    assert shares == sorted(shares) and shares[-1] == 1.0
+
+
+@pytest.mark.parametrize("name", ["GH200-96GB", "GB200", "TPU-v4", "Xeon-Platinum-8380"])
+def test_where_the_power_is_not_that_of_a_gpu_nothing_is_said(name: str) -> None:
+    assert lasting_share(CATALOG.get(name)) == 1.0
+
+
+def test_a_module_with_a_cpu_is_no_measure_for_cards() -> None:
+    assert lasting_share(CATALOG.get("H100-SXM5-80GB")) > 0.95
+
+
+def test_without_a_fact_the_boost_clock_stands() -> None:
+    card = CATALOG.get("A10")
+    for missing in ({"tdp_w": None}, {"core_count": None}, {"clock_hz": None}):
+        assert lasting_share(replace(card, **missing)) == 1.0
+    assert lasting_share(replace(card, sustained_clock_hz=1.2e9)) == pytest.approx(1.2 / 1.695)
