@@ -34,6 +34,8 @@ from perfmodel.predictors.kernels.kernel_base import (
     member_columns,
 )
 from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
+from perfmodel.predictors.kernels.kernel_seen import KernelsSeen
+from perfmodel.predictors.kernels.kernel_times import KernelSpread
 from perfmodel.predictors.predictor_checks import finite, read_json, unfitted, write_json
 
 KERNEL_SETTINGS = BoosterSettings(
@@ -56,6 +58,9 @@ class KernelPredictor:
         self.log_limits_: dict[str, tuple[float, float]] = {}
         self.base_ = KernelBase()
         self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
+        self.seen_ = KernelsSeen()
+        #: Set by whoever has judged the predictor on what it has not learned from.
+        self.spread_ = KernelSpread()
 
     def fit(self, calls: KernelCalls, time_s: FloatArray) -> Self:
         """Learn from measured calls; every architecture has the same weight within a group.
@@ -72,6 +77,7 @@ class KernelPredictor:
         """
         _check_times(calls, time_s)
         ready = PreparedCalls.of(calls)
+        self.seen_ = KernelsSeen.of(calls, ready.group)
         self.base_ = KernelBase().fit(ready, time_s)
         target = np.log(time_s / sum(self.base_.parts_s(ready)))
         self.boosters_, self.log_limits_ = {}, {}
@@ -139,7 +145,7 @@ class KernelPredictor:
         _check_times(calls, time_s)
         adapted = KernelPredictor(self.settings, self.settings.seed)
         adapted.boosters_, adapted.log_limits_ = self.boosters_, self.log_limits_
-        adapted.base_ = self.base_
+        adapted.base_, adapted.seen_, adapted.spread_ = self.base_, self.seen_, self.spread_
         residual = np.log(time_s / adapted.predict(calls))
         group, devices = kernel_group(calls), calls.device_names
         share = self.launch_share(calls)
@@ -176,6 +182,8 @@ class KernelPredictor:
             "columns": {member: list(booster.columns) for member, booster in any_group.items()},
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "base": self.base_.to_dict(),
+            "seen": self.seen_.to_dict(),
+            "spread": self.spread_.to_dict(),
             "offsets": {
                 device: {group: [o.level, o.launch] for group, o in offsets.items()}
                 for device, offsets in self.offsets_.items()
@@ -208,6 +216,8 @@ class KernelPredictor:
                 for group, (low, high) in limits.items()
             }
             predictor.base_ = KernelBase.from_dict(state["base"], path)
+            predictor.seen_ = KernelsSeen.from_dict(state["seen"])
+            predictor.spread_ = KernelSpread.from_dict(state["spread"], path)
             predictor.offsets_ = MappingProxyType(
                 {str(d): _stored_offsets(o, path) for d, o in state["offsets"].items()}
             )
