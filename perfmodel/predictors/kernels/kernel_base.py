@@ -41,6 +41,10 @@ _LAUNCH_QUANTILE = 0.02
 _UNSEEN_LAUNCH_S = 5e-6
 #: What is expected of matrix units: more multiply-adds a watt, hungrier for operands.
 _MATRIX_UNITS = LawConstants(power=1.5, operand=14.0)
+#: The roofline alone. Of the kernels of experts one call has many, further apart than devices are:
+#: a law that is fitted to them follows whichever implementations a device happens to have.
+_PLAIN = LawConstants(power=0.0, reached=1.0, latency=0.0, sharpness=20.0)
+_NOT_FITTED = ("moe",)
 #: Devices that a law of one operator alone takes.
 _LEAST_DEVICES = 3
 #: What the law adds to the columns of a call.
@@ -174,6 +178,7 @@ class KernelBase:
             for group, rows in ready.by_group()
             if group not in covered or len(np.unique(ready.kind[rows])) > 1
         ]
+        several = [(group, rows) for group, rows in several if group not in _NOT_FITTED]
         return [*products, *several]
 
     def _stated(self, ready: PreparedCalls) -> FloatArray:
@@ -189,10 +194,12 @@ def _places(words: StrArray) -> list[tuple[str, IntArray]]:
 
 
 def _is_tiled(group: str) -> bool:
-    return group in ("product", "product_fp32", "moe")
+    return group in ("product", "product_fp32")
 
 
 def _expected(group: str) -> LawConstants:
+    if group in _NOT_FITTED:
+        return _PLAIN
     return LawConstants() if group in ("product_fp32", "pointwise") else _MATRIX_UNITS
 
 
