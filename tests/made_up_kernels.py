@@ -8,9 +8,11 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_columns import kernel_roofline
+from perfmodel.importers.published import Origin, PublishedKernel
 
 DEVICES = ("T4", "V100-PCIe-32GB", "A100-PCIe-40GB", "H100-SXM5-80GB")
 LAUNCH_S = 4e-6
+ORIGIN = Origin(source="made up", licence="Apache-2.0")
 
 
 def made_up_calls(
@@ -45,3 +47,22 @@ def law(calls: KernelCalls) -> FloatArray:
     depth = np.clip(np.log2(roofline.work.k) / 12.0, 0.0, 1.0)
     efficiency = np.where(calls.op == "gemm", 0.4 + 0.4 * depth, 0.8)
     return LAUNCH_S + roofline.roofline_s / efficiency
+
+
+def made_up_records(count: int) -> list[PublishedKernel]:
+    """Return calls that follow the law, with some noise, as records."""
+    calls = made_up_calls(count)
+    noise = np.random.default_rng(1).normal(0.0, 0.05, len(calls))
+    times = law(calls) * np.exp(noise)
+    return [
+        PublishedKernel(
+            op=str(calls.op[i]),
+            accelerator=str(calls.device_names[i]),
+            dtype=str(calls.dtype[i]),
+            shape={n: float(c[i]) for n, c in calls.shape.items() if np.isfinite(c[i])},
+            time_s=float(times[i]),
+            origin=ORIGIN,
+            kernel=str(calls.kernel[i]),
+        )
+        for i in range(len(calls))
+    ]

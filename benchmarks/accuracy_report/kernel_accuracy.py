@@ -27,7 +27,7 @@ from perfmodel.predictors.kernels.kernel_offsets import group_offsets
 from perfmodel.predictors.kernels.kernel_predictor import (
     KERNEL_SETTINGS,
     KernelPredictor,
-    architecture_weights,
+    device_weights,
 )
 from perfmodel.training.samples.measured_kernels import MeasuredCalls, measured_calls, same_shapes
 from perfmodel.training.samples.public_data import KERNEL_FORMATS, read_formats
@@ -223,7 +223,7 @@ def _plain_trees(train: MeasuredCalls, test: MeasuredCalls, seed: int) -> FloatA
     booster = Booster.train(
         column_matrix(columns),
         np.log(train.time_s),
-        architecture_weights(train.calls),
+        device_weights(train.calls),
         list(columns),
         replace(_PLAIN, seed=seed),
     )

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "compare": "Rank accelerators for a job.",
         "curve": "Predict the throughput over the number of accelerators.",
         "plans": "Search the parallel plans of a transformer.",
+        "kernel": "Predict the time of a single kernel or collective by its shape.",
         "trace": "Say what a profiler's trace says.",
         "capture": "Turn a model into a graph without running it.",
         "devices": "List the accelerators that perfmodel knows.",
@@ -32,6 +33,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "campaign": "Measure workloads with any number of workers, each of them once.",
         "import": "Read public measurements as records.",
         "train": "Learn predictors from profiles.",
+        "train-kernels": "Learn the times of single kernels from public tables.",
         "retrain": "Learn a model anew from all that was measured, judge it, let it serve.",
         "fit-placement": "Fit links, plans, memory and sharing again.",
         "adapt": "Take a few profiles of a device into account, without training.",
@@ -57,6 +59,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "profile", "measure", "import", "train", "fit-placement", "adapt", "evaluate", "probe",
             "probe-plan",
         ),
+        "kernels": ("kernel", "train-kernels"),
         "models": ("drift", "models", "retrain"),
         "running": ("serve", "keys", "prices", "backup", "restore"),
     }

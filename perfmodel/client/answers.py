@@ -359,6 +359,56 @@ class Explanation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KernelAnswer:
+    """The time of one kernel on one accelerator, or of a collective of such accelerators.
+
+    The interval holds the truth with chance ``coverage``.
+    """
+
+    kernel: Annotated[int, "Position in the question."]
+    accelerator: str
+    time_s: float
+    low_s: float
+    high_s: float
+    coverage: float
+    basis: Annotated[str, tuple(Basis)]
+    out_of_distribution: bool
+    roofline_s: Annotated[
+        float,
+        "Arithmetic at the peak, compulsory traffic at the full bandwidth, whichever takes longer; "
+        "of a collective what each accelerator sends at least, at the stated rate of its link.",
+    ]
+    bound: Annotated[str, ("compute", "memory", "link", "launch")]
+    flops: float
+    bytes: float
+    achieved_flops_per_s: float
+    achieved_bytes_per_s: float
+    peak_flops_per_s: float | None
+    bandwidth_bytes_per_s: float
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelProblem(Problem):
+    """Why a kernel, an accelerator or a pair has no answer; null means all of them."""
+
+    kernel: int | None = None
+    accelerator: Annotated[int | None, "Position in the question."] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """Answers to every pair of a kernel and an accelerator that has one, kernel by kernel."""
+
+    kernels: int
+    accelerators: Annotated[tuple[str | None, ...], "Canonical names; null where unknown."]
+    answers: tuple[KernelAnswer, ...]
+    errors: tuple[KernelProblem, ...] = ()
+    model_version: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class AccuracyPoint:
     """A measured step beside what was predicted without any observation of its job."""
 

@@ -123,6 +123,7 @@ class Verbs(ABC, Generic[Sockets]):
     rank = _Asks(questions.rank)
     rank_plans = _Asks(questions.rank_plans)
     explain = _Asks(questions.explain)
+    kernels = _Asks(questions.kernels)
     register_job = _Asks(keeping.register_job)
     job = _Asks(keeping.job)
     jobs = _Lists(keeping.jobs)

@@ -43,6 +43,17 @@ class Job(TypedDict, total=False):
     script: bool | None
 
 
+class Kernel(TypedDict):
+    """One kernel by its shape, or one collective; which extents it takes says docs/kernels.md."""
+
+    op: str
+    precision: NotRequired[str | None]
+    shape: Mapping[str, float]
+    implementation: NotRequired[str | None]
+    link: NotRequired[str | None]
+    network: NotRequired[str | None]
+
+
 class Node(TypedDict):
     """Equal accelerators of one host, or of ``repeat`` such hosts."""
 

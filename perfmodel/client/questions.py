@@ -5,7 +5,8 @@ Every function here is a method of :class:`~perfmodel.client.Client` and, awaite
 a registered one; a placement is short, ``"8xA100-SXM4-80GB"``, or long. What is None is not sent:
 the service then takes its default.
 
-Each takes ``pin_model``, ``deadline_ms`` and ``allow_fallback`` as :func:`predict` does.
+Each but :func:`kernels` takes ``pin_model``, ``deadline_ms`` and ``allow_fallback`` as
+:func:`predict` does.
 """
 
 from __future__ import annotations
@@ -13,8 +14,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from perfmodel.client.answers import Curve, Estimate, Explanation, Matrix, PlanRanking, Ranking
-from perfmodel.client.forms import AnyJob, AnyPlacement, Constraints, Network, Seen, SeenInMatrix
+from perfmodel.client.answers import (
+    Curve,
+    Estimate,
+    Explanation,
+    Kernels,
+    Matrix,
+    PlanRanking,
+    Ranking,
+)
+from perfmodel.client.forms import (
+    AnyJob,
+    AnyPlacement,
+    Constraints,
+    Kernel,
+    Network,
+    Seen,
+    SeenInMatrix,
+)
 from perfmodel.client.protocol.messages import Call
 
 T = TypeVar("T")
@@ -151,8 +168,16 @@ def explain(
     return _question("/v1/explain", Explanation, locals(), large=True)
 
 
+def kernels(kernels: Sequence[Kernel], accelerators: Sequence[str]) -> Call[Kernels]:
+    """Ask how long single kernels, and collectives, take by their shape.
+
+    Every pair is answered; ``errors`` says what is wrong with those that are not.
+    """
+    return _question("/v1/kernels", Kernels, locals(), large=True)
+
+
 #: What is sent as a list, whatever sequence it is given as.
-_LISTS = frozenset({"jobs", "placements", "counts", "observations"})
+_LISTS = frozenset({"jobs", "placements", "counts", "observations", "kernels", "accelerators"})
 
 
 def _question(

@@ -18,6 +18,8 @@ from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.kernels.kernel_cells import answer_kernels
+from perfmodel.estimator.kernels.kernel_question import parse_kernels
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.plans.search import search
@@ -33,12 +35,14 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
+from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelModel
 
 if TYPE_CHECKING:
     from torch import nn
 
     from perfmodel.estimator.explain.explain import Explained
     from perfmodel.estimator.explain.explanation import Explanation
+    from perfmodel.estimator.kernels.kernel_answers import KernelTable
     from perfmodel.estimator.single.loading import LoadedModel
 
 
@@ -59,6 +63,8 @@ class Estimator:
         Facts of the trained models that are installed, for people.
     problems : sequence of str
         What is wrong with this installation (a damaged model, say), for people.
+    kernel_model : KernelModel or None
+        Answers for single kernels; None: the analytical one.
 
     Examples
     --------
@@ -75,10 +81,12 @@ class Estimator:
         graphs: GraphSource,
         models: Sequence[Mapping[str, Any]] = (),
         problems: Sequence[str] = (),
+        kernel_model: KernelModel | None = None,
     ) -> None:
         self.core = Core(accelerators=accelerators, model=model, graphs=graphs)
         self.models = tuple(models)
         self.problems = tuple(problems)
+        self.kernel_model = kernel_model or AnalyticalKernels()
         self._explained: Explained = LruCache(512)
 
     @classmethod
@@ -104,16 +112,19 @@ class Estimator:
         """
         from perfmodel.estimator.jobs.capture import capture_in_process
         from perfmodel.estimator.jobs.graph_library import GraphLibrary
+        from perfmodel.estimator.kernels.loading import load_kernels
         from perfmodel.estimator.single.loading import load_model
         from perfmodel.registry.mirror import local_models
 
-        loaded = load_model(local_models(models))
+        folder = local_models(models)
+        loaded, (kernels, problems) = load_model(folder), load_kernels(folder)
         return cls(
             accelerators=_with_devices(Catalog.default() if catalog is None else catalog, loaded),
             model=loaded.model,
             graphs=graphs or GraphLibrary(capture=capture_in_process),
             models=loaded.models,
-            problems=loaded.problems,
+            problems=(*loaded.problems, *problems),
+            kernel_model=kernels,
         )
 
     @property
@@ -364,6 +375,27 @@ class Estimator:
         prepared, resolved = self.core.prepare(job), self.core.resolve(placement)
         observed = self.observed(prepared, observations)
         return self.explain_answer(prepared, resolved, observed, most=most)
+
+    def kernels(self, question: Mapping[str, Any]) -> KernelTable:
+        """Answer how long single kernels, and collectives, take by their shape.
+
+        Parameters
+        ----------
+        question : mapping
+            ``{"kernels": [{"op", "precision", "shape"}, ...], "accelerators": [...]}``, as
+            ``POST /v1/kernels`` takes it.
+
+        Returns
+        -------
+        KernelTable
+            Every pair; what is wrong with a kernel or an accelerator costs its own pairs.
+
+        Raises
+        ------
+        InvalidInputError
+            No kernels, no accelerators, or too many pairs.
+        """
+        return answer_kernels(parse_kernels(question), self.kernel_model, self.accelerators)
 
     # -- of jobs that are prepared, and of what is observed of them -----------------------------
 

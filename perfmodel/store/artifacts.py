@@ -19,6 +19,8 @@ from perfmodel.errors import DamagedArtifactError, StoreError, UnknownPredictorE
 from perfmodel.store.durable import write_whole_folder
 
 MANIFEST = "manifest.json"
+#: Name of the model that answers for single kernels; all others answer for steps.
+KERNELS = "kernels"
 FORMAT_VERSION = 1
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

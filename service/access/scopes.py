@@ -103,6 +103,7 @@ RULES: tuple[Rule, ...] = (
     _rule(_ASK, "/v1/curve", Scope.PREDICT),
     _rule(_ASK, "/v1/rank", Scope.PREDICT),
     _rule(_ASK, "/v1/explain", Scope.PREDICT),
+    _rule(_ASK, "/v1/kernels", Scope.PREDICT),
     _rule(_ASK, "/v1/jobs", Scope.PREDICT),
     _rule(_ASK, "/v1/graphs", Scope.PREDICT),
     # The dialects of schedulers; what they send besides questions is what a question is about.

@@ -12,6 +12,7 @@ from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob, Table
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
@@ -118,6 +119,10 @@ class Answerer:
         placement = self.cache.placement(question["placement"])
         observed = self._observed(prepared, query.observations)
         return self.estimator.explain_answer(prepared, placement, observed, most=most)
+
+    def kernels(self, question: Any) -> KernelTable:
+        """Answer every pair of some kernels and accelerators; a bad one fails alone."""
+        return self.estimator.kernels(question)
 
     def matrix(self, asked: AskedMatrix) -> Table:
         """Answer every pair of some jobs and placements; a bad one fails alone."""

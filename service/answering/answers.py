@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator import CellError, Table, basis_names
+from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranked, Ranking
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
@@ -60,6 +61,21 @@ def curve_to_dict(curve: Curve) -> dict[str, Any]:
         "out_of_distribution": curve.out_of_distribution,
         "model_version": curve.model_version,
         "warnings": curve.warnings,
+    }
+
+
+def kernels_to_dict(table: KernelTable) -> dict[str, Any]:
+    """Return answers about kernels, one object each, and what is wrong with the others."""
+    return {
+        "kernels": table.kernels,
+        "accelerators": table.accelerators,
+        "answers": [asdict(one) for one in table.answers],
+        "errors": [
+            {"kernel": one.kernel, "accelerator": one.accelerator, **problem_of(one.error)}
+            for one in table.errors
+        ],
+        "model_version": table.model_version,
+        "warnings": table.warnings,
     }
 
 

@@ -13,6 +13,7 @@ from fastapi import Request
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator import Estimator, Table
 from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.estimate import Estimate
@@ -184,6 +185,13 @@ class Dispatcher:
         """Explain the answer to a question as for :meth:`predict`."""
         answer = await self._ask(body, waits, Answerer.explain, "/v1/explain")
         self.metrics.answer("/v1/explain", answer.estimate.basis)
+        return answer
+
+    async def kernels(self, body: bytes) -> KernelTable:
+        """Answer how long kernels take; the version that serves is asked, at no deadline."""
+        question = read_json(body)
+        answer = await self.threads.run(self.models.serving.kernels, question)
+        self.metrics.answers("/v1/kernels", (one.basis for one in answer.answers))
         return answer
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from service.schemas.answer_bodies import Problem
 from service.schemas.question_bodies import (
     CurveRequest,
     ExplainRequest,
+    KernelsRequest,
     MatrixRequest,
     PredictRequest,
     RankRequest,
@@ -37,6 +38,7 @@ _QUESTIONS: tuple[type[BaseModel], ...] = (
     CurveRequest,
     RankRequest,
     ExplainRequest,
+    KernelsRequest,
 )
 _MODELS: tuple[type[BaseModel], ...] = (*_QUESTIONS, Problem)
 _DEADLINE: dict[str, Any] = {

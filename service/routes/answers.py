@@ -1,4 +1,4 @@
-"""Questions: ``POST /v1/predict``, ``/v1/matrix``, ``/v1/curve``, ``/v1/rank``, ``/v1/explain``."""
+"""Questions about jobs on placements, and about kernels on accelerators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from service.answering.answers import curve_to_dict, matrix_to_dict, ranking_to_dict
+from service.answering.answers import (
+    curve_to_dict,
+    kernels_to_dict,
+    matrix_to_dict,
+    ranking_to_dict,
+)
 from service.dispatch.dispatcher import dispatcher_of
 from service.dispatch.options import HEADER as DEADLINE
 from service.http.bodies import etagged_response, header_of, json_body_of, json_response
@@ -15,6 +20,7 @@ from service.http.documentation import json_body, problems
 from service.schemas.answer_bodies import (
     CurveAnswer,
     ExplainAnswer,
+    KernelsAnswer,
     MatrixAnswer,
     PredictAnswer,
     RankAnswer,
@@ -22,6 +28,7 @@ from service.schemas.answer_bodies import (
 from service.schemas.question_bodies import (
     CurveRequest,
     ExplainRequest,
+    KernelsRequest,
     MatrixRequest,
     PredictRequest,
     RankRequest,
@@ -99,6 +106,26 @@ EXPLAIN_EXAMPLES: dict[str, Any] = {
     },
 }
 
+KERNELS_EXAMPLES: dict[str, Any] = {
+    "products": {
+        "kernels": [
+            {"op": "gemm", "precision": "bf16", "shape": {"m": 8192, "n": 8192, "k": 8192}},
+            {
+                "op": "attention_decode",
+                "precision": "bf16",
+                "shape": {
+                    "batch": 64, "context": 4096, "heads": 64, "kv_heads": 8, "head_dim": 128,
+                },
+            },
+        ],
+        "accelerators": ["A100-SXM4-80GB", "H100-SXM5-80GB"],
+    },
+    "a collective": {
+        "kernels": [{"op": "all_reduce", "shape": {"size_bytes": 1e9, "ranks": 8}}],
+        "accelerators": ["H100-SXM5-80GB"],
+    },
+}  # fmt: skip
+
 
 def _documented(
     asked: type[BaseModel], answered: type[BaseModel], examples: dict[str, Any]
@@ -172,3 +199,15 @@ async def explain(request: Request) -> Response:
     body = await json_body_of(request)
     answer = await dispatcher_of(request).explain(body, header_of(request.scope, DEADLINE))
     return json_response(answer.to_dict())
+
+
+@router.post(
+    "/v1/kernels",
+    summary="Time of single kernels and collectives by their shape",
+    responses={200: {"model": KernelsAnswer}, **problems(400, 413, 415, 422, 501, 503)},
+    openapi_extra=json_body(KernelsRequest, KERNELS_EXAMPLES),
+)
+async def kernels(request: Request) -> Response:
+    """Answer every pair of a kernel and an accelerator; a bad one costs its own pairs only."""
+    body = await json_body_of(request)
+    return json_response(kernels_to_dict(await dispatcher_of(request).kernels(body)))

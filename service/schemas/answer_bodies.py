@@ -43,6 +43,10 @@ NearPointBody = model_of(answers.NearPoint, "NearPointBody", config=EXACT)
 ContributionBody = model_of(answers.Contribution, "ContributionBody", config=EXACT)
 ExplainAnswer = model_of(answers.Explanation, "ExplainAnswer", config=EXACT)
 
+KernelAnswerBody = model_of(answers.KernelAnswer, "KernelAnswerBody", config=EXACT)
+KernelProblem = model_of(answers.KernelProblem, "KernelProblem")
+KernelsAnswer = model_of(answers.Kernels, "KernelsAnswer")
+
 AccuracyPoint = model_of(answers.AccuracyPoint, "AccuracyPoint", config=EXACT)
 AcceleratorAccuracy = model_of(answers.AcceleratorAccuracy, "AcceleratorAccuracy", config=EXACT)
 AccuracyAnswer = model_of(answers.Accuracy, "AccuracyAnswer", config=EXACT)

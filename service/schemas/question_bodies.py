@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from perfmodel.estimator.tables.ranking import Criterion
+from perfmodel.features.kernels.kernel_extents import EXTENTS
+from perfmodel.features.kernels.kernel_work import DTYPES
+from perfmodel.placement.collectives.collective_operations import Collective
 from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
@@ -275,3 +278,27 @@ class RankRequest(_Terms):
     observations: Observations | None = None
     placement: ShortPlacement | PlacementBody | None = None
     search: SearchBody | None = None
+
+
+class KernelBody(_Strict):
+    """One kernel by its shape, or one collective."""
+
+    op: Literal[(*EXTENTS, *Collective)]  # type: ignore[valid-type]
+    precision: Literal[tuple(DTYPES)] | None = Field(  # type: ignore[valid-type]
+        None, description="How operands are stored and multiplied; a collective has none."
+    )
+    shape: dict[str, Annotated[float, Field(ge=0)] | None] = Field(
+        description="Extents by name: `m`, `n`, `k` of a `gemm`. `docs/kernels.md` lists them."
+    )
+    implementation: Text | None = Field(
+        None, description="Whose kernel, such as `vllm 0.14.0 torch`; left open: the usual ones."
+    )
+    link: Text | None = Field(None, description="Inside a host, of a collective.")
+    network: Text | None = Field(None, description="Between hosts, of a collective.")
+
+
+class KernelsRequest(_Strict):
+    """Every pair of some kernels and some accelerators."""
+
+    kernels: Annotated[list[KernelBody], Field(min_length=1)]
+    accelerators: Annotated[list[Text], Field(min_length=1)]

@@ -11,9 +11,11 @@ from threading import Lock
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, PerfModelError, UnknownModelVersionError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.kernels.loading import check_kernels, load_kernels
 from perfmodel.estimator.single.analytical import ASKED_FOR_WARNING, AnalyticalModel
 from perfmodel.estimator.single.loading import LoadedModel, load_model, load_version, version_names
 from perfmodel.lru import LruCache
+from perfmodel.store.artifacts import KERNELS
 from service.answering.answerer import Answerer
 from service.answering.fallback import Fallback
 from service.answering.question_cache import JobCache
@@ -161,6 +163,10 @@ class LoadedVersions:
         DamagedArtifactError
             It cannot be loaded, or fails on what was asked.
         """
+        if version.startswith(f"{KERNELS}/"):
+            self._have(version)
+            check_kernels(self._folder, version)
+            return
         estimator = self.serving.estimator
         try:
             _warm(estimator.with_model(self._read(version)), estimator)
@@ -194,7 +200,9 @@ class LoadedVersions:
             if kept is not None:
                 known[version] = kept.loaded.model
         loaded = load_model(self._folder, known)
-        problems = loaded.problems
+        kernels, of_kernels = load_kernels(self._folder, old.estimator.kernel_model)
+        old.estimator.kernel_model = kernels
+        problems = (*loaded.problems, *of_kernels)
         if any(facts.get("serving") for facts in loaded.models):
             if loaded.model.version != old.version:
                 problems += self._swap(old, loaded)
@@ -221,9 +229,13 @@ class LoadedVersions:
                 self.serving = Answerer(fresh, self._state, self.jobs)
 
     def _read(self, version: str) -> LoadedModel:
+        self._have(version)
+        return load_version(self._folder, version)
+
+    def _have(self, version: str) -> None:
+        """Have the files of a version in the folder."""
         if not (self._folder / version).is_dir():
             self._fetch(version)
-        return load_version(self._folder, version)
 
     def _beside(self, fresh: Answerer, current: Catalog) -> Answerer:
         """Return a answerer with an operator's devices of another catalogue."""

@@ -39,6 +39,9 @@ class Answers(Protocol):
             ``accelerator``, ``most``, ``accelerators_per_host``, ``network`` and ``zero_stage``.
         """
 
+    def kernels(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer the body of ``POST /v1/kernels`` as that does."""
+
     def accelerators(self, kind: str) -> list[str]:
         """Return the names of all accelerators of a kind, or of ``all`` kinds."""
 

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ _NUMBERS = (
     "counts", "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
     "exposed_communication_s", "efficiency",
 )  # fmt: skip
+_OF_KERNELS = ("kernels", "accelerators", "model_version", "warnings")
 
 
 class Here:
@@ -88,6 +90,16 @@ class Here:
             zero_stage=question["zero_stage"],
         )
         return plain_curve(self.estimator.curve(job, asked))
+
+    def kernels(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer for every pair of a kernel and an accelerator."""
+        found = self.estimator.kernels(question)
+        plain = {name: getattr(found, name) for name in _OF_KERNELS}
+        errors = [
+            {"kernel": one.kernel, "accelerator": one.accelerator, **problem(one.error)}
+            for one in found.errors
+        ]
+        return {**plain, "answers": [asdict(one) for one in found.answers], "errors": errors}
 
     def accelerators(self, kind: str) -> list[str]:
         """Those of the shipped catalogue."""

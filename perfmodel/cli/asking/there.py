@@ -52,6 +52,11 @@ class There:
         _refuse_local([question["accelerator"]])
         return asdict(self._client.curve(_plain_job(job), **question))
 
+    def kernels(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer for every pair of a kernel and an accelerator."""
+        _refuse_local(question["accelerators"])
+        return asdict(self._client.kernels(**question))
+
     def accelerators(self, kind: str) -> list[str]:
         """Those of its catalogue, with an operator's own."""
         known = self._client.accelerators().accelerators

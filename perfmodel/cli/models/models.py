@@ -184,11 +184,14 @@ def _check(registry: ModelRegistry, name: str, version: str) -> None:
     """Load a version as the service would."""
     import tempfile
 
+    from perfmodel.estimator.kernels.loading import check_kernels
     from perfmodel.estimator.single.loading import load_version
+    from perfmodel.store.artifacts import KERNELS
 
+    check = check_kernels if name == KERNELS else load_version
     with tempfile.TemporaryDirectory() as folder:
         registry.versions.fetch(name, version, Path(folder))
-        load_version(Path(folder), f"{name}/{version}")
+        check(Path(folder), f"{name}/{version}")
 
 
 def _tell(name: str, change: Change, *, as_json: bool) -> None:

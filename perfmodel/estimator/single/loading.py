@@ -16,7 +16,7 @@ from perfmodel.registry.file_store import LocalFiles
 from perfmodel.registry.mirror import manifests_elsewhere
 from perfmodel.registry.state_log import StateLog
 from perfmodel.registry.states import State
-from perfmodel.store.artifacts import Artifact, names, read_artifact, versions
+from perfmodel.store.artifacts import KERNELS, Artifact, names, read_artifact, versions
 
 if TYPE_CHECKING:
     from perfmodel.predictors.serving.serving import ServingModel
@@ -223,8 +223,9 @@ def _read_all(folder: Path, name: str, problems: list[str]) -> list[Artifact]:
 
 
 def _model_names(folder: Path) -> list[str]:
-    """Return the names of all models, that of the default model first."""
-    return sorted(names(folder), key=lambda name: (name != DEFAULT_NAME, name))
+    """Return the names of all models of steps, that of the default model first."""
+    of_steps = (name for name in names(folder) if name != KERNELS)
+    return sorted(of_steps, key=lambda name: (name != DEFAULT_NAME, name))
 
 
 def _version_folders(folder: Path, name: str) -> list[Path]:

@@ -24,7 +24,7 @@ from perfmodel.features.kernels.kernel_work import (
 from perfmodel.types import Precision
 
 #: Raised when the meaning of a column changes.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: Output tiles that libraries of matrix products cut the work into, rows by columns.
 TILES = ((32, 32), (64, 64), (128, 64), (128, 128), (256, 128))
@@ -34,7 +34,7 @@ _OPS = (
     "gemm", "bmm", "conv2d", "softmax", "layer_norm", "rms_norm", "embedding", "rope", "pow",
 )  # fmt: skip
 #: First word of an implementation: whose harness measured it.
-FRAMEWORKS = ("torch", "vllm", "sglang", "trtllm", "vidur")
+FRAMEWORKS = ("torch", "vllm", "sglang", "trtllm", "vidur", "deepbench", "tensorflow")
 #: Words in the name of an implementation that say how it works.
 _FAMILIES = (
     "triton", "flashinfer", "trtllm", "cutlass", "deepgemm", "cutedsl", "marlin", "fa2", "fa3",
@@ -63,28 +63,27 @@ class KernelRoofline:
         Arithmetic at the peak rate; compulsory traffic at the peak bandwidth of the memory.
     cached_share : ndarray
         Part of the traffic that repeated calls are likely to find in the cache, in [0, 1].
-    warm_memory_s : ndarray
-        Traffic with that part at the cache's rate.
-    uncached_cycles_s : ndarray
-        The rest of the traffic at one byte a cycle of every multiprocessor.
     tflops_per_watt : ndarray
         Peak rate over the power limit: of sixteen-bit types for all that are narrower, since the
         energy of an operation falls as its rate rises.
     floor_s : ndarray
         What no call can beat: the fewest multiplications at the peak rate, and the traffic that
         does not fit into the cache.
+    core_count, clock_hz, bandwidth_bytes_per_s, year : ndarray
+        Facts of the devices; of the multiprocessors, their boost clock.
     """
 
     compute_s: FloatArray
     memory_s: FloatArray
     cached_share: FloatArray
-    warm_memory_s: FloatArray
-    uncached_cycles_s: FloatArray
     tflops_per_watt: FloatArray
     floor_s: FloatArray
     work: KernelWork
     peak_flops_per_s: FloatArray
     clock_hz: FloatArray
+    core_count: FloatArray
+    bandwidth_bytes_per_s: FloatArray
+    year: FloatArray
 
     @property
     def roofline_s(self) -> FloatArray:
@@ -107,22 +106,20 @@ def kernel_roofline(calls: KernelCalls) -> KernelRoofline:
     work, peak = kernel_work(calls), _peaks(calls)
     bandwidth = _bandwidth(calls)
     share = _cached_share(calls, work)
-    clock = calls.fact([d.clock_hz or 1.5e9 for d in calls.devices])
-    cycles = _core_count(calls) * clock
-    cache_rate = np.maximum(bandwidth, CACHE_BYTES_PER_CORE_CYCLE * cycles)
     traffic = work.traffic_bytes
     beyond = np.maximum(traffic - _cache_bytes(calls), 0.0)
     return KernelRoofline(
         compute_s=work.flops / peak,
         memory_s=traffic / bandwidth,
         cached_share=share,
-        warm_memory_s=traffic * (share / cache_rate + (1.0 - share) / bandwidth),
-        uncached_cycles_s=traffic * (1.0 - share) / cycles,
         tflops_per_watt=_tflops_per_watt(calls),
         floor_s=np.maximum(work.least_flops / peak, beyond / bandwidth),
         work=work,
         peak_flops_per_s=peak,
-        clock_hz=clock,
+        clock_hz=calls.fact([d.clock_hz or 1.5e9 for d in calls.devices]),
+        core_count=_core_count(calls),
+        bandwidth_bytes_per_s=bandwidth,
+        year=calls.fact([float(d.year or 2020) for d in calls.devices]),
     )
 
 
@@ -307,15 +304,13 @@ def _types(calls: KernelCalls) -> dict[str, FloatArray]:
 
 
 def _device_facts(calls: KernelCalls, roofline: KernelRoofline) -> dict[str, FloatArray]:
-    cores = _core_count(calls)
-    clock = calls.fact([d.clock_hz or 1.5e9 for d in calls.devices])
+    cycles = roofline.core_count * roofline.clock_hz
+    watts = calls.fact([d.tdp_w or 250.0 for d in calls.devices])
     return {
-        "log_flops_per_core_cycle": _log2(roofline.peak_flops_per_s / cores / clock),
-        "log_bytes_per_core_cycle": _log2(_bandwidth(calls) / cores / clock),
-        "log_watt_per_tflops": _log2(
-            calls.fact([d.tdp_w or 250.0 for d in calls.devices]) / roofline.peak_flops_per_s * 1e12
-        ),
-        "year": calls.fact([float(d.year or 2020) for d in calls.devices]),
+        "log_flops_per_core_cycle": _log2(roofline.peak_flops_per_s / cycles),
+        "log_bytes_per_core_cycle": _log2(roofline.bandwidth_bytes_per_s / cycles),
+        "log_watt_per_tflops": _log2(watts / roofline.peak_flops_per_s * 1e12),
+        "year": roofline.year,
     }
 
 

@@ -150,7 +150,7 @@ def _passes(collective: Collective) -> float:
     return 2.0 if collective is Collective.ALL_REDUCE else 1.0
 
 
-def _sent(collective: Collective, count: N) -> N:
+def sent_share(collective: Collective, count: N) -> N:
     """Return the share of the payload that crosses each link of a ring of so many."""
     if collective is Collective.BROADCAST or collective is Collective.SEND_RECV:
         return count / count
@@ -164,7 +164,8 @@ def _ring(
     hops = (links.ranks - links.hosts) * links.intra_hop_s
     hops = hops + (links.hosts - 1) * links.inter_hop_s
     slower = links.larger(links.intra_s_per_byte, links.inter_s_per_byte)
-    return (_passes(collective) * one.hop_factor * hops, _sent(collective, links.ranks) * slower)
+    sent = sent_share(collective, links.ranks)
+    return (_passes(collective) * one.hop_factor * hops, sent * slower)
 
 
 def _tree(
@@ -176,8 +177,8 @@ def _tree(
     return (
         2 * one.hop_factor * levels,
         links.larger(
-            _sent(collective, links.ranks) * links.intra_s_per_byte,
-            _sent(collective, links.hosts) * links.inter_s_per_byte,
+            sent_share(collective, links.ranks) * links.intra_s_per_byte,
+            sent_share(collective, links.hosts) * links.inter_s_per_byte,
         ),
     )
 
@@ -188,7 +189,7 @@ def _in_switch(
     one, switch = constants.operations[collective], constants.in_switch
     hops = switch.launch_hops * links.launch_hop_s
     hops = hops + 2 * one.hop_factor * links.log2(links.hosts) * links.inter_hop_s
-    between = _sent(collective, links.hosts) * links.inter_s_per_byte
+    between = sent_share(collective, links.hosts) * links.inter_s_per_byte
     slower = links.larger(links.raw_s_per_byte / switch.efficiency, between)
     return Cost(hops, slower + switch.fixed_s_per_byte, links.reduces)
 
@@ -204,7 +205,7 @@ def _direct(
     return (
         one.hop_factor * levels,
         links.larger(
-            _sent(collective, links.ranks) * links.intra_s_per_byte,
+            sent_share(collective, links.ranks) * links.intra_s_per_byte,
             leaving * links.inter_s_per_byte,
         ),
     )

@@ -1,13 +1,13 @@
-"""What a kernel call takes before anything is learned about its shape.
+"""What a kernel call takes before anything is learned about its shape: a launch, and the law.
 
-``base = launch + roofline``: a launch per group of operators and framework, and the roofline, both
-by the laws of :mod:`perfmodel.predictors.kernels.kernel_law`.
+Launches are stated per group of operators and framework, laws per product operator and for each
+group of others (:mod:`perfmodel.predictors.kernels.kernel_law`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,15 @@ from perfmodel.features.kernels.kernel_columns import (
     DEVICE_COLUMNS,
     KernelRoofline,
     column_matrix,
+    column_names,
     framework,
     kernel_columns,
     kernel_roofline,
 )
-from perfmodel.predictors.kernels.kernel_law import CLOCK_HZ, DeviceLaw, fit_law
+from perfmodel.predictors.kernels.kernel_law import LawConstants, LawParts, law_parts
 from perfmodel.predictors.predictor_checks import finite
 
-#: Groups of operators with laws and boosters of their own.
+#: Groups of operators with boosters of their own.
 GROUPS = ("product", "product_fp32", "prefill", "decode", "moe", "pointwise")
 #: Which columns a member of the predictor sees: without and with the facts of the device.
 MEMBERS = ("relative", "facts")
@@ -38,6 +39,19 @@ _GROUP_OF = {"attention_prefill": "prefill", "attention_decode": "decode", "moe"
 _LAUNCH_QUANTILE = 0.02
 #: Launch of a group that was never measured.
 _UNSEEN_LAUNCH_S = 5e-6
+#: What is expected of matrix units: more multiply-adds a watt, hungrier for operands.
+_MATRIX_UNITS = LawConstants(power=1.5, operand=14.0)
+#: The roofline alone. Of the kernels of experts one call has many, further apart than devices are:
+#: a law that is fitted to them follows whichever implementations a device happens to have.
+_PLAIN = LawConstants(power=0.0, reached=1.0, latency=0.0, sharpness=20.0)
+_NOT_FITTED = ("moe",)
+#: Devices that a law of one operator alone takes.
+_LEAST_DEVICES = 3
+#: What the law adds to the columns of a call.
+LAW_COLUMNS = (
+    "law_compute_over_memory", "law_launch_share", "law_depth_parts", "law_tile_rows",
+    "law_tile_columns", "law_compute_over_roofline", "law_memory_over_roofline",
+)  # fmt: skip
 
 
 def kernel_group(calls: KernelCalls) -> StrArray:
@@ -51,46 +65,51 @@ def kernel_group(calls: KernelCalls) -> StrArray:
     return group
 
 
-def member_columns(names: list[str], member: str) -> list[str]:
+def member_columns(member: str) -> list[str]:
     """Return the names of the columns that a member sees."""
     hidden = DEVICE_COLUMNS if member == "relative" else ()
-    return [name for name in names if name not in hidden]
+    return [name for name in (*column_names(), *LAW_COLUMNS) if name not in hidden]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedCalls:
-    """Calls with everything that is computed of them once."""
+    """Calls with everything that is computed of them once.
+
+    Parameters
+    ----------
+    kind : ndarray of str
+        ``"<group> <operator>"``.
+    """
 
     roofline: KernelRoofline
     columns: Mapping[str, FloatArray]
     group: StrArray
+    kind: StrArray
     framework: StrArray
     device: IntArray
 
     @classmethod
     def of(cls, calls: KernelCalls) -> PreparedCalls:
         """Return what is computed of some calls."""
-        roofline = kernel_roofline(calls)
+        roofline, group = kernel_roofline(calls), kernel_group(calls)
         return cls(
             roofline=roofline,
             columns=kernel_columns(calls, roofline),
-            group=kernel_group(calls),
+            group=group,
+            kind=np.char.add(np.char.add(group, " "), calls.op),
             framework=framework(calls),
             device=calls.device,
         )
 
     def by_group(self) -> list[tuple[str, IntArray]]:
         """Return the groups that occur with the positions of their calls."""
-        names = [str(name) for name in np.unique(self.group)]
-        return [(name, np.flatnonzero(self.group == name)) for name in names]
+        return _places(self.group)
 
-    def matrix(self, member: str, rows: IntArray) -> npt.NDArray[np.float32]:
-        """Return the columns that a member sees, of some calls."""
-        return column_matrix({n: self.columns[n][rows] for n in self.names(member)})
-
-    def names(self, member: str) -> list[str]:
-        """Return the names of the columns that a member sees."""
-        return member_columns(list(self.columns), member)
+    def matrix(self, member: str, rows: IntArray, parts: LawParts) -> npt.NDArray[np.float32]:
+        """Return the columns that a member sees, of some calls and what the law says of them."""
+        of_law = _law_columns(self.roofline.take(rows), parts.take(rows))
+        known = {**{name: column[rows] for name, column in self.columns.items()}, **of_law}
+        return column_matrix({name: known[name] for name in member_columns(member)})
 
 
 class KernelBase:
@@ -98,33 +117,41 @@ class KernelBase:
 
     def __init__(self) -> None:
         self.launches_s_: dict[str, float] = {}
-        self.laws_: dict[str, DeviceLaw] = {}
+        self.laws_: dict[str, LawConstants] = {}
 
-    def fit(self, ready: PreparedCalls, time_s: FloatArray) -> KernelBase:
-        """Learn the laws, then the launches at the clock that they are stated at."""
+    def fit(self, ready: PreparedCalls, time_s: FloatArray, seed: int = 0) -> KernelBase:
+        """State the launches, then fit the laws."""
+        from perfmodel.predictors.kernels.kernel_law_fit import fit_law
+
         self.launches_s_ = _launches(ready, time_s)
-        launch_s = self._stated(ready)
-        clock = np.zeros(len(time_s))
-        for group, rows in ready.by_group():
-            own = ready.roofline.take(rows)
-            law = fit_law(own, ready.device[rows], time_s[rows], launch_s[rows])
-            self.laws_[group], clock[rows] = law, law.clock
-        at_one_clock = time_s * (ready.roofline.clock_hz / CLOCK_HZ) ** clock
-        self.launches_s_ = _launches(ready, at_one_clock)
+        stated = self._stated(ready)
+        for name, rows in self._fitted_apart(ready):
+            group = name.split(" ")[0]
+            self.laws_[name] = fit_law(
+                ready.roofline.take(rows),
+                ready.device[rows],
+                time_s[rows],
+                stated[rows],
+                _expected(group),
+                tiled=_is_tiled(group),
+                seed=seed,
+            )
         return self
 
-    def parts_s(self, ready: PreparedCalls) -> tuple[FloatArray, FloatArray]:
-        """Return the launch and the roofline of each call."""
-        launch_s, longer_s = self._stated(ready), np.zeros(len(ready.group))
-        for group, rows in ready.by_group():
-            law, own = self.laws_.get(group, DeviceLaw()), ready.roofline.take(rows)
-            launch_s[rows] = law.launch_s(own, launch_s[rows])
-            longer_s[rows] = law.time_s(own)
-        return launch_s, longer_s
+    def parts(self, ready: PreparedCalls) -> LawParts:
+        """Return what launches and laws say of each call."""
+        stated = self._stated(ready)
+        columns = np.zeros((len(LawParts._fields), len(ready.group)))
+        for kind, rows in _places(ready.kind):
+            group = kind.split(" ")[0]
+            law = self.laws_.get(kind) or self.laws_.get(group) or _expected(group)
+            own = ready.roofline.take(rows)
+            columns[:, rows] = law_parts(own, stated[rows], law, tiled=_is_tiled(group))
+        return LawParts(*columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was learned as JSON values."""
-        laws = {group: asdict(law) for group, law in self.laws_.items()}
+        laws = {name: law.to_dict() for name, law in self.laws_.items()}
         return {"launches_s": self.launches_s_, "laws": laws}
 
     @classmethod
@@ -133,10 +160,26 @@ class KernelBase:
         base = cls()
         base.launches_s_ = _finite_values(stored["launches_s"], path)
         base.laws_ = {
-            str(group): DeviceLaw(**_finite_values(law, path))
-            for group, law in stored["laws"].items()
+            str(name): LawConstants.from_dict(_finite_values(law, path))
+            for name, law in stored["laws"].items()
         }
         return base
+
+    def _fitted_apart(self, ready: PreparedCalls) -> list[tuple[str, IntArray]]:
+        """Return what has a law of its own: every group, and products on enough devices."""
+        products = [
+            (kind, rows)
+            for kind, rows in _places(ready.kind)
+            if kind.startswith("product") and len(np.unique(ready.device[rows])) >= _LEAST_DEVICES
+        ]
+        covered = {kind.split(" ")[0] for kind, _ in products}
+        several = [
+            (group, rows)
+            for group, rows in ready.by_group()
+            if group not in covered or len(np.unique(ready.kind[rows])) > 1
+        ]
+        several = [(group, rows) for group, rows in several if group not in _NOT_FITTED]
+        return [*products, *several]
 
     def _stated(self, ready: PreparedCalls) -> FloatArray:
         words = np.char.add(np.char.add(ready.group, " "), ready.framework)
@@ -144,6 +187,35 @@ class KernelBase:
         whole = {key: self.launches_s_.get(key.split(" ")[0], _UNSEEN_LAUNCH_S) for key in keys}
         found = [self.launches_s_.get(key, whole[key]) for key in keys]
         return np.array(found, dtype=np.float64)[place]
+
+
+def _places(words: StrArray) -> list[tuple[str, IntArray]]:
+    return [(str(word), np.flatnonzero(words == word)) for word in np.unique(words)]
+
+
+def _is_tiled(group: str) -> bool:
+    return group in ("product", "product_fp32")
+
+
+def _expected(group: str) -> LawConstants:
+    if group in _NOT_FITTED:
+        return _PLAIN
+    return LawConstants() if group in ("product_fp32", "pointwise") else _MATRIX_UNITS
+
+
+def _law_columns(roofline: KernelRoofline, parts: LawParts) -> dict[str, FloatArray]:
+    least = 1e-12
+    compute_s, memory_s = np.maximum(parts.compute_s, least), np.maximum(parts.memory_s, least)
+    values = (
+        np.log2(compute_s / memory_s),
+        parts.launch_s / parts.time_s,
+        np.log2(parts.depth_parts),
+        np.log2(parts.rows),
+        np.log2(parts.columns),
+        np.log2(compute_s / np.maximum(roofline.compute_s, least)),
+        np.log2(memory_s / np.maximum(roofline.memory_s, least)),
+    )
+    return dict(zip(LAW_COLUMNS, values, strict=True))
 
 
 def _launches(ready: PreparedCalls, time_s: FloatArray) -> dict[str, float]:

@@ -1,136 +1,178 @@
-"""Three laws that set devices apart, with strengths learned over devices.
+r"""The law of a kernel: a launch, and the longer of its waves of tiles and its traffic.
 
-    launch  = overhead x (1.7 GHz / clock) ^ clock
-    compute = FLOPs / peak x (1 + power x peak / watts)
-    memory  = cached bytes / cache rate + other bytes x (1 / bandwidth + latency / cycles)
+.. math:: t = s L + (C^p + M^p)^{1/p}
 
-What does not grow with a call is partly cycles, partly not. Arithmetic costs energy, so the more
-FLOP/s a watt has to feed, the further the clock falls. And a multiprocessor has only so many bytes
-under way at a time, so the more bandwidth there is for each of its cycles, the smaller the part of
-it that is reached. ``clock``, ``power`` and ``latency`` are one number each for a group of
-operators: those that make devices most alike.
+``C`` is the fastest way to cut the product into tiles: rounds of the busiest multiprocessor times
+the multiply-adds of a tile, over the rate of a multiprocessor. A tile costs a filling of ``fill``
+steps of depth; a small one feeds the units worse (``operand``), and few tiles on a multiprocessor
+hide less of their latency (``occupancy``). Parts of the depth are written and added up. Arithmetic
+costs energy: with
+
+.. math:: e = power \cdot TFLOP/s / W \cdot 2^{-(year - 2018) / halving}
+
+the rate falls by ``(1 + e^4)^(1/4)``: not at all while the board's power suffices, in proportion
+beyond. ``M`` is the traffic at the rate that the memory reaches, ``1 / (1 / (bandwidth reached) +
+latency / cycles)``, or at that of the cache as far as repeated calls find their operands there.
+
+``s L`` is a launch: what stands for its group and framework, times one constant. It is the host's
+and the driver's: over the devices of the tables it follows no clock. No name of a device is in the
+law: what tells devices apart are cores, clock, rates, cache, watts and year.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.features.kernels.kernel_columns import KernelRoofline
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_columns import CACHE_BYTES_PER_CORE_CYCLE, KernelRoofline
+from perfmodel.features.kernels.kernel_tiles import Cut, cuts
 
-#: Strengths that are tried. 0.36 J / TFLOP halves the rate at some 3 TFLOP/s a watt; a latency of
-#: 1/45 cycle a byte is some 32 kB under way for some 700 cycles.
-POWERS = (0.0, 0.09, 0.18, 0.36, 0.72, 1.5, 3.0, 6.0)
-LATENCIES = (0.0, 1 / 180, 1 / 90, 1 / 45, 1 / 25)
-CLOCKS = (0.0, 0.5, 1.0)
-#: Clock that overheads are stated at.
-CLOCK_HZ = 1.7e9
-
-#: Calls no longer than this times the shortest are taken for short.
-_SHORT = 3.0
-#: Calls on the clear side of the ridge point, and long against what does not grow.
-_CLEARLY = 4.0
-_LONG = 10.0
-#: Fewer calls do not speak for a device, fewer devices not for a law.
-_LEAST_CALLS = 15
-_LEAST_DEVICES = 3
-#: A stronger law must make the devices more alike than the weaker one by this factor.
-_WORTH = 0.97
+#: Year that energy is stated for.
+YEAR = 2018.0
+#: Side of the tile that occupancy is counted in, and how many such a multiprocessor holds at most.
+_SIDE = 64.0
+_MOST_RESIDENT = 4.0
+#: How sharply the power limit sets in.
+_SHARP = 4.0
+#: What joining parts of the depth takes besides its traffic, most of which stays in the cache.
+_JOIN_S = 2e-6
+_JOIN_SPEED = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceLaw:
-    """Strengths of the three laws.
+class LawConstants:
+    """Constants of the law, each >= 0; the defaults are what is expected before any data.
 
     Parameters
     ----------
-    clock : float
-        Power of the clock, in [0, 1].
-    power : float
-        Joule per TFLOP, >= 0.
-    latency : float
-        Cycles of a multiprocessor per byte, >= 0.
+    launch : float
+        Of what the launch of its group and framework is stated as.
+    operand, fill : float
+        Side at which a tile reaches half the rate; filling of a tile in steps of depth.
+    occupancy : float
+        Resident tiles of 64 x 64 at which half of the rate is reached.
+    power, halving : float
+        Watts per TFLOP/s at which the limit sets in, in 2018; years in which that halves.
+    reached, latency : float
+        Share of the bandwidth; cycles of a multiprocessor a byte.
+    sharpness : float
+        How nearly the longer of arithmetic and traffic alone counts.
+    winograd : float
+        How much faster convolutions are that can be multiplied less for.
     """
 
-    clock: float = 0.0
-    power: float = 0.0
-    latency: float = 0.0
+    launch: float = 1.0
+    operand: float = 8.0
+    fill: float = 32.0
+    occupancy: float = 0.5
+    power: float = 13.0
+    halving: float = 3.0
+    reached: float = 0.85
+    latency: float = 0.018
+    sharpness: float = 3.0
+    winograd: float = 1.5
 
-    def launch_s(self, roofline: KernelRoofline, overhead_s: FloatArray) -> FloatArray:
-        """Return the part that does not grow, from what it is at :data:`CLOCK_HZ`."""
-        return overhead_s * (CLOCK_HZ / roofline.clock_hz) ** self.clock
+    @classmethod
+    def from_dict(cls, values: Mapping[str, float]) -> Self:
+        """Read what :func:`dataclasses.asdict` gave."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
 
-    def compute_s(self, roofline: KernelRoofline) -> FloatArray:
-        """Return the time of the arithmetic."""
-        return roofline.compute_s * (1.0 + self.power * roofline.tflops_per_watt)
-
-    def memory_s(self, roofline: KernelRoofline) -> FloatArray:
-        """Return the time of the traffic."""
-        return roofline.warm_memory_s + self.latency * roofline.uncached_cycles_s
-
-    def time_s(self, roofline: KernelRoofline) -> FloatArray:
-        """Return the longer of both."""
-        return np.maximum(self.compute_s(roofline), self.memory_s(roofline))
+    def to_dict(self) -> dict[str, Any]:
+        """Return them by name."""
+        return asdict(self)
 
 
-def fit_law(
-    roofline: KernelRoofline, device: IntArray, time_s: FloatArray, overhead_s: FloatArray
-) -> DeviceLaw:
-    """Return the strengths under which the devices are most alike.
+class LawParts(NamedTuple):
+    """What the law says of each call, and of the cut that it chose."""
+
+    time_s: FloatArray
+    launch_s: FloatArray
+    compute_s: FloatArray
+    memory_s: FloatArray
+    rows: FloatArray
+    columns: FloatArray
+    depth_parts: FloatArray
+
+    def take(self, rows: np.ndarray) -> LawParts:
+        """Return those of some of the calls."""
+        return LawParts(*(column[rows] for column in self))
+
+
+def law_parts(
+    roofline: KernelRoofline, stated_s: FloatArray, law: LawConstants, *, tiled: bool
+) -> LawParts:
+    """Return the parts of some calls.
 
     Parameters
     ----------
-    roofline : KernelRoofline
-        Bounds of the calls of one group of operators.
-    device : ndarray of int, shape (calls,)
-    time_s, overhead_s : ndarray, shape (calls,)
-        Measured times, and the part that does not grow.
-
-    Returns
-    -------
-    DeviceLaw
-        Without a law where fewer than three devices have calls that speak for it.
+    stated_s : ndarray
+        Launches as they are stated for their group and framework.
+    tiled : bool
+        Whether they are products; others have no tiles.
     """
-    lasting = time_s > _LONG * overhead_s
-    bound = lasting & (roofline.compute_s > _CLEARLY * roofline.warm_memory_s)
-    law = DeviceLaw(clock=_clock(roofline, device, time_s, overhead_s))
-    best = _spread(law.compute_s(roofline), time_s, device, bound)
-    for power in POWERS[1:]:
-        tried = replace(law, power=power)
-        spread = _spread(tried.compute_s(roofline), time_s, device, bound)
-        if spread < _WORTH * best:
-            best, law = spread, tried
-    bound = lasting & (roofline.warm_memory_s > _CLEARLY * roofline.compute_s)
-    best = _spread(law.memory_s(roofline), time_s, device, bound)
-    for latency in LATENCIES[1:]:
-        tried = replace(law, latency=latency)
-        spread = _spread(tried.memory_s(roofline), time_s, device, bound)
-        if spread < _WORTH * best:
-            best, law = spread, tried
-    return law
+    launch_s = law.launch * stated_s
+    memory_rate = _memory_rate(roofline, law)
+    compute_s, rows, columns, parts = _fastest_cut(roofline, law, memory_rate, tiled=tiled)
+    cycles = roofline.core_count * roofline.clock_hz
+    cache_rate = np.maximum(memory_rate, CACHE_BYTES_PER_CORE_CYCLE * cycles)
+    share, traffic = roofline.cached_share, roofline.work.traffic_bytes
+    memory_s = traffic * (share / cache_rate + (1.0 - share) / memory_rate)
+    p = max(law.sharpness, 1.0)
+    longer_s = (compute_s**p + memory_s**p) ** (1.0 / p)
+    return LawParts(launch_s + longer_s, launch_s, compute_s, memory_s, rows, columns, parts)
 
 
-def _clock(
-    roofline: KernelRoofline, device: IntArray, time_s: FloatArray, overhead_s: FloatArray
-) -> float:
-    short = (time_s < _SHORT * overhead_s) & (roofline.roofline_s < overhead_s)
-    chosen, best = 0.0, np.inf
-    for clock in CLOCKS:
-        launch_s = DeviceLaw(clock=clock).launch_s(roofline, overhead_s)
-        spread = _spread(launch_s, time_s, device, short)
-        if spread < _WORTH * best:
-            chosen, best = clock, spread
-    return chosen
+def _memory_rate(roofline: KernelRoofline, law: LawConstants) -> FloatArray:
+    cycles = roofline.core_count * roofline.clock_hz
+    reached = roofline.bandwidth_bytes_per_s * law.reached
+    return 1.0 / (1.0 / reached + law.latency / cycles)
 
 
-def _spread(bound_s: FloatArray, time_s: FloatArray, device: IntArray, rows: np.ndarray) -> float:
-    """Return how far the devices' median log residuals lie apart; 0 where too few speak."""
-    residual = np.log(time_s / np.maximum(bound_s, 1e-12))
-    levels = [
-        float(np.median(residual[own]))
-        for own in (rows & (device == d) for d in np.unique(device).tolist())
-        if np.count_nonzero(own) >= _LEAST_CALLS
-    ]
-    return float(np.std(levels)) if len(levels) >= _LEAST_DEVICES else 0.0
+def _core_rate(roofline: KernelRoofline, law: LawConstants) -> FloatArray:
+    """Return the rate of one multiprocessor under the board's power."""
+    ages = 2.0 ** (-(roofline.year - YEAR) / law.halving)
+    strain = law.power * roofline.tflops_per_watt * ages
+    whole = roofline.peak_flops_per_s / roofline.core_count
+    return whole / (1.0 + strain**_SHARP) ** (1.0 / _SHARP)
+
+
+def _fastest_cut(
+    roofline: KernelRoofline, law: LawConstants, memory_rate: FloatArray, *, tiled: bool
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    work, rate = roofline.work, _core_rate(roofline, law)
+    count = len(rate)
+    if not tiled:
+        one = np.ones(count)
+        return work.flops / (rate * roofline.core_count), one, one, one
+    best = np.full(count, np.inf)
+    chosen = np.ones((3, count))
+    for cut in cuts(work, roofline.core_count):
+        time_s = _cut_s(cut, roofline, law, rate, memory_rate)
+        faster = cut.possible & (time_s < best)
+        best = np.where(faster, time_s, best)
+        chosen[:, faster] = np.array([[cut.rows], [cut.columns], [cut.parts]])
+    skips = work.least_flops < work.flops
+    return np.where(skips, best / law.winograd, best), chosen[0], chosen[1], chosen[2]
+
+
+def _cut_s(
+    cut: Cut,
+    roofline: KernelRoofline,
+    law: LawConstants,
+    rate: FloatArray,
+    memory_rate: FloatArray,
+) -> FloatArray:
+    area = float(cut.rows * cut.columns)
+    fed = 1.0 / (1.0 + law.operand * (cut.rows + cut.columns) / (2.0 * area))
+    resident = np.minimum(cut.rounds, max(1.0, _MOST_RESIDENT * _SIDE**2 / area))
+    resident = resident * area / _SIDE**2
+    hidden = resident / (resident + law.occupancy)
+    time_s = cut.rounds * 2.0 * area * (cut.depth + law.fill) / (rate * fed * hidden)
+    if cut.parts == 1:
+        return time_s
+    joined = 2.0 * cut.parts * roofline.work.output_bytes / (_JOIN_SPEED * memory_rate)
+    return time_s + joined + _JOIN_S

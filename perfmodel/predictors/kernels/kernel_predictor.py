@@ -1,13 +1,11 @@
 """Latency of kernel calls on devices that need not have been measured.
 
-``latency = (overhead + roofline) x exp(trees(x))`` with ``roofline = max(FLOPs / peak, bytes /
-rate)``, where the rate is that of the cache as far as repeated calls find their operands there. The
-roofline falls short of the peaks by the laws of :mod:`perfmodel.predictors.kernels.kernel_law`. The
-trees learn ``log(latency / (overhead + roofline))``, per group of operators. Two boosters answer,
-and the mean of their logarithms counts: one knows the device only through what a call means to it
-(waves, ridge point, cache), the other its facts too (rates per cycle, power, year). The first
-cannot mistake a device for its neighbour, the second can follow a trend over generations. No answer
-lies below what the peaks allow.
+``latency = law x exp(trees(x))``: the law (:mod:`perfmodel.predictors.kernels.kernel_law`) knows
+the device, and is fitted first; trees learn the logarithm of what is left, per group of operators.
+Two boosters answer, and the mean of their logarithms counts: one knows the device only through
+what a call means to it (waves, ridge point, cache, the parts of the law), the other its facts too
+(rates per cycle, power, year). The first cannot mistake a device for its neighbour, the second can
+follow a trend over generations. No answer lies below what the peaks allow.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
-from perfmodel.features.kernels.kernel_columns import SCHEMA_VERSION, column_names
+from perfmodel.features.kernels.kernel_columns import SCHEMA_VERSION
 from perfmodel.predictors.boosting import Booster, BoosterSettings, read_packed, slim, write_packed
 from perfmodel.predictors.kernels.kernel_base import (
     GROUPS,
@@ -34,6 +32,8 @@ from perfmodel.predictors.kernels.kernel_base import (
     member_columns,
 )
 from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
+from perfmodel.predictors.kernels.kernel_seen import KernelsSeen
+from perfmodel.predictors.kernels.kernel_times import KernelSpread
 from perfmodel.predictors.predictor_checks import finite, read_json, unfitted, write_json
 
 KERNEL_SETTINGS = BoosterSettings(
@@ -56,9 +56,12 @@ class KernelPredictor:
         self.log_limits_: dict[str, tuple[float, float]] = {}
         self.base_ = KernelBase()
         self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
+        self.seen_ = KernelsSeen()
+        #: Set by whoever has judged the predictor on what it has not learned from.
+        self.spread_ = KernelSpread()
 
     def fit(self, calls: KernelCalls, time_s: FloatArray) -> Self:
-        """Learn from measured calls; every architecture has the same weight within a group.
+        """Learn from measured calls; every device has the same weight within a group.
 
         Parameters
         ----------
@@ -72,16 +75,18 @@ class KernelPredictor:
         """
         _check_times(calls, time_s)
         ready = PreparedCalls.of(calls)
-        self.base_ = KernelBase().fit(ready, time_s)
-        target = np.log(time_s / sum(self.base_.parts_s(ready)))
+        self.seen_ = KernelsSeen.of(calls, ready.group)
+        self.base_ = KernelBase().fit(ready, time_s, self.settings.seed)
+        parts = self.base_.parts(ready)
+        target = np.log(time_s / parts.time_s)
         self.boosters_, self.log_limits_ = {}, {}
         for group, rows in ready.by_group():
             own = target[rows]
             self.log_limits_[group] = (float(own.min()) - 0.5, float(own.max()) + 0.5)
-            weight = architecture_weights(calls.take(rows))
+            weight = device_weights(calls.take(rows))
             self.boosters_[group] = {}
             for member in MEMBERS:
-                matrix, names = ready.matrix(member, rows), ready.names(member)
+                matrix, names = ready.matrix(member, rows, parts), member_columns(member)
                 grown = Booster.train(matrix, own, weight, names, self.settings)
                 self.boosters_[group][member] = slim(grown)
         return self
@@ -106,17 +111,17 @@ class KernelPredictor:
         if not len(calls):
             return np.zeros(0)
         ready = PreparedCalls.of(calls)
+        parts = self.base_.parts(ready)
         factor = np.full(len(calls), _UNSEEN_FACTOR)
         for group, rows in ready.by_group():
             if group in self.boosters_:
                 answers = [
-                    booster.predict(ready.matrix(member, rows))
+                    booster.predict(ready.matrix(member, rows, parts))
                     for member, booster in self.boosters_[group].items()
                 ]
                 factor[rows] = np.clip(np.mean(answers, axis=0), *self.log_limits_[group])
-        launch_s, longer_s = self.base_.parts_s(ready)
-        offset = self._offset(calls, ready, launch_s / (launch_s + longer_s))
-        times = (launch_s + longer_s) * np.exp(factor + offset)
+        offset = self._offset(calls, ready, parts.launch_s / parts.time_s)
+        times = parts.time_s * np.exp(factor + offset)
         return np.maximum(times, ready.roofline.floor_s)
 
     def adapt(
@@ -139,7 +144,7 @@ class KernelPredictor:
         _check_times(calls, time_s)
         adapted = KernelPredictor(self.settings, self.settings.seed)
         adapted.boosters_, adapted.log_limits_ = self.boosters_, self.log_limits_
-        adapted.base_ = self.base_
+        adapted.base_, adapted.seen_, adapted.spread_ = self.base_, self.seen_, self.spread_
         residual = np.log(time_s / adapted.predict(calls))
         group, devices = kernel_group(calls), calls.device_names
         share = self.launch_share(calls)
@@ -153,9 +158,9 @@ class KernelPredictor:
         return adapted
 
     def launch_share(self, calls: KernelCalls) -> FloatArray:
-        """Return the part of each call that does not grow: launch over launch + roofline."""
-        launch_s, longer_s = self.base_.parts_s(PreparedCalls.of(calls))
-        return launch_s / (launch_s + longer_s)
+        """Return the part of each call that does not grow: the launch over the law."""
+        parts = self.base_.parts(PreparedCalls.of(calls))
+        return parts.launch_s / parts.time_s
 
     def save(self, folder: Path) -> Mapping[str, Any]:
         """Write the boosters as packed JSON, and what else was learned.
@@ -171,11 +176,12 @@ class KernelPredictor:
         for group, members in self.boosters_.items():
             for member, booster in members.items():
                 write_packed(folder, f"{group}.{member}", booster)
-        any_group = next(iter(self.boosters_.values()))
         state = {
-            "columns": {member: list(booster.columns) for member, booster in any_group.items()},
+            "columns": {member: member_columns(member) for member in MEMBERS},
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "base": self.base_.to_dict(),
+            "seen": self.seen_.to_dict(),
+            "spread": self.spread_.to_dict(),
             "offsets": {
                 device: {group: [o.level, o.launch] for group, o in offsets.items()}
                 for device, offsets in self.offsets_.items()
@@ -208,6 +214,8 @@ class KernelPredictor:
                 for group, (low, high) in limits.items()
             }
             predictor.base_ = KernelBase.from_dict(state["base"], path)
+            predictor.seen_ = KernelsSeen.from_dict(state["seen"])
+            predictor.spread_ = KernelSpread.from_dict(state["spread"], path)
             predictor.offsets_ = MappingProxyType(
                 {str(d): _stored_offsets(o, path) for d, o in state["offsets"].items()}
             )
@@ -217,9 +225,8 @@ class KernelPredictor:
             ) from error
         if not predictor.log_limits_ or not set(predictor.log_limits_) <= set(GROUPS):
             raise DamagedArtifactError(f"{path} names no known group of operators.")
-        columns = {m: member_columns(column_names(), m) for m in MEMBERS}
         predictor.boosters_ = {
-            group: {m: read_packed(folder, f"{group}.{m}", columns[m]) for m in MEMBERS}
+            group: {m: read_packed(folder, f"{group}.{m}", member_columns(m)) for m in MEMBERS}
             for group in predictor.log_limits_
         }
         return predictor
@@ -243,11 +250,11 @@ def _check_times(calls: KernelCalls, time_s: FloatArray) -> None:
         raise TrainingError("A kernel time is not finite and positive; drop such records.")
 
 
-def architecture_weights(calls: KernelCalls) -> FloatArray:
-    """Return weights under which every architecture counts the same."""
-    words = np.array([spec.architecture for spec in calls.devices], dtype=np.str_)
-    place = np.unique(words, return_inverse=True)[1][calls.device]
-    return np.asarray(1.0 / np.bincount(place)[place], dtype=np.float64)
+def device_weights(calls: KernelCalls) -> FloatArray:
+    """Return weights under which every device counts the same, 1 on average."""
+    place = np.unique(calls.device, return_inverse=True)[1]
+    weight = 1.0 / np.bincount(place)[place]
+    return np.asarray(weight / weight.mean(), dtype=np.float64)
 
 
 def _stored_offsets(table: Mapping[str, Any], path: Path) -> dict[str, GroupOffset]:

@@ -93,14 +93,14 @@ def same_shapes(calls: KernelCalls, limit: int, seed: int = 0) -> IntArray:
     ndarray of int
         Sorted.
     """
-    rank = _shape_hash(calls, seed)
+    rank = shape_hash(calls, seed)
     kind = np.unique(np.char.add(calls.op, calls.device_names), return_inverse=True)[1]
     order = np.lexsort((rank, kind))
     place = np.arange(len(order)) - np.searchsorted(kind[order], kind[order])
     return np.sort(order[place < limit]).astype(np.int64)
 
 
-def _shape_hash(calls: KernelCalls, seed: int) -> np.ndarray:
+def shape_hash(calls: KernelCalls, seed: int) -> np.ndarray:
     """Mix the extents of each call into 64 bits (Fibonacci hashing and shifts)."""
     mixed = np.full(len(calls), seed, dtype=np.uint64)
     step = np.uint64(0x9E3779B97F4A7C15)

@@ -74,7 +74,6 @@ def test_every_operator_and_type_has_finite_columns(op: str, dtype: str) -> None
     roofline = kernel_roofline(calls)
     assert np.isfinite(column_matrix(kernel_columns(calls, roofline))).all()
     assert 0 <= roofline.floor_s[0] <= roofline.roofline_s[0]
-    assert roofline.warm_memory_s[0] <= roofline.memory_s[0] * (1 + 1e-12)
     assert roofline.work.traffic_bytes[0] > 0
 
 

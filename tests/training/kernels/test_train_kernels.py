@@ -4,34 +4,14 @@ import numpy as np
 import pytest
 from accuracy_report.kernel_accuracy import METHODS, evaluate_kernels
 from made_up_kernels import DEVICES, law, made_up_calls
+from made_up_kernels import made_up_records as records
 
 from perfmodel.errors import TrainingError
-from perfmodel.importers.published import Origin, PublishedKernel
+from perfmodel.importers.published import PublishedKernel
 from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
 from perfmodel.store.artifacts import read_artifact
+from perfmodel.training.kernels.train_kernels import train_kernels
 from perfmodel.training.samples.measured_kernels import measured_calls, same_shapes
-from perfmodel.training.train_kernels import train_kernels
-
-ORIGIN = Origin(source="made up", licence="Apache-2.0")
-
-
-def records(count: int) -> list[PublishedKernel]:
-    """Return calls that follow the law, with some noise, as records."""
-    calls = made_up_calls(count)
-    noise = np.random.default_rng(1).normal(0.0, 0.05, len(calls))
-    times = law(calls) * np.exp(noise)
-    return [
-        PublishedKernel(
-            op=str(calls.op[i]),
-            accelerator=str(calls.device_names[i]),
-            dtype=str(calls.dtype[i]),
-            shape={n: float(c[i]) for n, c in calls.shape.items() if np.isfinite(c[i])},
-            time_s=float(times[i]),
-            origin=ORIGIN,
-            kernel=str(calls.kernel[i]),
-        )
-        for i in range(len(calls))
-    ]
 
 
 def test_records_become_columns() -> None:

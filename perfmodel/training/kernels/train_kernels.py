@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,8 @@ from perfmodel.importers.published import PublishedKernel
 from perfmodel.predictors.kernels.kernel_base import kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS, KernelPredictor
 from perfmodel.store.artifacts import write_artifact
+from perfmodel.training.kernels.kernel_spread import measured_spread
+from perfmodel.training.provenance import code_facts, library_versions, time_now
 from perfmodel.training.samples.measured_kernels import MeasuredCalls, measured_calls, same_shapes
 
 #: Calls of one operator on one device that are learned from; more add time, not accuracy.
@@ -56,6 +57,7 @@ def train_kernels(
     predictor = KernelPredictor(KERNEL_SETTINGS, seed).fit(chosen.calls, chosen.time_s)
     if progress is not None:
         progress(f"fitted kernels on {len(chosen)} of {len(everything)} calls")
+    predictor.spread_ = measured_spread(everything, KERNEL_SETTINGS, seed)
     with tempfile.TemporaryDirectory() as temporary:
         facts = predictor.save(Path(temporary))
         files = {path.name: path.read_bytes() for path in sorted(Path(temporary).iterdir())}
@@ -76,7 +78,9 @@ def _manifest(
     return {
         "name": name,
         "kind": "kernels",
-        "created_at": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created_at": time_now(),
+        "libraries": library_versions(),
+        "code": code_facts(),
         "seed": seed,
         "licence": "Apache-2.0",
         "data": {

@@ -1,0 +1,1 @@
+"""The time of single kernels and collectives by their shape."""

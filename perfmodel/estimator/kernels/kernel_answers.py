@@ -1,0 +1,158 @@
+"""Answers to questions about kernels: times beside what the device allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.kernels.kernel_question import KernelQuestion
+from perfmodel.features.kernels.kernel_calls import kernel_calls
+from perfmodel.features.kernels.kernel_columns import KernelRoofline, kernel_roofline
+from perfmodel.intervals import COVERAGE
+from perfmodel.predictors.kernels.kernel_times import LAUNCH_S, KernelModel
+from perfmodel.types import Basis
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelAnswer:
+    """The time of one kernel on one accelerator, or of a collective of such accelerators.
+
+    Parameters
+    ----------
+    kernel : int
+        Position in the question.
+    accelerator : str
+        Canonical name.
+    time_s, low_s, high_s : float
+        Nine in ten measured times lie in the interval.
+    roofline_s : float
+        What arithmetic at the peak and compulsory traffic at the full bandwidth would take; of a
+        collective, the least that each accelerator sends over its link.
+    bound : str
+        ``"compute"``, ``"memory"``, ``"link"``, or ``"launch"`` where less time is spent on either.
+    flops, bytes : float
+        Arithmetic and compulsory traffic; of a collective the bytes that one accelerator sends.
+    peak_flops_per_s, bandwidth_bytes_per_s : float or None
+        What the device could reach of either; a collective has no peak.
+    """
+
+    kernel: int
+    accelerator: str
+    time_s: float
+    low_s: float
+    high_s: float
+    coverage: float = COVERAGE
+    basis: Basis
+    out_of_distribution: bool
+    roofline_s: float
+    bound: str
+    flops: float
+    bytes: float
+    achieved_flops_per_s: float
+    achieved_bytes_per_s: float
+    peak_flops_per_s: float | None
+    bandwidth_bytes_per_s: float
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelError:
+    """Why a kernel, an accelerator or a pair of them has no answer; None means all of them."""
+
+    kernel: int | None = None
+    accelerator: int | None = None
+    error: PerfModelError
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTable:
+    """Answers to every pair that has one, kernel by kernel."""
+
+    kernels: int
+    accelerators: tuple[str | None, ...]
+    answers: tuple[KernelAnswer, ...]
+    errors: tuple[KernelError, ...]
+    model_version: str
+    warnings: tuple[str, ...] = ()
+
+
+#: A kernel with its position, on an accelerator.
+Pair = tuple[int, KernelQuestion, AcceleratorSpec]
+
+
+def kernel_answers(model: KernelModel, pairs: Sequence[Pair]) -> list[KernelAnswer]:
+    """Answer kernels of one accelerator each, all at once."""
+    if not pairs:
+        return []
+    calls = kernel_calls(
+        op=[kernel.op for _, kernel, _ in pairs],
+        dtype=[kernel.precision for _, kernel, _ in pairs],
+        accelerator=[spec for _, _, spec in pairs],
+        shape=[kernel.shape for _, kernel, _ in pairs],
+        kernel=[kernel.implementation for _, kernel, _ in pairs],
+    )
+    found, roofline = model.times(calls), kernel_roofline(calls)
+    times = zip(found.time_s, found.low_s, found.high_s, found.basis, strict=True)
+    return [
+        KernelAnswer(
+            kernel=position,
+            accelerator=spec.name,
+            time_s=float(time_s),
+            low_s=float(low_s),
+            high_s=float(high_s),
+            basis=Basis(str(basis)),
+            out_of_distribution=str(basis) == Basis.ANALYTICAL,
+            warnings=_warnings(kernel, spec, Basis(str(basis))),
+            **_beside(roofline, i, float(time_s), spec),
+        )
+        for i, ((position, kernel, spec), (time_s, low_s, high_s, basis)) in enumerate(
+            zip(pairs, times, strict=True)
+        )
+    ]
+
+
+def _beside(
+    roofline: KernelRoofline, i: int, time_s: float, spec: AcceleratorSpec
+) -> Mapping[str, Any]:
+    flops, moved = float(roofline.work.flops[i]), float(roofline.work.traffic_bytes[i])
+    compute_s, memory_s = float(roofline.compute_s[i]), float(roofline.memory_s[i])
+    longest = "compute" if compute_s >= memory_s else "memory"
+    return {
+        "roofline_s": float(roofline.roofline_s[i]),
+        "bound": "launch" if max(compute_s, memory_s) < min(LAUNCH_S, time_s / 2) else longest,
+        "flops": flops,
+        "bytes": moved,
+        "achieved_flops_per_s": flops / time_s,
+        "achieved_bytes_per_s": moved / time_s,
+        "peak_flops_per_s": float(roofline.peak_flops_per_s[i]),
+        "bandwidth_bytes_per_s": spec.bandwidth_bytes_per_s,
+    }
+
+
+_NOT_LEARNED = (
+    "Nothing was learned of such kernels on such an accelerator: the time is its roofline over a "
+    "typical efficiency."
+)
+
+
+def _warnings(kernel: KernelQuestion, spec: AcceleratorSpec, basis: Basis) -> tuple[str, ...]:
+    found = [_NOT_LEARNED] if basis is Basis.ANALYTICAL else []
+    rate = _rate_that_is_missing(kernel.precision, spec)
+    if rate:
+        found.append(
+            f"{spec.name} states no rate for {rate}: the roofline of {kernel.precision} is that of "
+            "the next type that can hold it."
+        )
+    return tuple(np.unique(found).tolist())
+
+
+def _rate_that_is_missing(precision: str, spec: AcceleratorSpec) -> str:
+    from perfmodel.features.kernels.kernel_work import kernel_dtype
+
+    rate = kernel_dtype(precision).rate
+    return "" if spec.supports(rate) else rate.matrix_rate

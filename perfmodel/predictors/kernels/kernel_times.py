@@ -1,0 +1,111 @@
+"""Times of kernel calls with intervals, and what they rest on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls
+from perfmodel.features.kernels.kernel_columns import kernel_roofline
+from perfmodel.predictors.predictor_checks import finite
+from perfmodel.types import Basis
+
+#: Share of the roofline that single kernels typically reach, and between which nine in ten lie.
+#: Stated from experience, not fitted; they answer where nothing was learned.
+TYPICAL_EFFICIENCY = 0.5
+EFFICIENCY_RANGE = (0.1, 0.95)
+#: What a kernel takes however little it does.
+LAUNCH_S = 4e-6
+#: Long enough for every word of a basis.
+_WORDS = f"<U{max(map(len, Basis))}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTimes:
+    """Answers to many calls; every field has one entry a call.
+
+    Parameters
+    ----------
+    time_s, low_s, high_s : ndarray
+        ``0 < low_s <= time_s <= high_s``; nine in ten measured times lie between.
+    basis : ndarray of str
+        Words of :class:`~perfmodel.types.Basis`.
+    """
+
+    time_s: FloatArray
+    low_s: FloatArray
+    high_s: FloatArray
+    basis: npt.NDArray[np.str_]
+
+
+class KernelModel(Protocol):
+    """Answers for single kernels."""
+
+    @property
+    def version(self) -> str:
+        """Which one, ``"<name>/<version>"``."""
+
+    def times(self, calls: KernelCalls) -> KernelTimes:
+        """Return the time of each call."""
+
+
+class AnalyticalKernels:
+    """Answers ``launch + roofline / efficiency`` for any call on any accelerator."""
+
+    version = "roofline"
+
+    def times(self, calls: KernelCalls) -> KernelTimes:
+        """Return the time of each call; nothing was learned."""
+        roofline_s = kernel_roofline(calls).roofline_s
+        worst, best = EFFICIENCY_RANGE
+        return KernelTimes(
+            time_s=LAUNCH_S + roofline_s / TYPICAL_EFFICIENCY,
+            low_s=LAUNCH_S / 2 + roofline_s / best,
+            high_s=3 * LAUNCH_S + roofline_s / worst,
+            basis=np.full(len(calls), Basis.ANALYTICAL.value, dtype=_WORDS),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpread:
+    """How far measured times lie from answers: half widths of intervals of their logarithms.
+
+    Parameters
+    ----------
+    known, unseen : mapping of str to float
+        By group of operators: on devices that were learned from, and on those that were not.
+    """
+
+    known: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    unseen: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def half_width(
+        self, group: npt.NDArray[np.str_], is_known: npt.NDArray[np.bool_]
+    ) -> FloatArray:
+        """Return the half width of each call; NaN where the group was never judged."""
+        found = np.full(len(group), math.nan)
+        for table, rows in ((self.known, is_known), (self.unseen, ~is_known)):
+            for name, width in table.items():
+                found[rows & (group == name)] = width
+        return found
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Return the half widths as JSON values."""
+        return {"known": dict(self.known), "unseen": dict(self.unseen)}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], path: Path) -> Self:
+        """Read what :meth:`to_dict` gave; numbers that are none are refused with the path."""
+        known, unseen = (
+            {str(group): finite(width, path, low=0.0) for group, width in stored[name].items()}
+            for name in ("known", "unseen")
+        )
+        return cls(known=known, unseen=unseen)

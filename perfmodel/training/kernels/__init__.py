@@ -1,0 +1,1 @@
+"""Learning the times of single kernels."""
