@@ -58,7 +58,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
 
 
 def _splits(data: Path, *, fast: bool) -> Iterator[Line]:
-    records = published(data, FORMATS[Stack.MEGATRON])
+    records = published(data, FORMATS[Stack.MEGATRON][0])
     rows = plan_rows(records, Stack.MEGATRON)
     if rows is None:
         return
@@ -114,10 +114,10 @@ def _plain_trees(rows: PlanRows, groups: npt.NDArray[np.str_]) -> FloatArray:
 
 
 def _shards(data: Path) -> Iterator[Line]:
-    rows = plan_rows(published(data, FORMATS[Stack.TORCH]), Stack.TORCH)
+    rows = plan_rows(published(data, FORMATS[Stack.TORCH][0]), Stack.TORCH)
     if rows is None:
         return
-    other = plan_rows(published(data, FORMATS[Stack.MEGATRON]), Stack.MEGATRON)
+    other = plan_rows(published(data, FORMATS[Stack.MEGATRON][0]), Stack.MEGATRON)
     start = None if other is None else shared_start(constants_of(other))
     questions = (("size", "each model size", rows.sizes), ("device", "each device", rows.devices))
     for name, words, groups in questions:

@@ -150,6 +150,9 @@ class ClusterRun:
         own = min(self.accelerators, _OF_A_HOST.get(self.accelerator, _GPUS_OF_A_HOST))
         if self.accelerators % own:
             raise ValueError(f"{self.accelerators} GPUs are no whole hosts of {own}")
+        ranks = self._data * self.tensor * self.context
+        if ranks % self.expert:
+            raise ValueError(f"{self.expert} sets of experts do not divide the {ranks} of a stage")
         chunks = self.virtual_stages if self.pipeline > 1 else 1
         plan = Plan(
             data=self._data,

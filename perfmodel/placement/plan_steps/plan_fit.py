@@ -26,13 +26,19 @@ FloatArray = npt.NDArray[np.float64]
 
 #: What measured steps of each stack can tell. Megatron's are of one host, with scores in memory
 #: and gradients reduced at the end; the others are sharded over hosts, split no product, and have
-#: micro-batches so large that latencies do not show. Of compiled steps there are few dozen.
+#: micro-batches so large that latencies do not show. Those of Megatron's core are of all kinds of
+#: splits in 16 and 8 bits, dense and with experts. Of compiled steps there are few dozen.
 OPEN: dict[Stack, tuple[str, ...]] = {
     Stack.MEGATRON: (
         "weight_efficiency", "score_efficiency", "head_efficiency", "product_latency_s",
         "activation_passes", "score_passes", "head_passes", "layer_launch_s", "reduce_launch_s",
         "head_launch_s", "loose_softmax_s", "reduce_factor", "send_factor", "send_latency_s",
         "shard_factor", "gradient_latency_s", "update_bytes", "overhead_s",
+    ),
+    Stack.MEGATRON_CORE: (
+        "weight_efficiency", "fused_score_efficiency", "head_efficiency", "power",
+        "product_latency_s", "activation_passes", "dispatch_passes", "layer_launch_s",
+        "expert_launch_s", "expert_load", "reduce_factor", "straggler", "gradient_overlap",
     ),
     Stack.TORCH: (
         "weight_efficiency", "fused_score_efficiency", "head_efficiency",
@@ -49,6 +55,21 @@ OPEN: dict[Stack, tuple[str, ...]] = {
 #: sustained rates of TPUs are stated without a limit of power, and their vector units keep up.
 START: dict[Stack, PlanConstants] = {
     Stack.MEGATRON: PlanConstants(gradient_overlap=0.0),
+    Stack.MEGATRON_CORE: PlanConstants(
+        weight_efficiency=0.85,
+        # Masked halves are passed over; the rest of the kernel hides behind its products.
+        score_cycles=0.0,
+        product_latency_s=1e-5,
+        # A gate and what it multiplies are read and written; copies for experts made and added up.
+        inner_passes=2.0,
+        dispatch_passes=4.0,
+        layer_launch_s=3e-4,
+        expert_launch_s=6e-3,
+        head_launch_s=1e-4,
+        reduce_launch_s=1e-5,
+        gradient_overlap=0.8,
+        expert_load=1.1,
+    ),
     Stack.TORCH: PlanConstants(),
     Stack.XLA: PlanConstants(
         weight_efficiency=0.9,
