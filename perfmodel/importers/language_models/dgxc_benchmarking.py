@@ -46,7 +46,7 @@ _COLUMNS = (
 _DEVICES = {"H100": "H100-SXM5-80GB", "GB200": "GB200"}
 _LENGTHS, _ROUNDING = (2048, 4096, 8192), 0.03
 #: Words of a name that do not tell a model.
-_BESIDE = re.compile(r"\b(bf16|fp8|h100|gb200|dev|2[45]\.\d\d|finetuning|sft)\b", re.IGNORECASE)
+_BESIDE = re.compile(r"\b(bf16|fp8|h100|gb200|dev|\d\d\.\d\d|finetuning|sft)\b", re.IGNORECASE)
 _NAMED = {"nemo megatron": "GPT3-175B"}
 
 
