@@ -3,7 +3,8 @@
 Every step is asked as a user would ask it, with its job and its accelerators, of the model as it is
 shipped. Rows are drawn by a hash of their job, so that the same ones come back; a table that
 training takes is judged elsewhere (``accuracy.py``). Of splits of language models the constants may
-have been fitted on the same rows: ``held_out_plans.py`` says what they are worth without.
+have been fitted on the same rows: ``placement_accuracy/plans_core.py`` says what
+they are worth without.
 
 Run: ``python benchmarks/tables_answered.py --write docs/tables-answered.md`` (20 min)
 """
@@ -87,6 +88,7 @@ def _answered(estimator: Estimator, table: str, data: Path, most: int) -> Iterat
             refused += 1
             print(f"{table}: no answer: {str(error)[:160]}")
             continue
+        print(f"{table} {placement.nodes[0].accelerator} {job.label}", flush=True)
         rate = answer.throughput
         factor = answer.step_time_s * rate.samples_per_second
         yield Asked(
@@ -145,9 +147,9 @@ def _page(found: Sequence[Asked]) -> str:
     lines = [
         "# Answers on tables that nothing was trained on",
         "",
-        "Written by `python benchmarks/tables_answered.py --write docs/tables-answered.md`: mean and",
-        "median error of the step, mean of answer over measurement, and how many measurements lie",
-        "inside the 90 % interval.",
+        "Written by `python benchmarks/tables_answered.py --write docs/tables-answered.md`: mean",
+        "and median error of the step, mean of answer over measurement, and how many measurements",
+        "lie inside the 90 % interval.",
         "",
     ]
     groups: tuple[tuple[str, Callable[[Asked], tuple[str, ...]]], ...] = (

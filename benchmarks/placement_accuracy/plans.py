@@ -138,7 +138,7 @@ def _shards(data: Path) -> Iterator[Line]:
 def _answered(data: Path, *, fast: bool) -> Iterator[Line]:
     """Ask for whole answers, where a job and a placement go in."""
     most = _FAST_ANSWERS if fast else _ANSWERS
-    tables = {stack: published(data, FORMATS[stack]) for stack in Stack}
+    tables = {stack: published(data, FORMATS[stack][0]) for stack in (Stack.MEGATRON, Stack.TORCH)}
     known = {stack: plan_rows(records, stack) for stack, records in tables.items()}
     splits, shards = known[Stack.MEGATRON], known[Stack.TORCH]
     start = None if splits is None else shared_start(constants_of(splits))

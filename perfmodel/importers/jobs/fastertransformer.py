@@ -1,8 +1,8 @@
-"""Import what the guides of NVIDIA/FasterTransformer set beside it: BERT, ViT and Swin in frameworks.
+"""Import what NVIDIA/FasterTransformer was compared with: BERT, ViT and Swin in frameworks.
 
 ``fastertransformer.parquet`` holds the tables of ``docs/*_guide.md``, a cell each: milliseconds of
-one pass by batch, length, precision and ``engine``, the title of the column. Read are the columns of
-TensorFlow and PyTorch (traced): encoders on one T4, V100 and A100, whose clocks (1,215 MHz of
+one pass by batch, length, precision and ``engine``, the title of the column. Read are the columns
+of TensorFlow and PyTorch (traced): encoders on one T4, V100 and A100, whose clocks (1,215 MHz of
 memory, 1,380 MHz) say that they are an A100 of 40 GB and a V100 on PCIe. BERT is the base model,
 ViT that of 384 pixels, Swin the tiny one of 224 (256 in its second version).
 

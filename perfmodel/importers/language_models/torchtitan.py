@@ -1,11 +1,11 @@
 """Import the training rates of PyTorch's torchtitan: Llamas sharded over 8 to 128 GPUs.
 
-``torchtitan.csv`` holds the tables of ``docs/performance.md`` of all versions and of ``benchmarks``;
-``config`` is JSON of the other columns, ``caption`` and ``section`` say the rest. Parameters are
-sharded over all replicas (FSDP), Llama 3.1 405B and the study of tensor ranks also split products
-over eight. Sequences have 8,192 tokens, those of Llama 2 4,096. What operators keep of selective
-recomputation ("selective op") is read as that of attention alone, the nearest that a job can state.
-"Float8" is fp8.
+``torchtitan.csv`` holds the tables of ``docs/performance.md`` of all versions and of
+``benchmarks``; ``config`` is JSON of the other columns, ``caption`` and ``section`` say the rest.
+Parameters are sharded over all replicas (FSDP), Llama 3.1 405B and the study of tensor ranks also
+split products over eight. Sequences have 8,192 tokens, those of Llama 2 4,096. What operators keep
+of selective recomputation ("selective op") is read as that of attention alone, the nearest that a
+job can state. "Float8" is fp8.
 
 The H100 of these pages have 96 GB of HBM2e, and a memory a third slower than the catalogue has for
 the H100-SXM5-96GB that they are read as.

@@ -95,7 +95,7 @@ def recommender_autoencoder(
     )
 
 
-#: Words of each categorical column of Criteo's clicks of 24 days, capped at 40 million: 187,767,399.
+#: Words of each column of Criteo's clicks of 24 days, 40 million at most: 187,767,399 in all.
 _CRITEO_ROWS = (
     39884406, 39043, 17289, 7420, 20263, 3, 7120, 1543, 63, 38532951, 2953546, 403346, 10, 2208,
     11938, 155, 4, 976, 14, 39979771, 25641295, 39664984, 585935, 12972, 108, 36,
