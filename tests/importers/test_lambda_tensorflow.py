@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.importers.jobs.fastertransformer import read_fastertransformer
-from perfmodel.importers.jobs.lambda_tensorflow import read_lambda_tensorflow
+from perfmodel.importers.frameworks.fastertransformer import read_fastertransformer
+from perfmodel.importers.frameworks.lambda_tensorflow import read_lambda_tensorflow
 from perfmodel.importers.jobs.timm_results import read_timm_releases
 from perfmodel.types import Mode, Precision
 
