@@ -73,7 +73,7 @@ def main() -> None:
         for table in given.tables
         for one in _answered(estimator, table, Path(given.data), given.most)
     ]
-    page = _page(found)
+    page = _page(found, given.most)
     print(page)
     if given.write:
         given.write.write_text(page, encoding="utf-8")
@@ -88,7 +88,8 @@ def _answered(estimator: Estimator, table: str, data: Path, most: int) -> Iterat
             refused += 1
             print(f"{table}: no answer: {str(error)[:160]}")
             continue
-        print(f"{table} {placement.nodes[0].accelerator} {job.label}", flush=True)
+        ratio = answer.step_time_s / measured_s
+        print(table, placement.nodes[0].accelerator, job.label, task, f"{ratio:.2f}", flush=True)
         rate = answer.throughput
         factor = answer.step_time_s * rate.samples_per_second
         yield Asked(
@@ -143,13 +144,14 @@ def _drawn(questions: Sequence[Question], most: int) -> list[Question]:
     return kept
 
 
-def _page(found: Sequence[Asked]) -> str:
+def _page(found: Sequence[Asked], most: int) -> str:
     lines = [
         "# Answers on tables that nothing was trained on",
         "",
-        "Written by `python benchmarks/tables_answered.py --write docs/tables-answered.md`: mean",
-        "and median error of the step, mean of answer over measurement, and how many measurements",
-        "lie inside the 90 % interval.",
+        f"Written by `python benchmarks/tables_answered.py --most {most} --tables",
+        f"{' '.join(dict.fromkeys(one.table for one in found))}`:",
+        "mean and median error of the step, mean of answer over measurement, and how many",
+        "measurements lie inside the 90 % interval. `--most` rows of each accelerator and task.",
         "",
     ]
     groups: tuple[tuple[str, Callable[[Asked], tuple[str, ...]]], ...] = (
