@@ -12,8 +12,8 @@ of them with GPipe, ``min(p, m)`` with 1F1B, and ``1 + (p - 1) / (p v)`` times t
 accelerator holds ``v`` chunks; and ``w`` is what tensor ranks keep whole, 10 of 34 parts of a
 transformer's layer without sequence parallelism and nothing with it. Context ranks hold the same
 parameters, so that stages share them out over those too. Of what belongs to experts, each of ``e``
-ranks holds ``1 / e``, and stages share it out over the ``d c / e`` replicas of an expert; where ``e``
-does not divide ``d`` tensor ranks do not split it.
+ranks holds ``1 / e``, and stages share it out over the ``d c / e`` replicas of an expert; where
+``e`` does not divide ``d`` tensor ranks do not split it.
 
 Left out: stages of unequal weight, the logits of the last stage, experts that get more tokens than
 others.
