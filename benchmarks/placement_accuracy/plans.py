@@ -58,7 +58,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
 
 
 def _splits(data: Path, *, fast: bool) -> Iterator[Line]:
-    records = published(data, FORMATS[Stack.MEGATRON])
+    records = published(data, FORMATS[Stack.MEGATRON][0])
     rows = plan_rows(records, Stack.MEGATRON)
     if rows is None:
         return
@@ -114,10 +114,10 @@ def _plain_trees(rows: PlanRows, groups: npt.NDArray[np.str_]) -> FloatArray:
 
 
 def _shards(data: Path) -> Iterator[Line]:
-    rows = plan_rows(published(data, FORMATS[Stack.TORCH]), Stack.TORCH)
+    rows = plan_rows(published(data, FORMATS[Stack.TORCH][0]), Stack.TORCH)
     if rows is None:
         return
-    other = plan_rows(published(data, FORMATS[Stack.MEGATRON]), Stack.MEGATRON)
+    other = plan_rows(published(data, FORMATS[Stack.MEGATRON][0]), Stack.MEGATRON)
     start = None if other is None else shared_start(constants_of(other))
     questions = (("size", "each model size", rows.sizes), ("device", "each device", rows.devices))
     for name, words, groups in questions:
@@ -138,7 +138,7 @@ def _shards(data: Path) -> Iterator[Line]:
 def _answered(data: Path, *, fast: bool) -> Iterator[Line]:
     """Ask for whole answers, where a job and a placement go in."""
     most = _FAST_ANSWERS if fast else _ANSWERS
-    tables = {stack: published(data, FORMATS[stack]) for stack in Stack}
+    tables = {stack: published(data, FORMATS[stack][0]) for stack in (Stack.MEGATRON, Stack.TORCH)}
     known = {stack: plan_rows(records, stack) for stack, records in tables.items()}
     splits, shards = known[Stack.MEGATRON], known[Stack.TORCH]
     start = None if splits is None else shared_start(constants_of(splits))

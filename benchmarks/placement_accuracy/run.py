@@ -17,8 +17,8 @@ from perfmodel.training.validation.metrics import ratio_error
 
 #: Parts by the file of this folder that judges them.
 PARTS = (
-    "data_parallel", "plans", "plans_published", "sia", "memory", "colocation", "job_types",
-    "collectives",
+    "data_parallel", "plans", "plans_core", "plans_published", "sia", "memory", "colocation",
+    "job_types", "collectives",
 )  # fmt: skip
 
 

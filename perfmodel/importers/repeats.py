@@ -1,4 +1,4 @@
-"""Steps that were measured several times: one record each, their median."""
+"""What was measured or printed several times: one record each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from perfmodel.graph.job_identity import job_reference
-from perfmodel.importers.published import PublishedStep
+from perfmodel.importers.published import PublishedPlacement, PublishedStep
 
 
 def one_record_each(steps: Iterable[PublishedStep]) -> tuple[PublishedStep, ...]:
@@ -32,3 +32,13 @@ def _together(same: list[PublishedStep]) -> PublishedStep:
         repeats=sum(step.repeats for step in same),
         spread=(max(rates) - min(rates)) / middle,
     )
+
+
+def newest_placements(found: Iterable[PublishedPlacement]) -> tuple[PublishedPlacement, ...]:
+    """Return of equal jobs on equal placements by equal software the one that was read last."""
+    points = {
+        (one.origin.source, job_reference(one.job), one.placement): one
+        for one in found
+        if one.job is not None
+    }
+    return tuple(points.values())

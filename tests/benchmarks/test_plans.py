@@ -74,7 +74,7 @@ def test_without_tables_there_are_no_lines(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not DATA, reason="PERFMODEL_DATA names no public measurements")
 def test_published_steps_left_out_by_size() -> None:
-    rows = plan_rows(published(Path(DATA or ""), FORMATS[Stack.TORCH]), Stack.TORCH)
+    rows = plan_rows(published(Path(DATA or ""), FORMATS[Stack.TORCH][0]), Stack.TORCH)
     assert rows is not None
     some = rows.take(np.arange(0, len(rows), 4))
     predicted, ideal = left_out(some, some.sizes, PlanConstants.fitted(Stack.TORCH))

@@ -17,7 +17,8 @@ from perfmodel.zoo.references.reference import reference_names
 
 FOLDER = os.environ.get("PERFMODEL_DATA")
 WHOLE_STEPS = (
-    "timm", "lambda", "deep-learning-examples", "cnn-steps", "dlperf", "stable-diffusion", "mlperf",
+    "timm", "lambda", "deep-learning-examples", "cnn-steps", "dlperf", "stable-diffusion",
+    "lambda-tensorflow", "fastertransformer", "timm-releases", "mlperf",
 )  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="PERFMODEL_DATA names no folder of tables")

@@ -11,7 +11,7 @@ from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo import capture_job
 from perfmodel.zoo.references.reference import build_reference
-from perfmodel.zoo.references.vision.diffusion import Stage
+from perfmodel.zoo.references.vision.diffusion import SD15, Stage
 
 #: Of the published checkpoint.
 _PARAMETERS = 859_520_964
@@ -23,10 +23,17 @@ def test_it_has_the_published_parameters() -> None:
     assert bundle.module(*bundle.args).shape == bundle.args[0].shape
 
 
+def test_the_larger_one_has_the_published_parameters() -> None:
+    bundle = build_reference("sdxl-unet", batch_size=2)
+    # 2.57 billion of the published checkpoint.
+    assert bundle.parameter_count == 2_567_463_684
+    assert bundle.module(*bundle.args).shape == (2, 4, 128, 128)
+
+
 def test_noise_and_words_change_what_comes_out() -> None:
     # Parts of it alone: the whole takes 3 GiB.
     torch.manual_seed(0)
-    stage = Stage(32, 64, attentive=True)
+    stage = Stage(32, 64, 1, SD15)
     latents, noise, words = torch.randn(2, 32, 4, 4), torch.randn(2, 1280), torch.randn(2, 77, 768)
     with torch.no_grad():
         found = stage(latents, noise, words)

@@ -42,3 +42,22 @@ def test_autoencoder_learns() -> None:
     torch.manual_seed(0)
     losses = [float(program.step()) for _ in range(40)]
     assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def test_dlrm_has_a_vector_for_each_published_word() -> None:
+    bundle = build_reference("dlrm", batch_size=2)
+    # Tables, both perceptrons: 13-512-256-128 and 479-1024-1024-512-256-1.
+    below = 13 * 512 + 512 + 512 * 256 + 256 + 256 * 128 + 128
+    above = 480 * 1024 + 1025 * 1024 + 1025 * 512 + 513 * 256 + 257
+    assert bundle.parameter_count == 187_767_399 * 128 + below + above
+    assert bundle.module(*bundle.args).shape == (2,)
+
+
+def test_dlrm_multiplies_every_pair_of_vectors() -> None:
+    job = Job(model="zoo/dlrm", batch_size=64, mode=Mode.INFERENCE, precision=Precision.FP32)
+    graph = capture_job(job)
+    # 27 x 27 products of 128 numbers beside the perceptrons, twice an addition.
+    below = 13 * 512 + 512 * 256 + 256 * 128
+    above = 479 * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256
+    matrix = 2 * 64 * (27 * 27 * 128 + below + above)
+    assert totals(graph).flops == pytest.approx(matrix, rel=0.01)

@@ -8,8 +8,11 @@ from perfmodel.types import Mode, Precision
 
 _DECODERS = ("zoo/mpt", "zoo/megatron-gpt", "zoo/gpt", "zoo/opt")
 _DECODER_TYPES = frozenset(
-    {"gpt2", "opt", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen3", "mpt", "gemma"}
-)
+    (
+        "gpt2", "opt", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen3", "mpt", "gemma",
+        "qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron",
+    )
+)  # fmt: skip
 
 
 def has_plan_engine(job: Job) -> bool:

@@ -22,7 +22,9 @@ from perfmodel.types import Basis
 
 #: Standard deviation in logarithms of the equations: of model sizes left out of their fit; of TPUs
 #: left out of theirs; and of accelerators of other kinds, on which nothing was measured.
-_SPREAD = {Stack.MEGATRON: 0.07, Stack.TORCH: 0.12, Stack.XLA: 0.15}
+_SPREAD = {
+    Stack.MEGATRON: 0.07, Stack.MEGATRON_CORE: 0.15, Stack.TORCH: 0.12, Stack.XLA: 0.15,
+}  # fmt: skip
 _UNMEASURED_SPREAD = 0.3
 #: No prediction counts as surer than this, and how much a disagreement widens the interval.
 _LEAST_SPREAD, _DOUBT = 0.05, 0.25

@@ -93,7 +93,7 @@ _SOURCES = (
 )  # fmt: skip
 _PRECISION = {"fp32": Precision.FP32, "fp16": Precision.FP16}
 #: Names under which the tables list accelerators that the catalogue calls otherwise.
-_DEVICES = {"A100-SXM-40GB": "A100-SXM4-40GB", "V100": "V100-SXM2-16GB"}
+DEVICES = {"A100-SXM-40GB": "A100-SXM4-40GB", "V100": "V100-SXM2-16GB"}
 #: Releases of PyTorch that rows say in other words.
 _RELEASES = {"CUDA 10.0": "1.2", "CUDA 11.1": "1.8", "old script 2018": "1.0", "mixed": "1.2"}
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -167,7 +167,7 @@ def _step(
     source = text(row, "source_file").split(" ")[0]
     pixels = _pixels(model, source, row["input"])
     batch = count(row, "batch_global")
-    spec, software = accelerator(_DEVICES.get(device, device)), software_of(text(row, "framework"))
+    spec, software = accelerator(DEVICES.get(device, device)), software_of(text(row, "framework"))
     precision = _PRECISION[text(row, "precision")]
     if precision is Precision.FP32 and spec.supports(Precision.TF32) and uses_tf32(software):
         precision = Precision.TF32

@@ -14,7 +14,7 @@ Reference: huggingface/pytorch-image-models, ``results/README.md``, Apache-2.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -22,12 +22,22 @@ from types import MappingProxyType
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError, UnknownAcceleratorError
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import Row, count, positive, read_rows, text, understood
+from perfmodel.importers.public_tables import (
+    Row,
+    count,
+    find_table,
+    positive,
+    read_rows,
+    text,
+    understood,
+)
 from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 SOURCE = "huggingface/pytorch-image-models results/"
 LICENCE = "Apache-2.0"
+#: Tables of several such files.
+RELEASES = ("timm_rtx3090_old_versions.parquet", "timm_rtx3090_old_versions.csv")
 
 _NAME = re.compile(
     r"benchmark-(?P<mode>infer|train)-(?P<precision>[a-z0-9_]+)-(?P<layout>nchw|nhwc)"
@@ -67,6 +77,19 @@ def read_timm(path: Path) -> Imported:
     return Imported(steps=tuple(steps), rejected=tuple(rejected))
 
 
+def read_timm_releases(path: Path) -> Imported:
+    """Read one table of the rows of several files, whose names stand in its column ``file``."""
+    table = find_table(path, RELEASES)
+    by_file: dict[str, list[tuple[int, Row]]] = {}
+    for line, row in read_rows(table, ("file", "model")):
+        by_file.setdefault(text(row, "file"), []).append((line, row))
+    steps: list[PublishedStep] = []
+    rejected: list[RejectedRow] = []
+    for name, rows in by_file.items():
+        steps += _steps(name, rows, rejected)
+    return Imported(steps=tuple(steps), rejected=tuple(rejected))
+
+
 def torch_version(digits: str) -> str:
     """Return the PyTorch version that three digits of a file name stand for.
 
@@ -100,16 +123,22 @@ def accelerator_named(word: str) -> str | None:
 
 
 def _read_file(file: Path, rejected: list[RejectedRow]) -> list[PublishedStep]:
-    match = _NAME.fullmatch(file.name)
+    return _steps(file.name, read_rows(file, ()), rejected)
+
+
+def _steps(
+    file: str, rows: Iterable[tuple[int, Row]], rejected: list[RejectedRow]
+) -> list[PublishedStep]:
+    match = _NAME.fullmatch(file)
     accelerator = accelerator_named(match["device"]) if match else None
     if match is None or match["precision"] not in _PRECISION or accelerator is None:
         reason = "the file name does not say mode, precision, layout, versions and a known device"
-        rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
+        rejected.append(RejectedRow(file=file, line=0, reason=reason))
         return []
-    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
+    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file)
     return understood(
-        file.name,
-        read_rows(file, ()),
+        file,
+        rows,
         lambda row, line: _step(row, match, accelerator, origin(line=line)),
         rejected,
     )

@@ -32,7 +32,7 @@ class Dimension(StrEnum):
     CONTEXT = "context"
     EXPERT = "expert"
     DATA = "data"
-    #: Replicas of one expert: ``data / expert`` ranks.
+    #: Replicas of one expert: ``data / expert`` ranks, of a whole one ``tensor context`` as many.
     EXPERT_DATA = "expert_data"
     #: All that hold the same parameters: gradients are reduced over data and context ranks.
     DATA_CONTEXT = "data_context"
@@ -125,9 +125,11 @@ def stride_and_size(plan: Plan, dimension: Dimension) -> tuple[int, int]:
         case Dimension.CONTEXT:
             return plan.tensor, plan.context
         case Dimension.EXPERT:
-            return inner, plan.expert
+            return 1 if plan.has_whole_experts else inner, plan.expert
         case Dimension.DATA:
             return inner, data
+        case Dimension.EXPERT_DATA if plan.has_whole_experts:
+            return plan.expert, inner * data // plan.expert
         case Dimension.EXPERT_DATA:
             return inner * plan.expert, data // plan.expert
         case Dimension.DATA_CONTEXT:

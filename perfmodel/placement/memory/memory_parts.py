@@ -12,7 +12,8 @@ of them with GPipe, ``min(p, m)`` with 1F1B, and ``1 + (p - 1) / (p v)`` times t
 accelerator holds ``v`` chunks; and ``w`` is what tensor ranks keep whole, 10 of 34 parts of a
 transformer's layer without sequence parallelism and nothing with it. Context ranks hold the same
 parameters, so that stages share them out over those too. Of what belongs to experts, each of ``e``
-ranks holds ``1 / e``, and stages share it out over the ``d c / e`` replicas of an expert.
+ranks holds ``1 / e``, and stages share it out over the ``d c / e`` replicas of an expert; where
+``e`` does not divide ``d`` tensor ranks do not split it.
 
 Left out: stages of unequal weight, the logits of the last stage, experts that get more tokens than
 others.
@@ -83,7 +84,7 @@ class MemoryPlan:
     Parameters
     ----------
     data, tensor, pipeline, context, expert : ndarray or float
-        Degrees, >= 1; ``expert`` divides ``data``.
+        Degrees, >= 1; where ``expert`` does not divide ``data`` experts are whole.
     expert_share : float
         Part of the parameters that belongs to experts, in [0, 1].
     zero_stage : ndarray or float
@@ -127,6 +128,8 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         plan.zero_stage,
         _activations_kept(plan),
     )
+    # Whole experts are not split over the tensor ranks.
+    expert = np.where(data % expert > 0, expert / tensor, expert)
     model, replicas, experts = tensor * pipeline, data * context, plan.expert_share
     own = _own_share(model, replicas, expert, experts, shares=np.zeros(kept.shape, dtype=np.bool_))
     gradients = _own_share(model, replicas, expert, experts, shares=stage >= 2)

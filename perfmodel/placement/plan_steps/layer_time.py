@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.plan_steps.plan_cells import Checkpointing, PlanCells
+from perfmodel.placement.plan_steps.plan_cells import Attention, Checkpointing, PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges
 
@@ -117,7 +117,8 @@ def _reduce_back_s(
 
 def launch_times_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, FloatArray]:
     """Return the time of the host for the forward and the backward pass of one layer."""
-    once = constants.layer_launch_s / 3 + _loose_softmax_s(cells, constants)
+    mixtures = np.where(cells.shape.experts > 1, constants.expert_launch_s, 0.0)
+    once = (constants.layer_launch_s + mixtures) / 3 + _loose_softmax_s(cells, constants)
     reductions = constants.reduce_launch_s * 2 * np.log2(cells.plan.tensor)
     full = cells.plan.checkpointing == Checkpointing.FULL
     forward = once + reductions
@@ -189,8 +190,11 @@ def _scores_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, F
     cycles = constants.score_cycles * squares * shape.heads / device.core_hz
     product_rate = constants.score_efficiency * device.peak_flops
     apart = flops / product_rate + written / device.memory_bytes_per_s
-    chip_rate = constants.fused_score_efficiency * device.score_flops
-    fused = (flops / chip_rate + cycles) * _held_back(cells, constants)
+    # Kernels that groups of warps feed pass over the masked half of the square.
+    by_groups = cells.fused_attention == Attention.BY_WARP_GROUPS
+    rate = np.where(by_groups, device.output_flops, device.score_flops)
+    fused = flops / (constants.fused_score_efficiency * rate) + cycles
+    fused *= _held_back(cells, constants) * np.where(by_groups, 0.5, 1.0)
     on_chip = cells.fused_attention > 0
     return np.where(on_chip, fused, apart), np.where(on_chip, 2.5 * fused, 2 * apart)
 
@@ -208,5 +212,16 @@ def _loose_softmax_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
 def _pointwise_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     tensor = cells.plan.tensor
     split = np.where(cells.plan.sequence_parallel > 0, 1 / tensor, (1 + 1 / tensor) / 2)
-    rows = cells.numbers.work * cells.tokens * cells.shape.hidden_size * split
-    return np.asarray(constants.activation_passes * rows / cells.device.memory_bytes_per_s)
+    shape = cells.shape
+    # A gate multiplies where a network has three matrices.
+    inner = shape.experts_per_token * shape.expert_weights / shape.hidden_size / 2
+    copies = np.where(shape.experts > 1, shape.experts_per_token * shape.hidden_size, 0.0)
+    passed = constants.activation_passes * shape.hidden_size * split
+    passed = passed + constants.inner_passes * inner / tensor
+    passed = passed + constants.dispatch_passes * copies / _split_rows(cells)
+    rows = cells.numbers.work * cells.tokens
+    return np.asarray(passed * rows / cells.device.memory_bytes_per_s)
+
+
+def _split_rows(cells: PlanCells) -> FloatArray:
+    return np.where(cells.plan.sequence_parallel > 0, cells.plan.tensor, 1.0)

@@ -36,6 +36,17 @@ class Checkpointing(IntEnum):
     FULL = 2
 
 
+class Attention(IntEnum):
+    """How the scores of attention are computed."""
+
+    #: They are written to memory, the whole square.
+    WRITTEN = 0
+    #: They stay on the chip; single warps feed its matrix units.
+    BY_WARPS = 1
+    #: They stay on the chip; groups of warps feed its units, and pass over the masked half.
+    BY_WARP_GROUPS = 2
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanChoice:
     """A plan with the batch that it is carried out on.
@@ -351,7 +362,7 @@ class PlanCells(Columns):
     Parameters
     ----------
     fused_attention : ndarray
-        1 where scores stay on the chip, 0 where they are written to memory.
+        Codes of :class:`Attention`.
     """
 
     shape: ShapeColumns

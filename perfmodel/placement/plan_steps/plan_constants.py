@@ -1,8 +1,10 @@
 """What the equations of plans leave open: efficiencies, passes through memory, launch times.
 
-Three stacks of software have constants of their own. ``MEGATRON`` is the one that tensor and
+Four stacks of software have constants of their own. ``MEGATRON`` is the one that tensor and
 pipeline splits were measured on: scores are written to memory, gradients are reduced after the
-last backward pass. ``TORCH`` is what sharded data parallelism was measured on: scores stay on the
+last backward pass. ``MEGATRON_CORE`` is what became of it on accelerators since 2022, with
+NVIDIA's fused kernels and casts to 8 bits: language models split over up to thousands of them.
+``TORCH`` is what sharded data parallelism was measured on: scores stay on the
 chip, communication runs beside computation. ``XLA`` compiles a whole step for a TPU: no host
 launches operators, and what lies between products is fused into them.
 """
@@ -14,14 +16,20 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.fitted import fitted
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Stack(StrEnum):
     """Software that carries out a plan."""
 
     MEGATRON = "megatron"
+    MEGATRON_CORE = "megatron_core"
     TORCH = "torch"
     XLA = "xla"
 
@@ -47,8 +55,13 @@ class PlanConstants:
         sums: work that matrix units do not do), forward.
     activation_passes, score_passes, head_passes : float
         How often a tensor goes through memory in one forward pass (of the words: in all).
+    inner_passes, dispatch_passes : float
+        The same, beyond that, of the inner width of the networks that a token passes, and of a
+        token's copies for each of its experts, where there are several.
     layer_launch_s, reduce_launch_s, head_launch_s : float
         Time of the host for the kernels of a layer, of an all-reduce, of the output.
+    expert_launch_s : float
+        What it takes longer for a layer of experts: it waits to be told how many tokens each gets.
     loose_softmax_s : float
         The same for a softmax that no single kernel takes, in a forward pass.
     reduce_factor : float
@@ -85,7 +98,10 @@ class PlanConstants:
     activation_passes: float = 18.0
     score_passes: float = 6.0
     head_passes: float = 10.0
+    inner_passes: float = 0.0
+    dispatch_passes: float = 0.0
     layer_launch_s: float = 2e-3
+    expert_launch_s: float = 0.0
     reduce_launch_s: float = 5e-5
     head_launch_s: float = 2e-3
     loose_softmax_s: float = 2e-4
@@ -123,3 +139,12 @@ class PlanConstants:
     def fitted(cls, stack: Stack = Stack.TORCH) -> PlanConstants:
         """Return the constants fitted on published steps."""
         return cls.from_dict(fitted("plans")[stack.value])
+
+
+def chosen(where: BoolArray, first: PlanConstants, second: PlanConstants) -> PlanConstants:
+    """Return columns of constants: of each row the first ones where it says so, else the second."""
+    columns: dict[str, Any] = {
+        one.name: np.where(where, getattr(first, one.name), getattr(second, one.name))
+        for one in fields(PlanConstants)
+    }
+    return PlanConstants(**columns)

@@ -4,7 +4,8 @@ With r tokens of a micro-batch on a rank, width h, t tensor and c context ranks:
 
     reduce   2 all-reduces of 2 r h bytes over t, forward and again backward; with the sequence
              split they are gathers and scatters of the same tensors
-    dispatch 2 all-to-alls of 2 k r h bytes over the expert ranks, forward and again backward
+    dispatch 2 all-to-alls of 2 m r h bytes over the expert ranks, forward and again backward,
+             where m of the k experts of a token lie on hosts of their own
     rotate   (c - 1) sends of keys and values to the next context rank
     send     2 r h bytes to the next stage, divided by t where the sequence is split
     gather   the weights of a layer, from the replicas that share them out
@@ -132,9 +133,20 @@ def _reduce_s(cells: PlanCells) -> FloatArray:
 
 
 def _dispatch_s(cells: PlanCells) -> FloatArray:
-    size = cells.shape.experts_per_token * _rows_bytes(cells) / _split_sequence(cells)
+    size = _copies(cells) * _rows_bytes(cells) / _split_sequence(cells)
     once = collective_time_s(Collective.ALL_TO_ALL, size, cells.groups.expert)
     return np.asarray(np.where(cells.shape.experts > 1, 2 * once, 0.0))
+
+
+def _copies(cells: PlanCells) -> FloatArray:
+    r"""Return how often a token is sent to its experts.
+
+    Experts on one host (on one rank, where there is one host) get one copy together. k experts
+    drawn among p places lie on :math:`p (1 - (1 - 1/p)^k)` of them.
+    """
+    group = cells.groups.expert
+    places = np.where(group.hosts > 1, group.hosts, group.ranks)
+    return np.asarray(places * (1 - (1 - 1 / places) ** cells.shape.experts_per_token))
 
 
 def _rotate_s(cells: PlanCells) -> FloatArray:

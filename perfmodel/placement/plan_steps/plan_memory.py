@@ -113,10 +113,17 @@ def plan_memory(
 
 def layer_parameters(shape: ShapeColumns, plan: PlanColumns) -> tuple[FloatArray, FloatArray]:
     """Return parameters of a layer on one rank: those all replicas share, and its experts'."""
-    experts = shape.experts * shape.expert_parameters / plan.tensor
     is_mixture = shape.experts > 1
+    whole = is_mixture & (plan.data % plan.expert > 0)
+    experts = shape.experts * shape.expert_parameters / np.where(whole, 1.0, plan.tensor)
     shared = shape.shared_parameters / plan.tensor + np.where(is_mixture, 0.0, experts)
     return shared, np.where(is_mixture, experts / plan.expert, 0.0)
+
+
+def expert_replicas(plan: PlanColumns) -> FloatArray:
+    """Return how many ranks hold the same experts."""
+    whole = plan.data % plan.expert > 0
+    return np.asarray(plan.data * plan.context * np.where(whole, plan.tensor, 1.0) / plan.expert)
 
 
 def end_parameters(shape: ShapeColumns, plan: PlanColumns) -> tuple[FloatArray, FloatArray]:
@@ -159,7 +166,7 @@ def _stage(
         shares = plan.zero_stage >= stage
         return np.asarray(
             common / np.where(shares, replicas, 1.0)
-            + own / np.where(shares, replicas / plan.expert, 1.0)
+            + own / np.where(shares, expert_replicas(plan), 1.0)
         )
 
     layers_cast = np.where(plan.checkpointing == Checkpointing.FULL, 1.0, layers)
@@ -188,7 +195,7 @@ def _activations(
     wide = numbers.work / _HALF_BYTES
     norms = np.where(plan.sequence_parallel > 0, plan.tensor, 1.0)
     kept = shape.shared_activation_bytes / norms + shape.split_activation_bytes / plan.tensor
-    scores = (1 - fused_attention) * shape.score_activation_bytes / plan.tensor
+    scores = (fused_attention == 0) * shape.score_activation_bytes / plan.tensor
     whole = kept + np.where(plan.checkpointing >= Checkpointing.SELECTIVE, 0.0, scores)
     inputs = _HALF_BYTES * shape.hidden_size / norms
     full = plan.checkpointing == Checkpointing.FULL

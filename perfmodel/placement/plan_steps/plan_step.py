@@ -45,7 +45,7 @@ from perfmodel.placement.plan_steps.pipeline import pipeline_time_s
 from perfmodel.placement.plan_steps.plan_cells import SCHEDULES, PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
-from perfmodel.placement.plan_steps.plan_memory import rank_parameters
+from perfmodel.placement.plan_steps.plan_memory import expert_replicas, rank_parameters
 from perfmodel.placement.step_parts import StepParts
 
 FloatArray = npt.NDArray[np.float64]
@@ -251,7 +251,7 @@ def _exposed_sync_s(
 def _update_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     common, own = rank_parameters(cells.shape, cells.plan)
     shares = np.where(cells.plan.zero_stage > 0, cells.plan.data * cells.plan.context, 1.0)
-    parameters = common / shares + own / np.maximum(shares / cells.plan.expert, 1.0)
+    parameters = common / shares + own / np.where(shares > 1, expert_replicas(cells.plan), 1.0)
     return np.asarray(constants.update_bytes * parameters / cells.device.memory_bytes_per_s)
 
 

@@ -13,6 +13,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.plan_cells import (
+    Attention,
     Checkpointing,
     DeviceColumns,
     NumberBytes,
@@ -22,7 +23,7 @@ from perfmodel.placement.plan_steps.plan_cells import (
     PlanGroups,
     ShapeColumns,
 )
-from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack, chosen
 from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Plan
@@ -33,6 +34,8 @@ from perfmodel.types import Precision
 FloatArray = npt.NDArray[np.float64]
 
 _MEGATRON = "zoo/megatron-gpt"
+#: Software of a job that carries its plan out by Megatron's core.
+_CORE_SOFTWARE = frozenset(("megatron", "nemo"))
 _FUSED_SINCE = 2022
 
 
@@ -46,6 +49,8 @@ class TransformerTraining:
         Scores stay on the chip, as in PyTorch's scaled dot product attention.
     stack : Stack
         Software that carries it out.
+    split_stack : Stack or None
+        Software that does where a plan splits a replica; None for the same.
     """
 
     shape: TransformerShape
@@ -53,6 +58,7 @@ class TransformerTraining:
     optimizer: str = "adamw"
     fused_attention: bool = True
     stack: Stack = Stack.TORCH
+    split_stack: Stack | None = None
 
     @classmethod
     def of(cls, job: Job) -> TransformerTraining | None:
@@ -60,31 +66,60 @@ class TransformerTraining:
         shape = transformer_shape(job)
         if shape is None:
             return None
-        megatron = job.model == _MEGATRON
+        stack = Stack.MEGATRON if job.model == _MEGATRON else Stack.TORCH
+        if not _CORE_SOFTWARE.isdisjoint(job.software):
+            stack = Stack.MEGATRON_CORE
         return cls(
             shape=shape,
             precision=job.precision,
             optimizer=job.optimizer,
-            fused_attention=not megatron,
-            stack=Stack.MEGATRON if megatron else Stack.TORCH,
+            fused_attention=stack is not Stack.MEGATRON,
+            stack=stack,
         )
 
     def on(self, accelerators: Sequence[AcceleratorSpec]) -> TransformerTraining:
         """Return what trains on some accelerators: TPUs compile whole steps.
 
-        Megatron's kernel for scores in memory gave way to scores that stay on the chip with the
-        accelerators of 2022.
+        On GPUs since 2022 what Megatron became splits every language model. On other accelerators
+        of that time its scores stay on the chip too.
         """
         if any(one.kind == "tpu" for one in accelerators):
-            return replace(self, stack=Stack.XLA, fused_attention=True)
-        if all((one.year or 0) >= _FUSED_SINCE for one in accelerators):
+            return replace(self, stack=Stack.XLA, split_stack=None, fused_attention=True)
+        if any((one.year or 0) < _FUSED_SINCE for one in accelerators):
+            return self
+        if any(one.vendor != "NVIDIA" for one in accelerators):
             return replace(self, fused_attention=True)
-        return self
+        own = Stack.MEGATRON_CORE if self.stack is Stack.MEGATRON else self.stack
+        return replace(self, stack=own, split_stack=Stack.MEGATRON_CORE, fused_attention=True)
 
     @property
     def constants(self) -> PlanConstants:
         """What was fitted on published steps of its stack."""
         return PlanConstants.fitted(self.stack)
+
+    def constants_of(self, plan: PlanColumns) -> PlanConstants:
+        """Return what was fitted on the software of each plan: columns where they differ."""
+        split = self._are_split(plan)
+        if self.split_stack is None or not split.any():
+            return self.constants
+        other = PlanConstants.fitted(self.split_stack)
+        return other if split.all() else chosen(split, other, self.constants)
+
+    def stack_of(self, plan: Plan) -> Stack:
+        """Return the software that carries a plan out."""
+        split = plan.tensor * plan.pipeline * plan.context * plan.expert > 1
+        return self.split_stack if split and self.split_stack is not None else self.stack
+
+    def _are_split(self, plan: PlanColumns) -> npt.NDArray[np.bool_]:
+        return plan.tensor * plan.pipeline * plan.context * plan.expert > 1
+
+    def _attention(self, plan: PlanColumns) -> FloatArray:
+        """Return the code of :class:`.plan_cells.Attention` of each plan."""
+        own = Attention.BY_WARPS if self.fused_attention else Attention.WRITTEN
+        if self.stack is Stack.MEGATRON_CORE:
+            own = Attention.BY_WARP_GROUPS
+        split = Attention.BY_WARP_GROUPS if self.split_stack is Stack.MEGATRON_CORE else own
+        return np.where(self._are_split(plan), float(split), float(own))
 
     def cells(self, fabric: Fabric, choices: Sequence[PlanChoice]) -> PlanCells:
         """Return the columns of some plans; of mixed accelerators the weakest counts."""
@@ -103,15 +138,15 @@ class TransformerTraining:
     def _cells(
         self, device: DeviceColumns, groups: PlanGroups, choices: Sequence[PlanChoice]
     ) -> PlanCells:
-        count = len(choices)
-        same = np.zeros(count, dtype=np.int64)
+        same = np.zeros(len(choices), dtype=np.int64)
+        plan = PlanColumns.of(choices)
         return PlanCells(
             shape=ShapeColumns.of([self.shape]).take(same),
-            plan=PlanColumns.of(choices),
+            plan=plan,
             device=device.take(same),
             numbers=NumberBytes.of([self.precision], [self.optimizer]).take(same),
             groups=groups,
-            fused_attention=np.full(count, float(self.fused_attention)),
+            fused_attention=self._attention(plan),
         )
 
 
@@ -137,7 +172,8 @@ def plan_answer(
     r"""Return the steps of some plans.
 
     Where the step of the same micro-batches on one accelerator is known, it sets the scale:
-    :math:`single \cdot model(plan) / model(one)`, never below the arithmetic at the peak.
+    :math:`single \cdot model(plan) / model(one)`, never below the arithmetic at the peak; each
+    model has the constants of its own software.
 
     Parameters
     ----------
@@ -150,10 +186,11 @@ def plan_answer(
         The shipped ones where None.
     """
     training = training.on(fabric.accelerators)
-    known = constants or training.constants
-    steps = plan_step(training.cells(fabric, choices), known)
+    cells = training.cells(fabric, choices)
+    steps = plan_step(cells, constants or training.constants_of(cells.plan))
     if single_s is None:
         return steps
+    known = constants or training.constants
     alone = plan_step(training.alone(fabric, choices), known).step_time_s
     return scaled(steps, single_s / alone)
 

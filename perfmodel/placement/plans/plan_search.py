@@ -151,7 +151,8 @@ def search_plans(
             too_large=found.considered,
             why_none=why_too_large(found.smallest, found.least_bytes, found.room_bytes),
         )
-    steps = plan_step(found.cells, constants or training.constants)
+    known = constants or training.constants_of(found.cells.plan)
+    steps = plan_step(found.cells, known)
     steps = scaled(steps, scale(found.choices, steps) if callable(scale) else scale)
     return PlanRanking(
         plans=_ranked(found, steps, global_batch, most),

@@ -135,11 +135,13 @@ def _data(plan: Plan, count: int, here: str) -> int:
 
 
 def _check_experts(plan: Plan, data: int, here: str) -> None:
-    if data % plan.expert:
-        divisors = tuple(str(n) for n in range(1, min(data, 1_000) + 1) if data % n == 0)
+    ranks = data * plan.tensor * plan.context
+    if data % plan.expert and ranks % plan.expert:
+        divisors = tuple(str(n) for n in range(1, min(ranks, 1_000) + 1) if ranks % n == 0)
         raise InvalidPlacementError(
-            f"Experts are spread over the {data} data-parallel replicas, which {plan.expert} does "
-            f"not divide. Choose expert among {', '.join(divisors[:20])}.",
+            f"Experts are spread over the {data} data-parallel replicas, or over all {ranks} ranks "
+            f"of a pipeline stage, and {plan.expert} divides neither. "
+            f"Choose expert among {', '.join(divisors[:20])}.",
             pointer=f"{here}/expert",
             allowed=divisors[:20],
         )

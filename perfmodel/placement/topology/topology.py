@@ -111,7 +111,9 @@ class Plan:
     """Degrees of parallelism and how they are carried out.
 
     The product of ``data``, ``tensor``, ``pipeline`` and ``context`` is the number of
-    accelerators; experts are spread over data-parallel replicas, so ``expert`` divides ``data``.
+    accelerators. Experts are spread over data-parallel replicas, each split over the tensor ranks,
+    where ``expert`` divides ``data``; else they lie whole on all ranks of a pipeline stage, and
+    ``expert`` divides their number (Megatron's folding).
 
     Parameters
     ----------
@@ -142,6 +144,11 @@ class Plan:
     schedule: Schedule = Schedule.ONE_F_ONE_B
     virtual_stages: int = 1
     batch_split: BatchSplit = BatchSplit.EQUAL
+
+    @property
+    def has_whole_experts(self) -> bool:
+        """Whether experts are spread over all ranks of a stage; needs ``data``."""
+        return (self.data or 1) % self.expert > 0
 
 
 #: What is meant where nothing is said of a plan; fits every placement.

@@ -276,6 +276,25 @@ def _gpt_neox(config: Config, length: int | None) -> TransformerShape:
     )
 
 
+def _nemotron(config: Config, length: int | None) -> TransformerShape:
+    """Read networks of two matrices without biases, and norms of scale and shift."""
+    width, heads = int(config.get("hidden_size", 6144)), int(config.get("num_attention_heads", 48))
+    return TransformerShape(
+        layers=int(config.get("num_hidden_layers", 32)),
+        hidden_size=width,
+        heads=heads,
+        kv_heads=int(config.get("num_key_value_heads") or heads),
+        head_size=int(config.get("head_dim") or width // heads),
+        ffn_size=int(config.get("intermediate_size", 24576)),
+        sequence_length=_tokens(length, int(config.get("max_position_embeddings", 4096))),
+        vocabulary=int(config.get("vocab_size", 256000)),
+        has_attention_biases=False,
+        has_output_bias=False,
+        has_ffn_biases=False,
+        is_tied=bool(config.get("tie_word_embeddings", False)),
+    )
+
+
 def _bert_like(
     *, vocabulary: int, positions: int, token_types: int
 ) -> Callable[[Config, int | None], TransformerShape]:
@@ -315,6 +334,7 @@ _CONFIGS: Mapping[str, Callable[[Config, int | None], TransformerShape | None]] 
         "gpt2": _gpt2,
         "opt": _opt,
         "gpt_neox": _gpt_neox,
+        "nemotron": _nemotron,
         "llama": _llama_like(),
         "mistral": _llama_like(
             intermediate_size=14336, num_key_value_heads=8, max_position_embeddings=131072

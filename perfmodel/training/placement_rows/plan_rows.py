@@ -15,6 +15,7 @@ from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plan_steps.plan_cells import (
+    Attention,
     DeviceColumns,
     NumberBytes,
     PlanCells,
@@ -25,11 +26,15 @@ from perfmodel.placement.plan_steps.plan_cells import (
 )
 from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
-from perfmodel.placement.plans.plan_answer import job_choice
+from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
+_ATTENTION = {
+    Stack.MEGATRON: Attention.WRITTEN,
+    Stack.MEGATRON_CORE: Attention.BY_WARP_GROUPS,
+}
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
 
 
@@ -70,8 +75,8 @@ def plan_rows(records: Sequence[PublishedPlacement], stack: Stack) -> PlanRows |
     records : sequence of PublishedPlacement
         Those that are no transformer, share their accelerators or mix kinds are passed over.
     stack : Stack
-        ``XLA`` takes the records on TPUs; of the others ``MEGATRON`` takes those of
-        ``zoo/megatron-gpt`` and ``TORCH`` the rest.
+        ``XLA`` takes the records on TPUs; of the others those that the software of
+        :class:`.plan_answer.TransformerTraining` is.
     """
     found = []
     for position, record in enumerate(records):
@@ -105,10 +110,12 @@ def _shape(record: PublishedPlacement, stack: Stack) -> TransformerShape | None:
     return transformer_shape(job)
 
 
-def _stack(record: PublishedPlacement) -> Stack:
-    if Catalog.default().get(record.placement.nodes[0].accelerator).kind == "tpu":
-        return Stack.XLA
-    return Stack.MEGATRON if _job(record).model == "zoo/megatron-gpt" else Stack.TORCH
+def _stack(record: PublishedPlacement) -> Stack | None:
+    training = TransformerTraining.of(_job(record))
+    if training is None:
+        return None
+    spec = Catalog.default().get(record.placement.nodes[0].accelerator)
+    return training.on([spec]).stack_of(record.placement.plan)
 
 
 def _job(record: PublishedPlacement) -> Job:
@@ -130,7 +137,7 @@ def _cells(
         device=DeviceColumns.of(devices, precisions),
         numbers=NumberBytes.of(precisions, [job.optimizer for job in jobs]),
         groups=_groups([record.placement for record in records]),
-        fused_attention=np.full(len(jobs), 0.0 if stack is Stack.MEGATRON else 1.0),
+        fused_attention=np.full(len(jobs), float(_ATTENTION.get(stack, Attention.BY_WARPS))),
     )
 
 

@@ -1,4 +1,4 @@
-"""Who will like what: neural collaborative filtering and an autoencoder of histories."""
+"""Who will like what: neural collaborative filtering, an autoencoder of histories, DLRM."""
 
 from __future__ import annotations
 
@@ -92,4 +92,58 @@ def recommender_autoencoder(
         module=HistoryAutoencoder(num_items, hidden_size, num_layers),
         args=(chosen,),
         loss=BinaryLoss(chosen),
+    )
+
+
+#: Words of each column of Criteo's clicks of 24 days, 40 million at most: 187,767,399 in all.
+_CRITEO_ROWS = (
+    39884406, 39043, 17289, 7420, 20263, 3, 7120, 1543, 63, 38532951, 2953546, 403346, 10, 2208,
+    11938, 155, 4, 976, 14, 39979771, 25641295, 39664984, 585935, 12972, 108, 36,
+)  # fmt: skip
+_CRITEO_NUMBERS = 13
+
+
+class ClickModel(nn.Module):
+    """Tables of words and a perceptron of numbers; all pairs of their vectors; a perceptron."""
+
+    def __init__(self, rows: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(count, width) for count in rows)
+        self.numbers = _rectified([_CRITEO_NUMBERS, 512, 256, width])
+        vectors = len(rows) + 1
+        self.click = nn.Sequential(
+            _rectified([width + vectors * (vectors - 1) // 2, 1024, 1024, 512, 256]),
+            nn.Linear(256, 1),
+        )
+        lower = torch.tril_indices(vectors, vectors, offset=-1, device="cpu")
+        self.pairs = (lower[0] * vectors + lower[1]).tolist()
+
+    def forward(self, numbers: Tensor, words: Tensor) -> Tensor:
+        """Score (B, 13) numbers and (B, 26) words: (B,)."""
+        dense = self.numbers(numbers)
+        columns = words.unbind(dim=1)
+        found = [table(column) for table, column in zip(self.tables, columns, strict=True)]
+        vectors = torch.stack([dense, *found], dim=1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)
+        pairs = products[:, torch.tensor(self.pairs, device=products.device)]
+        scores: Tensor = self.click(torch.cat((dense, pairs), dim=1)).squeeze(1)
+        return scores
+
+
+def _rectified(widths: list[int]) -> nn.Sequential:
+    pairs = zip(widths, widths[1:], strict=False)
+    return nn.Sequential(*(part for a, b in pairs for part in (nn.Linear(a, b), nn.ReLU())))
+
+
+def dlrm(batch: Batch, embedding_size: int = 128) -> Parts:
+    """Build DLRM of MLPerf with the columns of Criteo's clicks; a sample is a shown advertisement.
+
+    Naumov and others, Deep Learning Recommendation Model, 2019. All tables lie on one device; most
+    GPUs have no room for their 96 GB.
+    """
+    words = torch.stack([torch.randint(count, (batch.size,)) for count in _CRITEO_ROWS], dim=1)
+    return Parts(
+        module=ClickModel(_CRITEO_ROWS, embedding_size),
+        args=(torch.rand(batch.size, _CRITEO_NUMBERS), words),
+        loss=BinaryLoss(torch.randint(2, (batch.size,)).float()),
     )

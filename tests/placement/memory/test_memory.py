@@ -233,6 +233,20 @@ def test_ranks_of_experts_hold_their_own_alone() -> None:
     assert whole == pytest.approx(split)
 
 
+def test_whole_experts_are_not_split_over_tensor_ranks() -> None:
+    gpu = CATALOG.get("A100-SXM4-80GB")
+    bare = dataclasses.replace(PROFILE, activation_corners=np.zeros(2), input_bytes=0.0)
+    found = [
+        memory_columns(
+            bare, [gpu],
+            plan=MemoryPlan(data=data, tensor=2.0, expert=4.0, expert_share=0.8, zero_stage=0.0),
+        ).demand_bytes[0]
+        for data in (2.0, 4.0)
+    ]  # fmt: skip
+    # Of 1 GB of parameters and 2 GB of state and more 0.8 are experts': a quarter, or half of it.
+    assert found[0] - found[1] > 3 * GB * 0.8 * (1 / 4 - 1 / 8) * 0.99
+
+
 def test_the_config_says_which_parameters_are_experts() -> None:
     config = {
         "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 256,

@@ -1,0 +1,1 @@
+"""Readers of steps that were compared between frameworks and their releases."""

@@ -1,0 +1,116 @@
+"""Import NVIDIA's recipes for clusters of H100: 8 to 2,304 GPUs, bf16 and fp8, weak and strong.
+
+``dgxc_benchmarking.parquet`` holds the tables of the pages of NVIDIA/dgxc-benchmarking, a row each:
+model with its precision in the name, GPUs, degrees, batches, seconds of a step, utilisation of the
+peak. Small counts of the largest models run fewer layers (``layers``). Sequences that the page does
+not state follow from tokens, step and batch.
+
+Left out, with the reason: LoRA, whose frozen weights are no part of these jobs; runs of JAX, whose
+pages state no plan or replicas of shards; Llama 4, whose layers are of two kinds; rows that state
+no micro-batch.
+
+Reference: NVIDIA/dgxc-benchmarking, MIT.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.importers.language_models.cluster_models import cluster_model
+from perfmodel.importers.language_models.cluster_run import ClusterRun
+from perfmodel.importers.language_models.megatron_bridge import degree, precision_of
+from perfmodel.importers.public_tables import (
+    Row,
+    count,
+    find_table,
+    positive,
+    read_rows,
+    text,
+    understood,
+)
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
+from perfmodel.importers.repeats import newest_placements
+
+FILES = ("dgxc_benchmarking.parquet", "dgxc_benchmarking.csv")
+SOURCE = "NVIDIA/dgxc-benchmarking"
+LICENCE = "MIT"
+
+_COLUMNS = (
+    "model", "precision", "num_devices", "device", "container", "step_time_s", "tokens_per_s",
+    "mfu_pct", "seq_len", "seq_len_implied", "layers", "tp", "pp", "cp", "vp", "ep", "mbs", "gbs",
+    "republished_duplicate", "first_date",
+)  # fmt: skip
+_DEVICES = {"H100": "H100-SXM5-80GB", "GB200": "GB200"}
+_LENGTHS, _ROUNDING = (2048, 4096, 8192), 0.03
+#: Words of a name that do not tell a model.
+_BESIDE = re.compile(r"\b(bf16|fp8|h100|gb200|dev|\d\d\.\d\d|finetuning|sft)\b", re.IGNORECASE)
+_NAMED = {"nemo megatron": "GPT3-175B"}
+
+
+def read_dgxc_benchmarking(path: Path) -> Imported:
+    """Read the table, or that of a folder; one placement a row."""
+    file = find_table(path, FILES)
+    rejected: list[RejectedRow] = []
+    rows = [
+        (line, row)
+        for line, row in read_rows(file, _COLUMNS)
+        if str(row["republished_duplicate"]).lower() != "true"
+    ]
+    rows.sort(key=lambda one: str(one[1]["first_date"]))
+    found = understood(file.name, rows, partial(_placement, file.name), rejected)
+    return Imported(placements=newest_placements(found), rejected=tuple(rejected))
+
+
+def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
+    written, devices = text(row, "model"), count(row, "num_devices")
+    name, device = _name(written), text(row, "device")
+    if device not in _DEVICES:
+        raise ValueError(f"the accelerator {device!r} is not known")
+    accelerator, precision = _DEVICES[device], precision_of(text(row, "precision"))
+    peak = Catalog.default().get(accelerator).flops_per_s(precision)
+    length, batch = _length(row), count(row, "gbs")
+    rate = batch * length / positive(row, "step_time_s")
+    layers = count(row, "layers") if row["layers"] else None
+    run = ClusterRun(
+        model=cluster_model(name, layers=layers),
+        name=name,
+        accelerator=accelerator,
+        accelerators=devices,
+        global_batch=batch,
+        micro_batch=count(row, "mbs"),
+        sequence_length=length,
+        precision=precision,
+        tokens_per_s=rate,
+        tensor=degree(row, "tp"),
+        pipeline=degree(row, "pp"),
+        context=degree(row, "cp"),
+        expert=degree(row, "ep"),
+        virtual_stages=degree(row, "vp"),
+        token_flops=positive(row, "mfu_pct") / 100 * peak * devices / rate,
+        software={"nemo": str(row["container"])} if row["container"] else {},
+        settings={"name": written},
+    )
+    return run.record(Origin(source=SOURCE, licence=LICENCE, file=file, line=line))
+
+
+def _name(written: str) -> str:
+    lower = written.lower()
+    if "lora" in lower:
+        raise ValueError("LoRA: a job cannot state frozen weights here")
+    if lower.startswith(("maxtext", "paxml")):
+        raise ValueError("runs of JAX: the plan is not stated, or has replicas of shards")
+    name = _BESIDE.sub("", written).strip()
+    return _NAMED.get(name.lower(), name)
+
+
+def _length(row: Row) -> int:
+    if row["seq_len"]:
+        return count(row, "seq_len")
+    implied = positive(row, "seq_len_implied")
+    near = [one for one in _LENGTHS if abs(implied / one - 1) < _ROUNDING]
+    if not near:
+        raise ValueError("the length of the sequences is not stated")
+    return near[0]
