@@ -102,7 +102,7 @@ class Estimator:
         graphs : GraphSource or None
             None captures in this process and keeps nothing on disk.
         """
-        from perfmodel.estimator.jobs.capture import capture_in_process
+        from perfmodel.estimator.jobs.capture import shipped_or_captured
         from perfmodel.estimator.jobs.graph_library import GraphLibrary
         from perfmodel.estimator.single.loading import load_model
         from perfmodel.registry.mirror import local_models
@@ -111,7 +111,7 @@ class Estimator:
         return cls(
             accelerators=_with_devices(Catalog.default() if catalog is None else catalog, loaded),
             model=loaded.model,
-            graphs=graphs or GraphLibrary(capture=capture_in_process),
+            graphs=graphs or GraphLibrary(capture=shipped_or_captured),
             models=loaded.models,
             problems=loaded.problems,
         )

@@ -28,15 +28,15 @@ def kept_graphs() -> GraphSource:
     ``PERFMODEL_CACHE`` moves that folder. Where it cannot be written, or the libraries of databases
     are absent, every command captures again.
     """
-    from perfmodel.estimator.jobs.capture import capture_in_process
+    from perfmodel.estimator.jobs.capture import shipped_or_captured
     from perfmodel.estimator.jobs.graph_library import GraphLibrary
 
     try:
         from perfmodel.store.state.database import Database
 
-        return GraphLibrary(capture=capture_in_process, database=Database(f"sqlite:///{_file()}"))
+        return GraphLibrary(capture=shipped_or_captured, database=Database(f"sqlite:///{_file()}"))
     except (ImportError, OSError, PerfModelError):
-        return GraphLibrary(capture=capture_in_process)
+        return GraphLibrary(capture=shipped_or_captured)
 
 
 def _file() -> Path:

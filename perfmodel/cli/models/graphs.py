@@ -83,7 +83,10 @@ def _folder(folder: Path | None) -> Path:
 def _models(names: Sequence[str]) -> list[Job]:
     from perfmodel.zoo.shipped.wanted import wanted_models
 
-    return [model for model in wanted_models() if not names or model.label in names]
+    wanted = wanted_models()
+    if not names:
+        return wanted
+    return [model for name in names for model in wanted if model.label == name]
 
 
 def _totals(folder: Path) -> str:

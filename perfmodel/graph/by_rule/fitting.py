@@ -1,7 +1,7 @@
 """Find the rules of a program by capturing it at a few batch sizes and sequence lengths.
 
-As many captures as a rule has coefficients give the rules, and all others check them. Where a number
-does not follow them, or the structure differs, there are none.
+As many captures as a rule has coefficients give the rules, and all others check them. Where a
+number does not follow them, or the structure differs, there are none.
 """
 
 from __future__ import annotations
@@ -13,52 +13,37 @@ from typing import Any
 import orjson
 
 from perfmodel.graph.by_rule.ruled_graph import CallKind, RuledGraph, TensorKind
-from perfmodel.graph.by_rule.rules import Point, Rule, Template, terms
+from perfmodel.graph.by_rule.rules import Degrees, Point, Rule, Template, terms
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
-
 
 
 class NoRuleError(Exception):
     """The captures follow no rule; never leaves this module."""
 
 
-def rules_through(captured: Mapping[Point, Graph]) -> RuledGraph | None:
+def rules_through(captured: Mapping[Point, Graph], degrees: Degrees) -> RuledGraph | None:
     """Return the rules of some captures; None where they follow none.
 
     Parameters
     ----------
     captured : mapping of tuple to Graph
-        At least one more than rules have coefficients: three graphs by their batch sizes, or five
-        by batch size and sequence length. The first are solved for, so that no variable may be
-        the same in all of them.
+        By values of the variables: as many as rules have coefficients, which are solved for, and
+        more, which check them.
+    degrees : tuple of int
+        Of the variables.
 
     Examples
     --------
-    >>> from perfmodel.graph.ir import Tensor
     >>> from perfmodel.types import Role
     >>> def graph(size: int) -> Graph:
     ...     tensor = Tensor(shape=(size, 3), dtype="float32", role=Role.INPUT, storage=0)
     ...     return Graph(nodes=(), tensors=(tensor,))
-    >>> rules = rules_through({(size,): graph(size) for size in (2, 3, 8)})
+    >>> rules = rules_through({(size,): graph(size) for size in (2, 3, 8)}, (1,))
     >>> rules.at(64).tensors[0].shape
     (64, 3)
     """
     try:
-        return _Fit(tuple(captured)).graph(list(captured.values()))
-    except NoRuleError:
-        return None
-
-
-def rule_through(points: Sequence[Point], values: Sequence[int]) -> int | Rule | None:
-    """Return the rule of a single number; None where it follows none.
-
-    Parameters
-    ----------
-    points, values : sequence
-        As many of each; as for :func:`rules_through`.
-    """
-    try:
-        return _Fit(points).number(tuple(values))
+        return _Fit(tuple(captured), degrees).graph(list(captured.values()))
     except NoRuleError:
         return None
 
@@ -66,10 +51,11 @@ def rule_through(points: Sequence[Point], values: Sequence[int]) -> int | Rule |
 class _Fit:
     """Rules through the numbers that a few captures have in one place."""
 
-    def __init__(self, points: Sequence[Point]) -> None:
-        self._products = [terms(point) for point in points]
+    def __init__(self, points: Sequence[Point], degrees: Degrees) -> None:
+        self._degrees = degrees
+        self._products = [terms(point, degrees) for point in points]
         self._inverse = _inverted([list(row) for row in self._products[: len(self._products[0])]])
-        self._steps = [terms(next_point) for next_point in _neighbours(points)]
+        self._steps = [terms(one, degrees) for one in _neighbours(points)]
         self._known: dict[tuple[int, ...], int | Rule] = {}
 
     def graph(self, graphs: Sequence[Graph]) -> RuledGraph:
@@ -78,6 +64,7 @@ class _Fit:
         tensor_kinds, tensors = self._tensor_kinds(graphs)
         call_kinds, calls = self._call_kinds(graphs)
         return RuledGraph(
+            degrees=self._degrees,
             tensor_kinds=tensor_kinds,
             call_kinds=call_kinds,
             tensors=tensors,
@@ -116,7 +103,7 @@ class _Fit:
         return kinds, of_node
 
     def _shape(self, alike: Sequence[Tensor]) -> tuple[int | Rule, ...]:
-        extents = [self.number(values) for values in zip(*(t.shape for t in alike), strict=True)]
+        extents = [self._number(values) for values in zip(*(t.shape for t in alike), strict=True)]
         if any(isinstance(extent, Rule) and self._shrinks(extent) for extent in extents):
             raise NoRuleError  # an extent that shrinks cannot go on for ever
         return tuple(extents)
@@ -136,15 +123,15 @@ class _Fit:
             return tuple(self._value(column) for column in zip(*rows, strict=True))
         whole = tuple(value for value in values if type(value) is int)
         if len(whole) == len(values):
-            return self.number(whole)
+            return self._number(whole)
         floats = tuple(int(v) for v in values if isinstance(v, float) and v.is_integer())
         if len(floats) != len(values):
             raise NoRuleError
-        found = self.number(floats)
+        found = self._number(floats)
         assert isinstance(found, Rule)
         return Rule(found.coefficients, is_float=True)
 
-    def number(self, values: tuple[int, ...]) -> int | Rule:
+    def _number(self, values: tuple[int, ...]) -> int | Rule:
         found = self._known.get(values)
         if found is None:
             found = self._known[values] = self._solved(values)

@@ -80,6 +80,7 @@ def _written(graph: RuledGraph) -> tuple[dict[str, Any], list[Column]]:
     made = {index for outputs in graph.outputs for index in outputs}
     bases = _bases(graph.outputs)
     head = {
+        "degrees": graph.degrees,
         "tensor_kinds": [(_plain(k.shape), k.dtype, k.role) for k in graph.tensor_kinds],
         "call_kinds": [
             (k.op, k.phase, {n: _plain(v) for n, v in k.attrs.items()}) for k in graph.call_kinds
@@ -110,6 +111,7 @@ def _read(row: Mapping[str, Any], columns: Sequence[np.ndarray[Any, Any]]) -> Ru
     bases = np.repeat(np.array(_bases(all_outputs), dtype=np.int64), taken)
     texts = row["names"]
     return RuledGraph(
+        degrees=tuple(row["degrees"]),
         tensor_kinds=[TensorKind(_meant(s), d, Role(r)) for s, d, r in row["tensor_kinds"]],
         call_kinds=[
             CallKind(op, Phase(phase), {name: _meant(value) for name, value in attrs.items()})
@@ -164,7 +166,9 @@ def _positions(written: np.ndarray[Any, Any], bases: np.ndarray[Any, Any]) -> np
 def _storages(written: np.ndarray[Any, Any]) -> Column:
     """Read storages: their base is the largest so far, which only they themselves tell."""
     last, largest, found = 0, -1, []
-    for near, move in zip((written % 3 == 0).tolist(), _unfolded(written // 3).tolist(), strict=True):
+    for near, move in zip(
+        (written % 3 == 0).tolist(), _unfolded(written // 3).tolist(), strict=True
+    ):
         value = largest - move if near else last + move
         last = last if near else value
         largest = max(largest, value)
@@ -187,7 +191,7 @@ def _folded(value: int) -> int:
 
 
 def _unfolded(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.where(values % 2 == 0, values // 2, -(values + 1) // 2)
+    return np.asarray(np.where(values % 2 == 0, values // 2, -(values + 1) // 2))
 
 
 def _plain(value: Template) -> Any:
@@ -206,5 +210,5 @@ def _meant(value: Any) -> Any:
         return tuple([_meant(part) for part in value])
     if not isinstance(value, dict):
         return value
-    (word, content), = value.items()
+    ((word, content),) = value.items()
     return float(content) if word == "number" else Rule(tuple(content), word == "float")

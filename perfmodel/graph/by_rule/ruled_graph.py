@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from perfmodel.graph.by_rule.rules import Point, Template, evaluated, terms
+from perfmodel.graph.by_rule.rules import Degrees, Point, Template, evaluated, terms
 from perfmodel.graph.ir import Graph, make_node, make_tensor
 from perfmodel.graph.node import AttrValue
 from perfmodel.types import Phase, Role
@@ -30,10 +30,12 @@ class CallKind(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RuledGraph:
-    """The graphs of one program at any batch size, and any sequence length if it has two variables.
+    """The graphs of one program, whatever its batch.
 
     Parameters
     ----------
+    degrees : tuple of int
+        Of the variables: batch size, sequence length, both or none.
     tensor_kinds, call_kinds : sequence
         Each kind once.
     tensors : sequence of int
@@ -50,6 +52,7 @@ class RuledGraph:
         As of :class:`~perfmodel.graph.ir.Graph`.
     """
 
+    degrees: Degrees
     tensor_kinds: Sequence[TensorKind]
     call_kinds: Sequence[CallKind]
     tensors: Sequence[int]
@@ -61,8 +64,8 @@ class RuledGraph:
     source: Mapping[str, str]
 
     def at(self, *point: int) -> Graph:
-        """Return the graph of a batch size, and of a sequence length where there is one."""
-        products = terms(point)
+        """Return the graph at values of the variables."""
+        products = terms(point, self.degrees)
         kinds = [(_shape(kind, products), kind.dtype, kind.role) for kind in self.tensor_kinds]
         calls = [(kind.op, kind.phase, _attrs(kind, products)) for kind in self.call_kinds]
         tensors = [

@@ -1,35 +1,40 @@
 r"""Numbers of a graph that depend on its batch size and its sequence length.
 
-Nearly every extent, and nearly every attribute that is a whole number, is linear in each of the
-two:
+Nearly every extent, and nearly every attribute that is a whole number, is linear in the batch size
+B and at most quadratic in the sequence length S:
 
-.. math:: v(B, S) = c_0 + c_1 B + c_2 S + c_3 B S
+.. math:: v(B, S) = (c_0 + c_1 S + c_2 S^2) + B (c_3 + c_4 S + c_5 S^2)
 
 A batch of images has B in its first extent, flattened tokens are B S, attention has S in two
-extents of one tensor.
+extents of one tensor, or their product in one extent.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import product
 from math import prod
 from typing import TypeAlias
 
 from perfmodel.graph.node import AttrValue
 
-#: A batch size, or a batch size and a sequence length.
+#: Values of the variables: a batch size, a sequence length, both or none.
 Point: TypeAlias = tuple[int, ...]
+#: Highest power of each variable.
+Degrees: TypeAlias = tuple[int, ...]
+
+#: Of a batch size and of a sequence length.
+BATCH, SEQUENCE = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A whole number that is linear in each variable.
+    """A whole number by rule.
 
     Parameters
     ----------
     coefficients : tuple of int
-        Of the products that :func:`terms` gives, in their order.
+        Of what :func:`terms` gives, in that order.
     is_float : bool
         The graph holds it as a float, such as the divisor of a mean.
     """
@@ -48,16 +53,18 @@ class Rule:
 Template: TypeAlias = "AttrValue | Rule | tuple[Template, ...]"
 
 
-def terms(point: Point) -> Point:
-    """Return what coefficients belong to: the products of some of the variables.
+def terms(point: Point, degrees: Degrees) -> Point:
+    """Return what coefficients belong to: the products of powers of the variables.
 
     Examples
     --------
-    >>> terms((8,)), terms((8, 512))
-    ((1, 8), (1, 8, 512, 4096))
+    >>> terms((8,), (BATCH,)), terms((8, 5), (BATCH, SEQUENCE)), terms((), ())
+    ((1, 8), (1, 5, 25, 8, 40, 200), (1,))
     """
-    chosen = (some for size in range(len(point) + 1) for some in combinations(point, size))
-    return tuple(prod(some) for some in chosen)
+    powers = product(*(range(degree + 1) for degree in degrees))
+    return tuple(
+        prod(value**power for value, power in zip(point, chosen, strict=True)) for chosen in powers
+    )
 
 
 def evaluated(template: Template, products: Point) -> AttrValue:

@@ -1,28 +1,30 @@
-"""Fill the shipped library: capture each program at a few batches and find its rules."""
+"""Find the rules of a program by capturing it at a few batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from perfmodel.errors import PerfModelError
-from perfmodel.graph.by_rule.fitting import rule_through, rules_through
-from perfmodel.graph.by_rule.rules import Point, Rule
+from perfmodel.graph.by_rule.fitting import rules_through
+from perfmodel.graph.by_rule.rules import Point
+from perfmodel.graph.by_rule.transfer import transferred
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.zoo.shipped.graph_files import Rules
 from perfmodel.zoo.shipped.variants import Domain
 
-#: Rules go through these, and are checked at the others.
-_BATCHES, _LENGTHS = (2, 3), (17, 40)
-_MORE_BATCHES, _ANOTHER_BATCH = (5, 64, 512), (64,)
+#: Rules go through these, and are checked at others.
+_BATCHES, _LENGTHS = (2, 3), (17, 28, 40)
+_MORE_BATCHES, _ANOTHER_BATCH = (5, 512), 64
+_MORE_LENGTHS, _ANOTHER_LENGTH = (33,), 60
 #: The longest sequences that are tried: models refuse what they have no positions for.
 _LONGEST = (131_072, 32_768, 8_192, 4_096, 2_048, 1_024, 512, 448, 256, 128, 77, 64)
-_ANOTHER_LENGTH = 64
-#: Larger batches follow the same rules; a number that no batch has.
+#: Batches have no most; a number that none has.
 _ANY = 2**40
+_SHORTEST = (2, _LENGTHS[0])
 
 
 class Capture(NamedTuple):
@@ -33,13 +35,14 @@ class Capture(NamedTuple):
 
 
 Capturing = Callable[[Job], Capture]
+Range = tuple[int, int]
 
 
 def rules_of(job: Job, capturing: Capturing, *, thorough: bool) -> list[Rules]:
-    """Return the rules of a program: for one sample, and for several.
+    """Return the rules of a program, each for some batches; those that have none are left out.
 
-    Programs treat a single sample in a way of their own, as its layout leaves more than one order
-    of dimensions.
+    A single sample has rules of its own, as its layout leaves more than one order of dimensions.
+    So has a sequence as long as the model takes, of which programs leave out to cut it to length.
 
     Parameters
     ----------
@@ -56,111 +59,137 @@ def rules_of(job: Job, capturing: Capturing, *, thorough: bool) -> list[Rules]:
         It cannot be captured at all.
     """
     program = _Program(job, capturing, thorough)
-    found = [program.several_samples(), program.one_sample()]
-    return [rules for rules in found if rules is not None]
+    return [*program.rules((2, _ANY)), *program.rules((1, 1))]
+
+
+def rules_like(job: Job, others: Sequence[Rules], capturing: Capturing) -> list[Rules] | None:
+    """Return the rules of a program that has the structure of another; None where it has not.
+
+    Three captures tell for each kind of batches: one what is another, two whether the rest is not.
+
+    Parameters
+    ----------
+    others : sequence of Rules
+        All rules of the other program.
+    """
+    found = []
+    for rules in others:
+        point, *more = _corners(rules.domain)
+        captures = (_captured_at(job, rules.domain, one, capturing) for one in (point, *more))
+        graph = transferred(rules.graph, point, next(captures).graph)
+        if graph is None:
+            return None
+        pairs = zip(more, captures, strict=True)
+        if not all(_same(graph.at(*one), capture.graph) for one, capture in pairs):
+            return None
+        found.append(Rules(domain=rules.domain, graph=graph))
+    return found
+
+
+def _corners(domain: Domain) -> list[Point]:
+    """Return a point of a domain and others that differ from it in everything that varies."""
+    sizes = [(2, 3, 64)] if domain.batch[0] < domain.batch[1] else []
+    least, most = domain.sequence or (0, 0)
+    lengths = [(_LENGTHS[0], least, most)] if least < most else []
+    return list(dict.fromkeys(zip(*sizes, *lengths, strict=True))) or [()]
+
+
+def _captured_at(job: Job, domain: Domain, point: Point, capturing: Capturing) -> Capture:
+    size, length = domain.batch_of(point)
+    return capturing(replace(job, batch_size=size, sequence_length=length))
 
 
 class _Program:
     def __init__(self, job: Job, capturing: Capturing, thorough: bool) -> None:
-        self._job = replace(job, sequence_length=None)
+        self._job = job
         self._capturing = capturing
-        self._known: dict[tuple[int, int | None], Capture] = {}
         self._thorough = thorough
-        self._usual = self._captured(2, None)
+        self._known: dict[tuple[int, int | None], Capture] = {}
+        usual = self._captured(2, None)
+        self._tokens, self._usual = _usual(usual, [self._tried(length) for length in _LENGTHS[:2]])
         self._longest = self._longest_sequence()
 
-    def several_samples(self) -> Rules | None:
-        """Return the rules of two samples and more."""
-        if self._longest is None:
-            return self._through([(size,) for size in self._batches()], (2, _ANY), None)
-        points = [(size, length) for length in _LENGTHS for size in _BATCHES]
-        more = self._more_lengths()
-        return self._in_length(
-            [*points, *zip(self._batches()[2:] * len(more), more, strict=False)], (2, _ANY)
-        ) or self._through([(size,) for size in self._batches()], (2, _ANY), None)
-
-    def one_sample(self) -> Rules | None:
-        """Return the rules of a single sample."""
+    def rules(self, batch: Range) -> list[Rules]:
+        """Return the rules of some batches, for all sequences that have any."""
         try:
-            if self._longest is not None:
-                lengths = [(length,) for length in (*_LENGTHS, *self._more_lengths())]
-                found = self._in_length(lengths, (1, 1))
+            found = list(self._by_length(batch))
+        except PerfModelError:
+            return []  # what normalises over a batch needs several samples
+        return [rules for rules in found if rules is not None]
+
+    def _by_length(self, batch: Range) -> Iterable[Rules | None]:
+        """Yield rules of a range of lengths, and of single ones that it does not tell."""
+        ranged = self._ranged(batch)
+        if ranged is not None:
+            yield ranged
+        if self._usual is None:
+            yield self._through(batch, None)
+        for length in {self._usual, self._longest} - {None}:
+            assert length is not None
+            if ranged is None or not self._tells(ranged, length):
+                yield self._through(batch, (length, length))
+
+    def _ranged(self, batch: Range) -> Rules | None:
+        if self._longest is None:
+            return None
+        for most in (self._longest, self._longest - 1):
+            for least in _SHORTEST:
+                found = self._through(batch, (least, most))
                 if found is not None:
                     return found
-            return self._through([()], (1, 1), None)
-        except PerfModelError:
-            return None  # what normalises over a batch needs several
-
-    def _in_length(self, points: Sequence[Point], batch: tuple[int, int]) -> Rules | None:
-        """Return rules of any length from 2 on, or from the shortest that others go through."""
-        assert self._longest is not None
-        for least in (2, _LENGTHS[0]):
-            chosen = [point for point in points if point[-1] >= least]
-            found = self._through(chosen, batch, (least, self._longest))
-            if found is not None:
-                return found
         return None
 
-    def _through(
-        self, points: Sequence[Point], batch: tuple[int, int], sequence: tuple[int, int] | None
-    ) -> Rules | None:
-        shape = Domain(batch=batch, sequence=sequence, usual_length=None, tokens=None)
-        captured = {point: self._captured(*_batch_of(point, shape)) for point in points}
-        graph = rules_through({point: one.graph for point, one in captured.items()})
-        tokens = _tokens(captured)
-        if graph is None or tokens is False:
-            return None
-        usual = self._usual_length(tokens) if sequence else None
-        domain = replace(shape, usual_length=usual, tokens=tokens)
-        found = Rules(domain=domain, graph=graph)
-        return found if sequence is None or self._gives_the_usual(found) else None
+    def _through(self, batch: Range, sequence: Range | None) -> Rules | None:
+        count = self._captured(2, None).tokens_per_sample
+        alone = None if count is None else (count, 0)
+        domain = Domain(
+            batch=batch,
+            sequence=sequence,
+            usual_length=self._usual if sequence else None,
+            tokens=self._tokens if sequence else alone,
+        )
+        captured = {point: self._at(domain, point).graph for point in self._points(domain)}
+        graph = rules_through(captured, domain.degrees)
+        return None if graph is None else Rules(domain=domain, graph=graph)
 
-    def _gives_the_usual(self, rules: Rules) -> bool:
-        """Tell whether no length stated is the usual one of the rules."""
-        size = rules.domain.batch[0]
-        point = rules.domain.point(size, None)
+    def _points(self, domain: Domain) -> list[Point]:
+        """Return where a program is captured: first what is solved for, then what checks it."""
+        sizes = [] if domain.batch[0] == domain.batch[1] else [*_BATCHES]
+        more_sizes = [_ANOTHER_BATCH, *(_MORE_BATCHES if self._thorough else ())]
+        if domain.sequence is None or domain.sequence[0] == domain.sequence[1]:
+            return [(size,) for size in (*sizes, *more_sizes)] if sizes else [()]
+        lengths = [*domain.sequence, min(_ANOTHER_LENGTH, domain.sequence[1])]
+        if self._thorough:
+            lengths += _MORE_LENGTHS
+        if not sizes:
+            return [(length,) for length in (*_LENGTHS, *lengths)]
+        first = [(size, length) for size in sizes for length in _LENGTHS]
+        pairs = zip(more_sizes * len(lengths), lengths, strict=False)
+        return [*first, *pairs]
+
+    def _at(self, domain: Domain, point: Point) -> Capture:
+        return self._captured(*domain.batch_of(point))
+
+    def _tells(self, rules: Rules, length: int) -> bool:
+        """Tell whether rules give the graph of a length, or their range ends before it."""
+        size = max(2, rules.domain.batch[0]) if rules.domain.batch[1] > 1 else 1
+        point = rules.domain.point(size, length)
         if point is None:
             return False
-        usual = self._usual if size == 2 else self._captured(size, None)
-        return to_json(rules.graph.at(*point)) == to_json(usual.graph)
-
-    def _usual_length(self, tokens: Rule | int | None) -> int | None:
-        count = self._usual.tokens_per_sample
-        if not isinstance(tokens, Rule) or count is None:
-            return None
-        # In one variable, or without a part of the batch in it.
-        base, slope = tokens.coefficients[0], tokens.coefficients[-1 if self._is_one(tokens) else 2]
-        return (count - base) // slope if slope and (count - base) % slope == 0 else None
-
-    @staticmethod
-    def _is_one(tokens: Rule) -> bool:
-        return len(tokens.coefficients) == 2
-
-    def _batches(self) -> list[int]:
-        return [*_BATCHES, *(_MORE_BATCHES if self._thorough else _ANOTHER_BATCH)]
-
-    def _more_lengths(self) -> list[int]:
-        assert self._longest is not None
-        if not self._thorough:
-            return [min(_ANOTHER_LENGTH, self._longest)]
-        return [33, 2, self._longest, min(_ANOTHER_LENGTH, self._longest)]
+        return _same(rules.graph.at(*point), self._captured(size, length).graph)
 
     def _longest_sequence(self) -> int | None:
         """Return the longest sequence that is taken; None where lengths follow no rule."""
+        first, second = (self._tried(length) for length in _LENGTHS[:2])
+        if not first or not second or len(first.graph.nodes) != len(second.graph.nodes):
+            return None  # it goes through a sequence step by step
+        return next((length for length in _LONGEST if self._tried(length)), None)
+
+    def _tried(self, length: int) -> Capture | None:
         try:
-            first, second = (self._captured(2, length).graph for length in _LENGTHS)
+            return self._captured(2, length)
         except PerfModelError:
             return None
-        if len(first.nodes) != len(second.nodes):
-            return None  # it goes through a sequence step by step
-        return next((length for length in _LONGEST if self._takes(length)), None)
-
-    def _takes(self, length: int) -> bool:
-        try:
-            self._captured(2, length)
-        except PerfModelError:
-            return False
-        return True
 
     def _captured(self, batch_size: int, length: int | None) -> Capture:
         asked = (batch_size, length)
@@ -170,21 +199,19 @@ class _Program:
         return self._known[asked]
 
 
-def _batch_of(point: Point, shape: Domain) -> tuple[int, int | None]:
-    """Return batch size and sequence length of a point."""
-    values = list(point)
-    size = values.pop(0) if shape.batch[0] < shape.batch[1] else shape.batch[0]
-    return size, values.pop(0) if values else None
-
-
-def _tokens(captured: Mapping[Point, Capture]) -> Rule | int | None | bool:
-    """Return the tokens of a sample by rule; False where they follow none."""
-    counts = [one.tokens_per_sample for one in captured.values()]
+def _usual(
+    usual: Capture, tried: Sequence[Capture | None]
+) -> tuple[tuple[int, int] | None, int | None]:
+    """Return the tokens of a sample by length, and the length where none is stated."""
+    counts = [one.tokens_per_sample for one in tried if one is not None]
     known = [count for count in counts if count is not None]
-    if len(known) < len(counts):
-        return None if not known else False
-    found = rule_through(tuple(captured), known)
-    return False if found is None else found
+    if len(known) < len(tried):
+        return None, None
+    rise, run = known[1] - known[0], _LENGTHS[1] - _LENGTHS[0]
+    each = rise // run
+    base, count = known[0] - each * _LENGTHS[0], usual.tokens_per_sample
+    is_one = each > 0 and count is not None and (count - base) % each == 0
+    return (base, each), (count - base) // each if is_one and count is not None else None
 
 
 def same_as_captured(job: Job, rules: Iterable[Rules], capturing: Capturing) -> bool:
@@ -193,6 +220,10 @@ def same_as_captured(job: Job, rules: Iterable[Rules], capturing: Capturing) -> 
     for one in rules:
         point = one.domain.point(job.batch_size, job.sequence_length)
         if point is not None:
-            same = to_json(one.graph.at(*point)) == to_json(truth.graph)
-            return same and one.domain.tokens_at(point) == truth.tokens_per_sample
+            tokens = one.domain.tokens_of(job.sequence_length)
+            return _same(one.graph.at(*point), truth.graph) and tokens == truth.tokens_per_sample
     return False
+
+
+def _same(one: Graph, other: Graph) -> bool:
+    return to_json(one) == to_json(other)

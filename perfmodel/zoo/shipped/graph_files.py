@@ -15,7 +15,6 @@ import orjson
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.graph.by_rule.packing import pack, unpack
 from perfmodel.graph.by_rule.ruled_graph import RuledGraph
-from perfmodel.graph.by_rule.rules import Rule
 from perfmodel.zoo.shipped.variants import Domain
 
 FORMAT_VERSION = 1
@@ -88,7 +87,8 @@ class GraphFile:
     def graph(self, variant: str, number: int) -> RuledGraph:
         """Return the rules of a program that belong to a domain, by its number."""
         row = self.head["variants"][variant][number]
-        return _unpacked(self._group(row["group"]))[row["place"]]
+        found: RuledGraph = _unpacked(self._group(row["group"]))[row["place"]]
+        return found
 
     def _group(self, number: int) -> bytes:
         start = self.content.index(b"\n") + 1
@@ -103,12 +103,12 @@ def _unpacked(group: bytes) -> list[RuledGraph]:
 
 
 def _domain(row: Mapping[str, Any]) -> Domain:
-    tokens, sequence = row["tokens"], row["sequence"]
+    sequence, tokens = row["sequence"], row["tokens"]
     return Domain(
         batch=tuple(row["batch"]),
-        sequence=None if sequence is None else tuple(sequence),
+        sequence=tuple(sequence) if sequence else None,
         usual_length=row["usual_length"],
-        tokens=Rule(tuple(tokens["coefficients"])) if isinstance(tokens, dict) else tokens,
+        tokens=tuple(tokens) if tokens else None,
     )
 
 

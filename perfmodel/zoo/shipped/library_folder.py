@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +13,14 @@ import orjson
 
 from perfmodel.errors import PerfModelError
 from perfmodel.graph.job import Job
-from perfmodel.zoo.shipped.building import Capture, Capturing, rules_of, same_as_captured
+from perfmodel.zoo.shipped.building import (
+    Capture,
+    Capturing,
+    rules_like,
+    rules_of,
+    same_as_captured,
+)
 from perfmodel.zoo.shipped.graph_files import (
-    FORMAT_VERSION,
     INDEX,
     GraphFile,
     GraphFolder,
@@ -29,6 +35,8 @@ from perfmodel.zoo.shipped.wanted import wanted_programs
 #: What decides what a capture gives: libraries, and code below the package.
 _LIBRARIES = ("timm", "torch", "transformers")
 _CODE = ("capture", "graph", "zoo")
+#: Rooms of it that decide how it is written alone.
+_WRITES = frozenset({"by_rule", "shipped"})
 
 
 class Built(NamedTuple):
@@ -96,18 +104,13 @@ class LibraryFolder:
 
     def _build(self, model: Job) -> Built:
         variants: dict[str, list[Rules]] = {}
-        missing, modes = [], set()
+        missing = []
         for program in wanted_programs(model):
-            key, first = variant_key(program), program.mode not in modes
-            modes.add(program.mode)
-            try:
-                rules = rules_of(program, self._capturing, thorough=first)
-            except PerfModelError:
-                rules = []
+            rules = self._rules(program, variants)
             if rules:
-                variants[key] = rules
+                variants[variant_key(program)] = rules
             else:
-                missing.append(key)
+                missing.append(variant_key(program))
         content = ShippedModel(name=model.label, variants=variants).to_bytes()
         key = model_key(model)
         self._write(f"{key}.graphs", content)
@@ -116,6 +119,23 @@ class LibraryFolder:
         index["models"] = {**index["models"], key: row}
         self._write(INDEX, _json({**index, "libraries": _releases()}))
         return Built(model.label, len(content), len(variants), tuple(missing))
+
+    def _rules(self, program: Job, known: Mapping[str, list[Rules]]) -> list[Rules]:
+        """Return the rules of a program, if need be from its own captures alone."""
+        others = [rules for key, rules in known.items() if key.startswith(program.mode.value)]
+        capturing = cache(lambda size, length: self._capturing(_sized(program, size, length)))
+
+        def captured(job: Job) -> Capture:
+            return capturing(job.batch_size, job.sequence_length)
+
+        try:
+            for rules in reversed(others):
+                found = rules_like(program, rules, captured)
+                if found is not None:
+                    return found
+            return rules_of(program, captured, thorough=not others)
+        except PerfModelError:
+            return []
 
     def _write(self, name: str, content: bytes) -> None:
         half = self._folder / f".{name}.half"
@@ -133,10 +153,8 @@ def _holds_for(rules: Sequence[Rules], job: Job) -> bool:
     return any(one.domain.point(job.batch_size, job.sequence_length) is not None for one in rules)
 
 
-def _sized(job: Job, batch_size: int) -> Job:
-    from dataclasses import replace
-
-    return replace(job, batch_size=batch_size)
+def _sized(job: Job, batch_size: int, sequence_length: int | None = None) -> Job:
+    return replace(job, batch_size=batch_size, sequence_length=sequence_length)
 
 
 def _json(value: object) -> bytes:
@@ -154,6 +172,8 @@ def captured_by() -> str:
     state = hashlib.blake2b(repr(_releases()).encode(), digest_size=8)
     for name in _CODE:
         for path in sorted((package / name).rglob("*.py")):
+            if _WRITES & set(path.parts):
+                continue
             state.update(path.relative_to(package).as_posix().encode() + b"\0")
             state.update(path.read_bytes())
     return state.hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfmodel.errors import CaptureBudgetError, DamagedArtifactError
+from perfmodel.graph.by_rule.rules import Point
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.zoo.resolve import check_job
@@ -49,7 +50,8 @@ def shipped_graph(
     """
     check_job(job)
     try:
-        found = _found(_folder(folder), job)
+        place = _place(_folder(folder), job)
+        found = place and place.graph(job)
     except DamagedArtifactError as error:
         logger.warning("%s It is captured instead.", error.message)
         return None
@@ -63,24 +65,38 @@ def shipped_graph(
 
 
 def is_shipped(job: Job, *, folder: Path = FOLDER) -> bool:
-    """Tell whether the library may have the graph of a job, by its model alone."""
-    return model_key(job) in _folder(folder).index["models"]
+    """Tell whether the library has the graph of a job; takes no time worth naming."""
+    try:
+        return _place(_folder(folder), job) is not None
+    except DamagedArtifactError:
+        return False
 
 
-def _found(shipped: GraphFolder, job: Job) -> ShippedGraph | None:
+class _Place(NamedTuple):
+    """Where the rules of a program lie, and which of its graphs is asked for."""
+
+    file: GraphFile
+    variant: str
+    number: int
+    point: Point
+
+    def graph(self, job: Job) -> ShippedGraph:
+        domain = self.file.domains(self.variant)[self.number]
+        graph = self.file.graph(self.variant, self.number).at(*self.point)
+        return ShippedGraph(graph, domain.tokens_of(job.sequence_length))
+
+
+def _place(shipped: GraphFolder, job: Job) -> _Place | None:
+    if job.model is None and job.hf_config is None:
+        return None
     file = shipped.file(model_key(job))
     if file is None or not _same_libraries(tuple(shipped.index["libraries"].items())):
         return None
-    return _at(file, job)
-
-
-def _at(file: GraphFile, job: Job) -> ShippedGraph | None:
     variant = variant_key(job)
     for number, domain in enumerate(file.domains(variant)):
         point = domain.point(job.batch_size, job.sequence_length)
         if point is not None:
-            graph = file.graph(variant, number).at(*point)
-            return ShippedGraph(graph, domain.tokens_at(point))
+            return _Place(file, variant, number, point)
     return None
 
 

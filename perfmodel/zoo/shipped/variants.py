@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from perfmodel.graph.by_rule.rules import Point, Rule, terms
+from perfmodel.graph.by_rule.rules import BATCH, SEQUENCE, Degrees, Point
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
 
@@ -36,7 +36,7 @@ def variant_key(job: Job) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Domain:
-    """For which batches the rules of a program hold, and what they say of its tokens.
+    """For which batches the rules of a program hold.
 
     Parameters
     ----------
@@ -44,27 +44,48 @@ class Domain:
         Least and most; no sequence for a model that takes none.
     usual_length : int or None
         Sequence length where a job states none.
-    tokens : Rule or int or None
-        Tokens of a sample.
+    tokens : tuple of int or None
+        Tokens of a sample: so many, and so many for each position of the sequence.
     """
 
     batch: tuple[int, int]
     sequence: tuple[int, int] | None
     usual_length: int | None
-    tokens: Rule | int | None
+    tokens: tuple[int, int] | None
+
+    @property
+    def degrees(self) -> Degrees:
+        """Of what varies."""
+        ranges = [(self.batch, BATCH), *([(self.sequence, SEQUENCE)] if self.sequence else [])]
+        return tuple(degree for (least, most), degree in ranges if least < most)
 
     def point(self, batch_size: int, sequence_length: int | None) -> Point | None:
         """Return where the graph of a batch lies; None where the rules do not hold."""
-        length = self.usual_length if sequence_length is None else sequence_length
-        values = [batch_size] if length is None else [batch_size, length]
-        ranges = [self.batch] if self.sequence is None else [self.batch, self.sequence]
-        if len(values) != len(ranges):
-            return None
-        pairs = list(zip(values, ranges, strict=True))
-        if any(not least <= value <= most for value, (least, most) in pairs):
+        if self.sequence is None:
+            pairs = [(batch_size, self.batch)]
+            known = sequence_length is None
+        else:
+            length = self._length(sequence_length)
+            pairs = [(batch_size, self.batch), (length or 0, self.sequence)]
+            known = length is not None
+        if not known or any(not least <= value <= most for value, (least, most) in pairs):
             return None
         return tuple(value for value, (least, most) in pairs if least < most)
 
-    def tokens_at(self, point: Point) -> int | None:
-        """Return the tokens of a sample at a point."""
-        return int(self.tokens.at(terms(point))) if isinstance(self.tokens, Rule) else self.tokens
+    def batch_of(self, point: Point) -> tuple[int, int | None]:
+        """Return the batch size and the sequence length, as stated, of a point."""
+        values = list(point)
+        size = values.pop(0) if self.batch[0] < self.batch[1] else self.batch[0]
+        if self.sequence is None:
+            return size, None
+        return size, values.pop(0) if values else self.sequence[0]
+
+    def tokens_of(self, sequence_length: int | None) -> int | None:
+        """Return the tokens of a sample."""
+        if self.tokens is None:
+            return None
+        base, each = self.tokens
+        return base + each * (self._length(sequence_length) or 0)
+
+    def _length(self, stated: int | None) -> int | None:
+        return self.usual_length if stated is None else stated

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
-from itertools import product
 
 from perfmodel.graph.hub_models.names import hub_models
 from perfmodel.graph.job import Job
@@ -15,9 +14,21 @@ from perfmodel.types import MemoryFormat, Mode, Precision
 _INFERENCE = (
     Precision.FP32, Precision.FP16, Precision.BF16, Precision.AMP_FP16, Precision.AMP_BF16,
 )  # fmt: skip
-_TRAINING = (Precision.FP32, Precision.AMP_FP16, Precision.AMP_BF16)
-#: What people train images and language with; parameters in bf16 are common for language alone.
-_IMAGE_OPTIMIZERS, _OTHER_OPTIMIZERS = ("sgd", "momentum", "adamw"), ("sgd", "adam", "adamw")
+_FP32, _HALF, _BFLOAT, _PURE = (
+    Precision.FP32, Precision.AMP_FP16, Precision.AMP_BF16, Precision.BF16,
+)  # fmt: skip
+#: How people train images, and language.
+_IMAGE_TRAINING = tuple(
+    (precision, optimizer)
+    for precision in (_FP32, _HALF, _BFLOAT)
+    for optimizer in ("sgd", "momentum", "adamw")
+)
+_OTHER_TRAINING = (
+    (_FP32, "sgd"), (_FP32, "adam"), (_FP32, "adamw"), (_HALF, "sgd"), (_HALF, "adamw"),
+    (_BFLOAT, "sgd"), (_BFLOAT, "adamw"), (_PURE, "sgd"), (_PURE, "adamw"),
+)  # fmt: skip
+#: What of it is asked about with channels last.
+_LAST_INFERENCE, _LAST_TRAINING = (Precision.FP16, _HALF), ((_HALF, "sgd"), (_BFLOAT, "sgd"))
 #: Reference workloads that are operators alone, which nobody asks about without arguments.
 _OPERATORS = "operator-"
 
@@ -49,12 +60,15 @@ def wanted_programs(model: Job) -> Iterator[Job]:
     The first of each mode is the one that others are like.
     """
     of_images = (model.model or "").startswith("timm/")
-    formats = list(MemoryFormat) if of_images else [MemoryFormat.CHANNELS_FIRST]
-    for layout, precision in product(formats, _INFERENCE):
+    first, last = MemoryFormat.CHANNELS_FIRST, MemoryFormat.CHANNELS_LAST
+    answered = [(precision, first) for precision in _INFERENCE]
+    trained = [(*how, first) for how in (_IMAGE_TRAINING if of_images else _OTHER_TRAINING)]
+    if of_images:
+        answered += [(precision, last) for precision in _LAST_INFERENCE]
+        trained += [(*how, last) for how in _LAST_TRAINING]
+    for precision, layout in answered:
         yield replace(model, mode=Mode.INFERENCE, precision=precision, memory_format=layout)
-    precisions = _TRAINING if of_images else (*_TRAINING, Precision.BF16)
-    optimizers = _IMAGE_OPTIMIZERS if of_images else _OTHER_OPTIMIZERS
-    for layout, precision, optimizer in product(formats, precisions, optimizers):
+    for precision, optimizer, layout in trained:
         yield replace(
             model,
             mode=Mode.TRAINING,
