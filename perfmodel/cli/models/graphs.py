@@ -12,6 +12,7 @@ import click
 from perfmodel.cli.failures import EXIT_SOME_FAILED
 from perfmodel.cli.options import output_options
 from perfmodel.cli.output import print_json, print_table, tell
+from perfmodel.errors import UnknownModelError
 
 if TYPE_CHECKING:
     from perfmodel.graph.job import Job
@@ -86,6 +87,10 @@ def _models(names: Sequence[str]) -> list[Job]:
     wanted = wanted_models()
     if not names:
         return wanted
+    labels = sorted({model.label for model in wanted})
+    for name in names:
+        if name not in labels:
+            raise UnknownModelError(name, known=labels)
     return [model for name in names for model in wanted if model.label == name]
 
 

@@ -156,7 +156,7 @@ def _near_or_far(values: Sequence[int], bases: Sequence[int], made: set[int]) ->
 def _positions(written: np.ndarray[Any, Any], bases: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Read positions that :func:`_near_or_far` wrote."""
     sort, moves = written % 3, _unfolded(written // 3)
-    found = bases - moves
+    found: np.ndarray[Any, Any] = bases - moves
     for far in (1, 2):
         of_sort = sort == far
         found[of_sort] = np.cumsum(moves[of_sort])
