@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import onnx
 import pytest
 from guarded_service import CREATED, make_app
 from running import running
+from small_pages import FENCED, fenced_and_indented
 from trained_version import two_versions
 
 from service.access.key_file import KeyFile
@@ -22,8 +22,6 @@ from service.routes.graphs import GRAPH_EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
 #: The addresses that pages use.
 _LOCAL, _ELSEWHERE = "http://127.0.0.1:8000", "perfmodel.example"
 
@@ -35,9 +33,7 @@ perfmodel() { :; }
 
 
 def _scripts(page: Path) -> list[str]:
-    text = page.read_text()
-    blocks = [code for language, code in _FENCED.findall(text) if language in ("", "sh", "bash")]
-    blocks += [textwrap.dedent(found) for found in _INDENTED.findall(_FENCED.sub("", text))]
+    blocks = fenced_and_indented(page.read_text())
     return [block for block in blocks if re.search(r"^\s*(\w+=\$\()?curl |\| *curl", block, re.M)]
 
 
@@ -142,7 +138,7 @@ def _asked(command: str) -> tuple[str, str] | None:
     "program",
     [
         code
-        for language, code in _FENCED.findall((ROOT / "docs" / "client.md").read_text())
+        for language, code in FENCED.findall((ROOT / "docs" / "client.md").read_text())
         if language == "python"
     ],
     ids=lambda code: code.splitlines()[-1].strip()[:40],

@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "probe": "Calibrate a device of this machine: plan, measure, adapt, tell a service.",
         "probe-plan": "Name the few measurements on a device that would be worth most.",
         "drift": "Say whether answers still fit what is observed, and what to do.",
+        "graphs": "List, build and check the captured graphs that come with the package.",
         "models": "List the versions of trained models, and say which one serves.",
         "serve": "Answer over HTTP.",
         "keys": "Make, list and revoke the keys of the service.",
@@ -60,7 +61,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "probe-plan",
         ),
         "kernels": ("kernel", "train-kernels"),
-        "models": ("drift", "models", "retrain"),
+        "models": ("drift", "graphs", "models", "retrain"),
         "running": ("serve", "keys", "prices", "backup", "restore"),
     }
 )  # fmt: skip

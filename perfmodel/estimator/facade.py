@@ -110,8 +110,6 @@ class Estimator:
         graphs : GraphSource or None
             None captures in this process and keeps nothing on disk.
         """
-        from perfmodel.estimator.jobs.capture import capture_in_process
-        from perfmodel.estimator.jobs.graph_library import GraphLibrary
         from perfmodel.estimator.kernels.loading import load_kernels
         from perfmodel.estimator.single.loading import load_model
         from perfmodel.registry.mirror import local_models
@@ -121,7 +119,7 @@ class Estimator:
         return cls(
             accelerators=_with_devices(Catalog.default() if catalog is None else catalog, loaded),
             model=loaded.model,
-            graphs=graphs or GraphLibrary(capture=capture_in_process),
+            graphs=graphs or _unkept(),
             models=loaded.models,
             problems=(*loaded.problems, *problems),
             kernel_model=kernels,
@@ -469,6 +467,15 @@ class Estimator:
         return explain_answer(
             self.core, prepared, placement, observed, most=most, memory=self._explained
         )
+
+
+def _unkept() -> GraphSource:
+    """Return what knows shipped graphs, captures the rest in this process and keeps nothing."""
+    # Imported here: it loads the libraries of databases, which not everybody needs.
+    from perfmodel.estimator.jobs.capture import shipped_or_captured
+    from perfmodel.estimator.jobs.graph_library import GraphLibrary
+
+    return GraphLibrary(capture=shipped_or_captured)
 
 
 def _with_devices(accelerators: Catalog, loaded: LoadedModel) -> Catalog:

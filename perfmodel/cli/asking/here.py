@@ -118,7 +118,7 @@ class GivenGraph:
     def step(self, job: Job) -> CapturedStep:
         """Return the captured step of a job."""
         from perfmodel.estimator import CapturedStep
-        from perfmodel.estimator.jobs.graph_library import asked_in
+        from perfmodel.estimator.jobs.captured_view import asked_in
 
         if job.graph == self._graph.content_hash:
             tokens = noted_number(self._graph, "tokens_per_sample")

@@ -6,13 +6,15 @@ import contextlib
 import hashlib
 import os
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfmodel.errors import PerfModelError
 
 if TYPE_CHECKING:
-    from perfmodel.estimator import GraphSource
+    from perfmodel.estimator import CapturedStep, GraphSource
+    from perfmodel.graph.job import Job
 
 #: Code that decides what a capture returns, below the package.
 _CAPTURES = ("capture", "graph", "zoo", "estimator/jobs/capture.py")
@@ -23,20 +25,40 @@ _KEPT_S = 30 * 86_400.0
 
 
 def kept_graphs() -> GraphSource:
-    """Return what captures jobs, and keeps captures in the cache of the user.
+    """Return what knows shipped graphs, captures the rest, and keeps that in the cache of the user.
 
     ``PERFMODEL_CACHE`` moves that folder. Where it cannot be written, or the libraries of databases
     are absent, every command captures again.
     """
-    from perfmodel.estimator.jobs.capture import capture_in_process
-    from perfmodel.estimator.jobs.graph_library import GraphLibrary
+    return _ShippedOrKept()
 
-    try:
-        from perfmodel.store.state.database import Database
 
-        return GraphLibrary(capture=capture_in_process, database=Database(f"sqlite:///{_file()}"))
-    except (ImportError, OSError, PerfModelError):
-        return GraphLibrary(capture=capture_in_process)
+class _ShippedOrKept:
+    """Loads nothing that captures or keeps before a job needs it."""
+
+    def step(self, job: Job) -> CapturedStep:
+        """Return the captured step of a job."""
+        from perfmodel.estimator.jobs.capture import shipped_or_captured
+        from perfmodel.estimator.jobs.captured_view import captured_view
+        from perfmodel.zoo.shipped.shipped_graphs import is_shipped
+
+        view = captured_view(job)
+        if view.accumulation_steps == job.accumulation_steps and is_shipped(view):
+            return shipped_or_captured(view)
+        return self._library.step(job)
+
+    @cached_property
+    def _library(self) -> GraphSource:
+        from perfmodel.estimator.jobs.capture import capture_in_process
+        from perfmodel.estimator.jobs.graph_library import GraphLibrary
+
+        try:
+            from perfmodel.store.state.database import Database
+
+            kept = Database(f"sqlite:///{_file()}")
+            return GraphLibrary(capture=capture_in_process, database=kept)
+        except (ImportError, OSError, PerfModelError):
+            return GraphLibrary(capture=capture_in_process)
 
 
 def _file() -> Path:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.graph.by_rule.fitting import rules_through
+from perfmodel.graph.by_rule.ruled_graph import RuledGraph
+from perfmodel.graph.by_rule.rules import BATCH, Point
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-
-if TYPE_CHECKING:
-    from perfmodel.zoo.rebatch import Stencil
 
 #: Batch sizes of one job that are captured: two for the lines, one to check them.
 _CAPTURED_FIRST = 3
@@ -23,7 +22,7 @@ class BatchFamily:
     def __init__(self) -> None:
         self._captured: dict[int, Graph] = {}
         self._tokens_per_sample: int | None = None
-        self._stencil: Stencil | None = None
+        self._rules: RuledGraph | None = None
         #: What every batch size that was captured is a multiple of; 0 until there are enough.
         self._unit = 0
 
@@ -32,8 +31,8 @@ class BatchFamily:
         size = job.batch_size
         # Programs may treat odd batches, or a single sample, in another way than those that were
         # seen; multiples of what all of those have in common they do not.
-        if self._stencil is not None and size % self._unit == 0:
-            graph = self._stencil.at(size)
+        if self._rules is not None and size % self._unit == 0:
+            graph = self._rules.at(size)
             return CapturedStep(graph=graph, tokens_per_sample=self._tokens_per_sample)
         step = capture_in_process(job, most_nodes=most_nodes)
         # The number of tokens of a sample does not depend on how many samples there are.
@@ -45,8 +44,9 @@ class BatchFamily:
         return step
 
     def _fit(self) -> None:
-        from perfmodel.zoo.rebatch import stencil_through
-
-        self._stencil = stencil_through(self._captured)
+        captured: dict[Point, Graph] = {
+            (size,): graph for size, graph in sorted(self._captured.items())
+        }
+        self._rules = rules_through(captured, (BATCH,))
         self._unit = math.gcd(*self._captured)
         self._captured = {}

@@ -56,3 +56,16 @@ def capture_in_process(job: Job, *, most_nodes: int | None = None) -> CapturedSt
     program = program_of(bundle, job)
     graph = capture(program, source=source_of(bundle, job), most_nodes=most_nodes)
     return CapturedStep(graph=graph, tokens_per_sample=bundle.tokens_per_sample)
+
+
+def shipped_or_captured(job: Job, *, most_nodes: int | None = None) -> CapturedStep:
+    """Return the step of a job out of the shipped library, or capture it here and now.
+
+    Known models need no torch. Parameters and errors as of :func:`capture_in_process`.
+    """
+    from perfmodel.zoo.shipped.shipped_graphs import shipped_graph
+
+    found = shipped_graph(job, most_nodes=most_nodes)
+    if found is None:
+        return capture_in_process(job, most_nodes=most_nodes)
+    return CapturedStep(graph=found.graph, tokens_per_sample=found.tokens_per_sample)

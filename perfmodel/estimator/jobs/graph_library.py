@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from threading import Lock
-from types import MappingProxyType
 
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator.jobs.capture_terms import refuse_capture_here
 from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.captured_view import asked_in, captured_view
 from perfmodel.estimator.jobs.code_versions import facts_version, installed_version
-from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches, captured_batches
+from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
-from perfmodel.graph.in_precision import in_precision, may_differ
+from perfmodel.graph.in_precision import may_differ
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
 from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
-from perfmodel.types import Compiler, Mode, Precision
+from perfmodel.types import Mode
 
 Capture = Callable[[Job], CapturedStep]
 
 #: Libraries whose version changes what a capture returns.
 _CAPTURED_BY = ("perfmodel", "torch", "timm", "transformers")
-
-#: Precisions whose program is that of another: they change how units of a device compute. What
-#: int8 cannot do, training, is refused by the capture, and so left to it.
-_SAME_PROGRAM: Mapping[Precision, Precision] = MappingProxyType(
-    {Precision.TF32: Precision.FP32, Precision.FP8: Precision.BF16}
-)
-_SAME_INFERENCE: Mapping[Precision, Precision] = MappingProxyType(
-    {**_SAME_PROGRAM, Precision.INT8: Precision.BF16}
-)
-
-#: Said where a graph is asked for in another precision than it was captured in.
-_OTHER_PRECISION_WARNING = (
-    "The graph was captured in another precision than {precision}: it is answered as the same "
-    "program on other types. Capture it in {precision} to have its very casts counted."
-)
 
 
 class GraphLibrary:
@@ -201,49 +186,6 @@ class GraphLibrary:
             if len(self._locks) > 10_000:
                 self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}
             return self._locks.setdefault(key, Lock())
-
-
-def asked_in(step: CapturedStep, precision: Precision) -> CapturedStep:
-    """Return the step of a graph that somebody brought as it is in the precision asked for."""
-    graph = in_precision(step.graph, precision)
-    if graph is step.graph:
-        return step
-    warning = _OTHER_PRECISION_WARNING.format(precision=precision.value)
-    return CapturedStep(
-        graph=graph,
-        tokens_per_sample=step.tokens_per_sample,
-        warnings=(*step.warnings, warning),
-    )
-
-
-def captured_view(job: Job) -> Job:
-    """Return the job that is captured for a job: the same program, and the same for all alike.
-
-    Compiler, versions of software and selective checkpointing are no part of a program, optimizer
-    and checkpointing none of inference, some precisions have the program of another one, and of
-    many micro-batches a few are captured.
-
-    Parameters
-    ----------
-    job : Job
-        With a model.
-
-    Examples
-    --------
-    >>> captured_view(Job(model="zoo/one", precision=Precision.TF32)) == Job(model="zoo/one")
-    True
-    """
-    trains = job.mode is Mode.TRAINING
-    same = _SAME_PROGRAM if trains else _SAME_INFERENCE
-    view = replace(
-        job,
-        precision=same.get(job.precision, job.precision),
-        compiler=Compiler.EAGER,
-        software=MappingProxyType({}),
-        selective_checkpointing=False,
-        accumulation_steps=captured_batches(job),
-    )
-    return view if trains else replace(view, optimizer="sgd", activation_checkpointing=False)
 
 
 def _read(canonical: bytes, graph_hash: str) -> Graph:

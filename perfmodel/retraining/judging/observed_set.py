@@ -9,7 +9,7 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.capture import shipped_or_captured
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.loading import LoadedModel
 from perfmodel.placement.topology.topology import Placement
@@ -33,7 +33,7 @@ def observed_set(
 
     No observation is told to either version: what they would say of a new job is compared.
     """
-    graphs = GraphLibrary(capture=capture_in_process, database=database)
+    graphs = GraphLibrary(capture=shipped_or_captured, database=database)
     asked = list(cells)[-MOST_CELLS:]
     known = _answered(asked, serving, graphs)
     usable = [cell for cell, row in zip(asked, known, strict=True) if np.isfinite(row).all()]

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from perfmodel.graph.by_rule.fitting import rules_through
+from perfmodel.graph.by_rule.ruled_graph import RuledGraph
+from perfmodel.graph.by_rule.rules import BATCH
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Phase, Role
-from perfmodel.zoo.rebatch import Stencil, stencil_through
 from perfmodel.zoo.resolve import capture_job
 
 JOBS = [
@@ -27,11 +29,12 @@ JOBS = [
 ]
 
 
-def _family(job: Job, capture: Callable[[Job], Graph] = capture_job) -> Stencil | None:
-    return stencil_through({size: capture(replace(job, batch_size=size)) for size in (2, 3, 8)})
+def _family(job: Job, capture: Callable[[Job], Graph] = capture_job) -> RuledGraph | None:
+    captured = {(size,): capture(replace(job, batch_size=size)) for size in (2, 3, 8)}
+    return rules_through(captured, (BATCH,))
 
 
-def _stencil(job: Job, capture: Callable[[Job], Graph] = capture_job) -> Stencil:
+def _stencil(job: Job, capture: Callable[[Job], Graph] = capture_job) -> RuledGraph:
     found = _family(job, capture)
     assert found is not None
     return found

@@ -1,0 +1,121 @@
+"""``perfmodel graphs``: the captured graphs that come with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfmodel.cli.failures import EXIT_SOME_FAILED
+from perfmodel.cli.options import output_options
+from perfmodel.cli.output import print_json, print_table, tell
+from perfmodel.errors import UnknownModelError
+
+if TYPE_CHECKING:
+    from perfmodel.graph.job import Job
+    from perfmodel.zoo.shipped.library_folder import LibraryFolder
+
+_folder_option = click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where they lie, if not in the package.",
+)
+
+
+@click.group(invoke_without_command=True)
+@output_options
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the models whose graphs come with the package, and answer without PyTorch."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from perfmodel.zoo.shipped.graph_files import GraphFolder
+
+    index = GraphFolder(_folder(None)).index
+    names = sorted(row["name"] for row in index["models"].values())
+    if as_json:
+        print_json({"libraries": index["libraries"], "models": names})
+    else:
+        print_table(("model",), [(name,) for name in names])
+
+
+@command.command()
+@_folder_option
+@click.argument("names", nargs=-1)
+def build(folder: Path | None, names: Sequence[str]) -> None:
+    """Capture what is missing, or was captured by other code; goes on where it was stopped.
+
+    NAMES narrows it to some models.
+    """
+    with _library(folder) as library:
+        for built in library.build(_models(names)):
+            absent = f", not {'; '.join(built.missing)}" if built.missing else ""
+            tell(f"{built.label}: {built.programs} programs, {built.size_bytes} bytes{absent}")
+    tell(_totals(_folder(folder)))
+
+
+@command.command()
+@_folder_option
+@click.option("--batch-sizes", default="7", show_default=True, help="With commas between them.")
+@click.argument("names", nargs=-1)
+def check(folder: Path | None, batch_sizes: str, names: Sequence[str]) -> None:
+    """Capture again, and name every graph that is not byte for byte what was shipped."""
+    sizes = [int(size) for size in batch_sizes.split(",")]
+    models, found = _models(names), 0
+    with _library(folder) as library:
+        for model in models:
+            for line in library.check(model, sizes):
+                found += 1
+                tell(line)
+    tell(f"{len(models)} models compared, {found} programs differ.")
+    if found:
+        click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _folder(folder: Path | None) -> Path:
+    from perfmodel.zoo.shipped.shipped_graphs import FOLDER
+
+    return folder or FOLDER
+
+
+def _models(names: Sequence[str]) -> list[Job]:
+    from perfmodel.zoo.shipped.wanted import wanted_models
+
+    wanted = wanted_models()
+    if not names:
+        return wanted
+    labels = sorted({model.label for model in wanted})
+    for name in names:
+        if name not in labels:
+            raise UnknownModelError(name, known=labels)
+    return [model for name in names for model in wanted if model.label == name]
+
+
+def _totals(folder: Path) -> str:
+    from perfmodel.zoo.shipped.graph_files import GraphFolder
+    from perfmodel.zoo.shipped.wanted import wanted_models
+
+    there, wanted = GraphFolder(folder).index["models"], wanted_models()
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    return f"{len(there)} of {len(wanted)} models, {size / 2**20:.2f} MiB in {folder}."
+
+
+@contextmanager
+def _library(folder: Path | None) -> Iterator[LibraryFolder]:
+    """Give the library of a folder, with captures as quick as they can be made."""
+    import gc
+
+    from perfmodel.zoo.libraries import import_timm, import_transformers
+    from perfmodel.zoo.meta_device import fills_left_out
+    from perfmodel.zoo.shipped.library_folder import LibraryFolder, capturing_here
+
+    import_timm()
+    import_transformers()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 20)
+    with fills_left_out():
+        yield LibraryFolder(_folder(folder), capturing_here)

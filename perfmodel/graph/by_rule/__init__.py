@@ -1,0 +1,1 @@
+"""Graphs whose extents are rules of the batch size and the sequence length."""

@@ -1,0 +1,1 @@
+"""Captured graphs that come with the package: known models answer without PyTorch."""
