@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.failures import EXIT_SOME_FAILED
-from perfmodel.cli.options import output_options
+from perfmodel.cli.options import debug_option, output_options
 from perfmodel.cli.output import print_json, print_table, tell
 from perfmodel.errors import UnknownModelError
 
@@ -43,6 +43,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 @command.command()
+@debug_option
 @_folder_option
 @click.argument("names", nargs=-1)
 def build(folder: Path | None, names: Sequence[str]) -> None:
@@ -58,6 +59,7 @@ def build(folder: Path | None, names: Sequence[str]) -> None:
 
 
 @command.command()
+@debug_option
 @_folder_option
 @click.option("--batch-sizes", default="7", show_default=True, help="With commas between them.")
 @click.argument("names", nargs=-1)
