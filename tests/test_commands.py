@@ -28,7 +28,8 @@ _ASKING = frozenset(
 )  # fmt: skip
 #: What names something that only its reader has.
 _OF_THE_READER = re.compile(
-    r"[0-9a-f]{16}|20\d{6}T|pmk_|postgresql|\bCAMPAIGN\b|\bCOMMAND\b|revoke|rollback|collect|resnt50"
+    r"[0-9a-f]{16}|20\d{6}T|pmk_|postgresql|\bCAMPAIGN\b|\bCOMMAND\b|revoke|rollback|collect|resnt50|"
+    r"graphs (build|check)"
 )
 
 
