@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.failures import EXIT_SOME_FAILED
-from perfmodel.cli.options import debug_option, output_options
+from perfmodel.cli.options import output_options
 from perfmodel.cli.output import print_json, print_table, tell
 from perfmodel.errors import UnknownModelError
 
@@ -43,10 +43,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 @command.command()
-@debug_option
+@output_options
 @_folder_option
 @click.argument("names", nargs=-1)
-def build(folder: Path | None, names: Sequence[str]) -> None:
+def build(folder: Path | None, names: Sequence[str], as_json: bool) -> None:
     """Capture what is missing, or was captured by other code; goes on where it was stopped.
 
     NAMES narrows it to some models.
@@ -55,24 +55,31 @@ def build(folder: Path | None, names: Sequence[str]) -> None:
         for built in library.build(_models(names)):
             absent = f", not {'; '.join(built.missing)}" if built.missing else ""
             tell(f"{built.label}: {built.programs} programs, {built.size_bytes} bytes{absent}")
-    tell(_totals(_folder(folder)))
+    there, wanted, size = _totals(_folder(folder))
+    if as_json:
+        print_json({"models": there, "wanted": wanted, "size_bytes": size})
+    else:
+        tell(f"{there} of {wanted} models, {size / 2**20:.2f} MiB in {_folder(folder)}.")
 
 
 @command.command()
-@debug_option
+@output_options
 @_folder_option
 @click.option("--batch-sizes", default="7", show_default=True, help="With commas between them.")
 @click.argument("names", nargs=-1)
-def check(folder: Path | None, batch_sizes: str, names: Sequence[str]) -> None:
+def check(folder: Path | None, batch_sizes: str, names: Sequence[str], as_json: bool) -> None:
     """Capture again, and name every graph that is not byte for byte what was shipped."""
     sizes = [int(size) for size in batch_sizes.split(",")]
-    models, found = _models(names), 0
+    models, found = _models(names), list[str]()
     with _library(folder) as library:
         for model in models:
             for line in library.check(model, sizes):
-                found += 1
+                found.append(line)
                 tell(line)
-    tell(f"{len(models)} models compared, {found} programs differ.")
+    if as_json:
+        print_json({"models": len(models), "differ": found})
+    else:
+        tell(f"{len(models)} models compared, {len(found)} programs differ.")
     if found:
         click.get_current_context().exit(EXIT_SOME_FAILED)
 
@@ -96,13 +103,14 @@ def _models(names: Sequence[str]) -> list[Job]:
     return [model for name in names for model in wanted if model.label == name]
 
 
-def _totals(folder: Path) -> str:
+def _totals(folder: Path) -> tuple[int, int, int]:
+    """Return the models that are there, those that are wanted, and the bytes of all."""
     from perfmodel.zoo.shipped.graph_files import GraphFolder
     from perfmodel.zoo.shipped.wanted import wanted_models
 
     there, wanted = GraphFolder(folder).index["models"], wanted_models()
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-    return f"{len(there)} of {len(wanted)} models, {size / 2**20:.2f} MiB in {folder}."
+    return len(there), len(wanted), size
 
 
 @contextmanager
