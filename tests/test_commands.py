@@ -96,6 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "path/to/tables",
         "path/to/pytorch-image-models/results",
         "elsewhere",
+        "FOLDER",
     ):
         (found / name).mkdir(parents=True)
     for name in (
@@ -109,8 +110,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (found / name).touch()
     database = f"sqlite:///{found / 'perfmodel.db'}"
     Database(database)
-    saved = CliRunner().invoke(cli, ["backup", str(found / "state.tar"), "--database", database])
-    assert saved.exit_code == 0, saved.stderr
+    for name in ("state.tar", "before.tar"):
+        saved = CliRunner().invoke(cli, ["backup", str(found / name), "--database", database])
+        assert saved.exit_code == 0, saved.stderr
     return found
 
 

@@ -24,9 +24,19 @@ def _compose() -> dict[str, Any]:
     return found
 
 
+def _reads_compose() -> bool:
+    """Tell whether there is a docker-compose, and none of the first major version."""
+    program = shutil.which("docker-compose")
+    if program is None:
+        return False
+    told = subprocess.run(
+        [program, "version", "--short"], capture_output=True, text=True, check=False, timeout=60
+    )
+    return told.returncode == 0 and not told.stdout.strip().removeprefix("v").startswith("1.")
+
+
 @pytest.mark.skipif(
-    shutil.which("docker-compose") is None,
-    reason="docker-compose is not installed: make deploy-check",
+    not _reads_compose(), reason="no docker-compose of today is installed: make deploy-check"
 )
 def test_compose_reads_its_file(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
@@ -89,8 +99,10 @@ def test_keys_are_made_once(tmp_path: Path) -> None:
     url.write_text(f"sqlite:///{tmp_path}/perfmodel.db")
     (tmp_path / "perfmodel").write_text(f'#!/bin/sh\nexec {sys.executable} -m perfmodel "$@"\n')
     (tmp_path / "perfmodel").chmod(0o755)
+    # What the process of the tests says of its own service is not said of this one.
+    own = {name: text for name, text in os.environ.items() if not name.startswith("PERFMODEL_")}
     environment = {
-        **os.environ,
+        **own,
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "PERFMODEL_DATABASE_FILE": str(url),
     }
