@@ -32,14 +32,15 @@ from service.schemas.question_bodies import (
 
 ANSWERS_FILE = Path(__file__).with_name("example_answers.json")
 
-_QUESTIONS: tuple[type[BaseModel], ...] = (
+#: Questions that may state a deadline.
+_TIMED: tuple[type[BaseModel], ...] = (
     PredictRequest,
     MatrixRequest,
     CurveRequest,
     RankRequest,
     ExplainRequest,
-    KernelsRequest,
 )
+_QUESTIONS: tuple[type[BaseModel], ...] = (*_TIMED, KernelsRequest)
 _MODELS: tuple[type[BaseModel], ...] = (*_QUESTIONS, Problem)
 _DEADLINE: dict[str, Any] = {
     "name": "X-Deadline-Ms",
@@ -117,7 +118,7 @@ def _describe_deadline(operation: dict[str, Any]) -> None:
     """Say of a question that its deadline may stand in a header."""
     content = operation.get("requestBody", {}).get("content", {})
     schema = content.get("application/json", {}).get("schema")
-    if schema in [schema_ref(model.__name__) for model in _QUESTIONS]:
+    if schema in [schema_ref(model.__name__) for model in _TIMED]:
         operation.setdefault("parameters", []).append(_DEADLINE)
 
 
