@@ -52,6 +52,20 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         yield
 
 
+def _settings() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name.startswith("PERFMODEL_")}
+
+
+@pytest.fixture(autouse=True)
+def settings_of_its_own() -> Iterator[None]:
+    """Take back what a command that ran in this process put into the environment as settings."""
+    before = _settings()
+    yield
+    for name in _settings().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture
 def captured_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Capture sketches in this process where a worker of its own is not the point."""
