@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perfmodel.importers.language_models.cluster_models import cluster_model
-from perfmodel.importers.language_models.megatron_bridge import precision_of
+from perfmodel.importers.language_models.cluster_table import precision_of
 from perfmodel.importers.published import Imported, PublishedPlacement
 from perfmodel.importers.registry import import_format
 from perfmodel.placement.topology.topology import Schedule
@@ -124,6 +124,21 @@ def test_what_is_not_understood_says_why(
     tmp_path: Path, changes: dict[str, object], reason: str
 ) -> None:
     assert reason in _reason(tmp_path, "megatron-bridge", BRIDGE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "what"),
+    [
+        ("megatron-bridge", BRIDGE, "system", "system"),
+        ("dgxc-benchmarking", DGXC, "device", "accelerator"),
+        ("nemo", NEMO, "system", "system"),
+        ("torchtitan", TITAN, "device", "accelerator"),
+    ],
+)
+def test_hardware_that_is_not_known_is_named(
+    tmp_path: Path, name: str, row: dict[str, object], column: str, what: str
+) -> None:
+    assert _reason(tmp_path, name, row, **{column: "X9"}) == f"the {what} 'X9' is not known"
 
 
 def test_a_model_that_was_cut_down_has_its_layers(tmp_path: Path) -> None:

@@ -15,24 +15,19 @@ Reference: NVIDIA/dgxc-benchmarking, MIT.
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.importers.language_models.cluster_models import cluster_model
 from perfmodel.importers.language_models.cluster_run import ClusterRun
-from perfmodel.importers.language_models.megatron_bridge import degree, precision_of
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
+from perfmodel.importers.language_models.cluster_table import (
+    degree,
+    known,
+    precision_of,
+    read_cluster_table,
 )
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.repeats import newest_placements
+from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.published import Imported
 
 FILES = ("dgxc_benchmarking.parquet", "dgxc_benchmarking.csv")
 SOURCE = "NVIDIA/dgxc-benchmarking"
@@ -52,29 +47,26 @@ _NAMED = {"nemo megatron": "GPT3-175B"}
 
 def read_dgxc_benchmarking(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = [
-        (line, row)
-        for line, row in read_rows(file, _COLUMNS)
-        if str(row["republished_duplicate"]).lower() != "true"
-    ]
-    rows.sort(key=lambda one: str(one[1]["first_date"]))
-    found = understood(file.name, rows, partial(_placement, file.name), rejected)
-    return Imported(placements=newest_placements(found), rejected=tuple(rejected))
+    return read_cluster_table(
+        path,
+        FILES,
+        _COLUMNS,
+        _run,
+        source=SOURCE,
+        licence=LICENCE,
+        repeated="republished_duplicate",
+    )
 
 
-def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
+def _run(row: Row) -> ClusterRun:
     written, devices = text(row, "model"), count(row, "num_devices")
-    name, device = _name(written), text(row, "device")
-    if device not in _DEVICES:
-        raise ValueError(f"the accelerator {device!r} is not known")
-    accelerator, precision = _DEVICES[device], precision_of(text(row, "precision"))
+    name, accelerator = _name(written), known(_DEVICES, text(row, "device"), "accelerator")
+    precision = precision_of(text(row, "precision"))
     peak = Catalog.default().get(accelerator).flops_per_s(precision)
     length, batch = _length(row), count(row, "gbs")
     rate = batch * length / positive(row, "step_time_s")
     layers = count(row, "layers") if row["layers"] else None
-    run = ClusterRun(
+    return ClusterRun(
         model=cluster_model(name, layers=layers),
         name=name,
         accelerator=accelerator,
@@ -93,7 +85,6 @@ def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
         software={"nemo": str(row["container"])} if row["container"] else {},
         settings={"name": written},
     )
-    return run.record(Origin(source=SOURCE, licence=LICENCE, file=file, line=line))
 
 
 def _name(written: str) -> str:

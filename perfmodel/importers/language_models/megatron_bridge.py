@@ -17,24 +17,19 @@ Reference: NVIDIA-NeMo/Megatron-Bridge, Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.importers.language_models.cluster_models import cluster_model
 from perfmodel.importers.language_models.cluster_run import ClusterRun
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
+from perfmodel.importers.language_models.cluster_table import (
+    degree,
+    known,
+    precision_of,
+    read_cluster_table,
 )
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.repeats import newest_placements
-from perfmodel.types import Precision
+from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.published import Imported
 
 FILES = ("megatron_bridge.parquet", "megatron_bridge.csv")
 SOURCE = "NVIDIA-NeMo/Megatron-Bridge"
@@ -58,30 +53,27 @@ _SYSTEMS: Mapping[str, str] = MappingProxyType(
 
 def read_megatron_bridge(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = [
-        (line, row)
-        for line, row in read_rows(file, _COLUMNS)
-        if str(row["republished_layout_duplicate"]).lower() != "true"
-    ]
-    rows.sort(key=lambda one: str(one[1]["first_date"]))
-    found = understood(file.name, rows, partial(_placement, file.name), rejected)
-    return Imported(placements=newest_placements(found), rejected=tuple(rejected))
+    return read_cluster_table(
+        path,
+        FILES,
+        _COLUMNS,
+        _run,
+        source=SOURCE,
+        licence=LICENCE,
+        repeated="republished_layout_duplicate",
+    )
 
 
-def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
+def _run(row: Row) -> ClusterRun:
     if row["row_problem"]:
         raise ValueError("the row has too few cells")
     system, name = text(row, "system"), text(row, "model")
-    if system not in _SYSTEMS:
-        raise ValueError(f"the system {system!r} is not known")
     devices, rate = count(row, "num_devices"), positive(row, "tokens_per_s_per_gpu")
     # GPT-OSS has other FLOP since 26.06, and so counts no check of the model.
-    run = ClusterRun(
+    return ClusterRun(
         model=cluster_model(name),
         name=name.split(" (")[0],
-        accelerator=_SYSTEMS[system],
+        accelerator=known(_SYSTEMS, system, "system"),
         accelerators=devices,
         global_batch=count(row, "gbs"),
         micro_batch=count(row, "mbs"),
@@ -98,34 +90,7 @@ def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
         software={"nemo": text(row, "software").removeprefix("NeMo container ")},
         settings={"recipe": text(row, "precision"), "system": system},
     )
-    return run.record(Origin(source=SOURCE, licence=LICENCE, file=file, line=line))
 
 
 def _is_sharded(row: Row) -> bool:
     return str(row["fsdp"] or "0") not in ("0", "0.0")
-
-
-def precision_of(written: str) -> Precision:
-    """Return the arithmetic that a table of NVIDIA names.
-
-    Raises
-    ------
-    ValueError
-        Four bits, or another word.
-
-    Examples
-    --------
-    >>> precision_of("FP8-MX").value, precision_of("BF16").value
-    ('fp8', 'amp_bf16')
-    """
-    word = written.upper()
-    if word == "BF16":
-        return Precision.AMP_BF16
-    if "FP8" in word:
-        return Precision.FP8
-    raise ValueError(f"a job cannot state the precision {written}")
-
-
-def degree(row: Row, name: str) -> int:
-    """Return a degree of a plan, 1 where the table leaves it out."""
-    return count(row, name) if str(row.get(name) or "0") not in ("0", "0.0") else 1

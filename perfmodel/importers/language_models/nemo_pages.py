@@ -14,7 +14,6 @@ Reference: NVIDIA/NeMo, Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,18 +21,9 @@ from typing import Any
 from perfmodel.graph.job import Job
 from perfmodel.importers.language_models.cluster_models import cluster_model
 from perfmodel.importers.language_models.cluster_run import ClusterRun
-from perfmodel.importers.language_models.megatron_bridge import degree
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.repeats import newest_placements
+from perfmodel.importers.language_models.cluster_table import degree, known, read_cluster_table
+from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.published import Imported
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Precision
 
@@ -53,25 +43,21 @@ _SYSTEMS: Mapping[str, str] = MappingProxyType(
 
 def read_nemo_pages(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = sorted(read_rows(file, _COLUMNS), key=lambda one: str(one[1]["first_date"]))
-    found = understood(file.name, rows, partial(_placement, file.name), rejected)
-    return Imported(placements=newest_placements(found), rejected=tuple(rejected))
+    return read_cluster_table(path, FILES, _COLUMNS, _run, source=SOURCE, licence=LICENCE)
 
 
-def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
+def _run(row: Row) -> ClusterRun:
     if row["row_problem"]:
         raise ValueError("the row has too few cells")
     if not row["system"]:
         raise ValueError("the page does not say which system ran")
-    accelerator = _SYSTEMS[text(row, "system")]
+    accelerator = known(_SYSTEMS, text(row, "system"), "system")
     name = _model(row)
     model = cluster_model(name)
     length = count(row, "seq_len") if row["seq_len"] else 1024 * count(row, "seq_len_k")
     rate, token_flops = _rate(row, model, length)
     devices = count(row, "num_devices")
-    run = ClusterRun(
+    return ClusterRun(
         model=model,
         name=name,
         accelerator=accelerator,
@@ -88,7 +74,6 @@ def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
         token_flops=token_flops,
         software={"nemo": "24.07" if accelerator.startswith("H100") else "25.02"},
     )
-    return run.record(Origin(source=SOURCE, licence=LICENCE, file=file, line=line))
 
 
 def _model(row: Row) -> str:

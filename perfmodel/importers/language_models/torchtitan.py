@@ -21,23 +21,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.importers.language_models.cluster_models import cluster_model
 from perfmodel.importers.language_models.cluster_run import ClusterRun
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
-from perfmodel.importers.repeats import newest_placements
+from perfmodel.importers.language_models.cluster_table import known, read_cluster_table
+from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.published import Imported
 from perfmodel.types import Compiler, Precision
 
 FILES = ("torchtitan.csv",)
@@ -57,14 +48,10 @@ _CONTEXT = re.compile(r"CP (\d+)")
 
 def read_torchtitan(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = sorted(read_rows(file, _COLUMNS), key=lambda one: str(one[1]["first_date"]))
-    found = understood(file.name, rows, partial(_placement, file.name), rejected)
-    return Imported(placements=newest_placements(found), rejected=tuple(rejected))
+    return read_cluster_table(path, FILES, _COLUMNS, _run, source=SOURCE, licence=LICENCE)
 
 
-def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
+def _run(row: Row) -> ClusterRun:
     said: dict[str, str] = json.loads(text(row, "config"))
     if text(row, "unit") != "tokens/s/GPU":
         raise ValueError("a rate of inference")
@@ -76,10 +63,10 @@ def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
     context = int(found[1]) if (found := _CONTEXT.search(said.get("Parallelism", ""))) else 1
     replicas = devices // (tensor * context)
     batch = count(row, "local_batch")
-    run = ClusterRun(
+    return ClusterRun(
         model=cluster_model(_model(name, row)),
         name=name,
-        accelerator=_DEVICES[device],
+        accelerator=known(_DEVICES, device, "accelerator"),
         accelerators=devices,
         global_batch=batch * replicas,
         micro_batch=batch,
@@ -93,7 +80,6 @@ def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
         compiler=Compiler.INDUCTOR if "compile" in words else Compiler.EAGER,
         software={"torch": "2.5"},
     )
-    return run.record(Origin(source=SOURCE, licence=LICENCE, file=file, line=line))
 
 
 def _technique(said: Mapping[str, str], row: Row) -> str:
