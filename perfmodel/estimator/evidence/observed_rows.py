@@ -218,6 +218,7 @@ def cells_of_jobs(
         hosts=of_places(columns.hosts),
         largest_share=of_places(columns.groups.largest_share),
         host_s=of_jobs([_host_s(one) for one in jobs]),
+        input_s=of_jobs([_input_s(one) for one in jobs]),
         window_share=of_jobs([_window_share(one) for one in jobs]),
         job=word,
         machine=words(columns.machine),
@@ -239,6 +240,7 @@ def single_step(
         hosts=float(placement.fabric.host_count),
         largest_share=world.links.largest_share,
         host_s=_host_s(prepared),
+        input_s=_input_s(prepared),
         window_share=_window_share(prepared),
         job=OBSERVED_JOB,
         machine=machine_word(placement),
@@ -257,6 +259,7 @@ def cell_alone(prepared: PreparedJob, kind: Kind, time_s: float) -> StepCells:
         hosts=1,
         largest_share=1,
         host_s=_host_s(prepared),
+        input_s=_input_s(prepared),
         window_share=_window_share(prepared),
         job=OBSERVED_JOB,
         machine=kind.held.name,
@@ -265,6 +268,11 @@ def cell_alone(prepared: PreparedJob, kind: Kind, time_s: float) -> StepCells:
 
 def _host_s(prepared: PreparedJob) -> float:
     return max(prepared.step.profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
+
+
+def _input_s(prepared: PreparedJob) -> float:
+    """Return what a script's step needs to be fed; nothing for a job that may be a bare step."""
+    return prepared.collate_s if prepared.job.script else 0.0
 
 
 def _window_share(prepared: PreparedJob) -> float:

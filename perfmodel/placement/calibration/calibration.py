@@ -32,16 +32,23 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior, correct
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns
-from perfmodel.placement.calibration.correcting.single_step import SingleSteps
-from perfmodel.placement.calibration.most_probable import Widths, most_probable, spread_of
+from perfmodel.placement.calibration.correcting.weighed import (
+    Weighed,
+    WeighedSingleSteps,
+    correct_weighed,
+)
+from perfmodel.placement.calibration.most_probable import Widths, probable, spread_of
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
 
 FloatArray = npt.NDArray[np.float64]
+
+#: A residual that is less probable beside the others does not answer.
+_LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,6 +67,10 @@ class Calibration:
         How much farther off than expected single jobs are on single machines.
     within : ndarray or None
         Prior covariance of the observed rows, where it is at hand; no information of its own.
+    share : float
+        How probable this residual is beside the others.
+    others : tuple of Calibration
+        Other residuals that explain what was observed, less probable ones.
     """
 
     observed: ObservedSteps
@@ -68,6 +79,8 @@ class Calibration:
     trust: FloatArray
     widths: Widths = Widths()
     within: FloatArray | None = field(default=None, repr=False)
+    share: float = 1.0
+    others: tuple[Calibration, ...] = ()
 
     def residual(self, cells: StepCells) -> FloatArray:
         """Return the most probable residual of steps, shape (fields, rows)."""
@@ -85,7 +98,12 @@ class Calibration:
         cells : StepCells
             Of the same job, or of others that share its machine or fabric.
         """
-        return correct([self.posterior], cells)
+        return correct_weighed([self.weighed], cells)
+
+    @cached_property
+    def weighed(self) -> tuple[Weighed, ...]:
+        """What corrects steps: all residuals, the most probable one first."""
+        return tuple(Weighed(one.share, one.posterior) for one in (self, *self.others))
 
     def settled(self) -> Self:
         """Return the same without what only finding it needed, which is most of its memory."""
@@ -111,7 +129,7 @@ class Calibration:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """What corrects steps, for :func:`.corrected.correct`, which takes many jobs at a time."""
+        """What corrects steps by this residual, many jobs at a time: :func:`.corrected.correct`."""
         comparisons, cells = self._comparisons, self.observed.cells
         return Posterior(
             prior=self.prior,
@@ -126,9 +144,9 @@ class Calibration:
         )
 
     @cached_property
-    def single_steps(self) -> SingleSteps:
+    def single_steps(self) -> WeighedSingleSteps:
         """What corrects single steps, sooner than :meth:`apply` does."""
-        return SingleSteps(self.posterior)
+        return WeighedSingleSteps(self.weighed)
 
     @cached_property
     def _comparisons(self) -> Comparisons:
@@ -178,17 +196,26 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
     rows = observed.pooled()
     comparisons = Comparisons.of(rows, known.noise)
     covariance = known.covariance(rows.cells, rows.cells)
-    found = most_probable(rows.cells, comparisons, known, covariance)
+    found = [(known, one) for one in probable(rows.cells, comparisons, known, covariance)]
     if known.bare != 1 and not rows.cells.guessed.any():
         bare = known.of_bare_steps
-        close = most_probable(rows.cells, comparisons, bare, known.bare**2 * covariance)
-        if close.cost < found.cost:
-            known, found = bare, close
-    return Calibration(
-        observed=rows,
-        prior=known,
-        coefficients=found.coefficients,
-        trust=found.trust,
-        widths=found.widths,
-        within=found.covariance,
-    ).settled()
+        close = probable(rows.cells, comparisons, bare, known.bare**2 * covariance)
+        found = sorted([*found, *((bare, one) for one in close)], key=lambda each: each[1].cost)
+    shares = np.exp([(found[0][1].cost - one.cost) / 2 for _, one in found])
+    shares = np.where(shares > _LEAST_SHARE * shares.sum(), shares, 0.0)
+    shares /= shares.sum()
+    several = [
+        Calibration(
+            observed=rows,
+            prior=its_prior,
+            coefficients=one.coefficients,
+            trust=one.trust,
+            widths=one.widths,
+            within=one.covariance,
+            share=share,
+        )
+        for (its_prior, one), share in zip(found, shares.tolist(), strict=True)
+        if share > 0
+    ]
+    others = tuple(one.settled() for one in several[1:])
+    return replace(several[0], others=others).settled()
