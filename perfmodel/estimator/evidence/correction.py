@@ -153,11 +153,11 @@ def _says(
 def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]) -> _Piece:
     chosen = rows[0].columns
     at = np.repeat([one.row for one in rows], len(chosen)), np.tile(chosen, len(rows))
-    places = columns.take(chosen)
+    places, jobs = columns.take(chosen), [cells.jobs[one.row] for one in rows]
     return _Piece(
         steps=steps,
         at=at,
-        cells=cells_of_jobs([cells.jobs[one.row] for one in rows], steps.parts.take(at), places),
+        cells=cells_of_jobs(jobs, steps.parts.take(at), places, slowdowns=steps.slowdowns),
         laws=[one.law for one in rows],
         own=np.repeat([bool(one.job and one.job.observations) for one in rows], len(chosen)),
         there=np.array(

@@ -29,7 +29,6 @@ from perfmodel.placement.calibration.correcting.single_step import CalibratedSte
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepNumbers
 
-
 FloatArray = npt.NDArray[np.float64]
 
 
