@@ -227,7 +227,8 @@ def cells_of_jobs(
         hosts=of_places(columns.hosts),
         largest_share=of_places(columns.groups.largest_share),
         host_s=of_jobs([_host_s(one) for one in jobs]),
-        input_s=of_jobs([_input_s(one, slowdowns) for one in jobs]),
+        # What a placement says of its loaders stands over what is usual.
+        input_s=of_jobs([_input_s(one, slowdowns) for one in jobs]) * (parts.input_stall_s == 0),
         window_share=of_jobs([_window_share(one) for one in jobs]),
         job=word,
         machine=words(columns.machine),
@@ -252,7 +253,7 @@ def single_step(
         hosts=float(placement.fabric.host_count),
         largest_share=world.links.largest_share,
         host_s=_host_s(prepared),
-        input_s=_input_s(prepared, slowdowns),
+        input_s=0.0 if parts.input_stall_s else _input_s(prepared, slowdowns),
         window_share=_window_share(prepared),
         job=OBSERVED_JOB,
         machine=machine_word(placement),
