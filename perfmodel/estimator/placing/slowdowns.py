@@ -48,8 +48,8 @@ class NeighbourLoad:
     has_step: bool
 
 
-#: What factors of slowdowns are called.
-_BY_NEIGHBOURS = "jobs on the same accelerator"
+#: What the factor of a slowdown that neighbours cause is called.
+BY_NEIGHBOURS = "jobs on the same accelerator"
 
 #: For each kind of accelerator of a placement the jobs on it; none where it is not shared.
 Neighbours = Sequence[Sequence[NeighbourLoad]]
@@ -79,7 +79,7 @@ class Slowdown:
     @property
     def by_neighbours(self) -> float:
         """What of it is due to jobs on the same accelerator, >= 1."""
-        return max(1.0, dict(self.factors).get(_BY_NEIGHBOURS, 1.0))
+        return max(1.0, dict(self.factors).get(BY_NEIGHBOURS, 1.0))
 
 
 #: Half width in logarithms of an equation with constants from the literature.
@@ -184,7 +184,7 @@ def slowdown_on(
     if neighbours:
         name = kind.accelerator.name
         slow = slowdown_beside(load, neighbours, name, sharing=placement.placement.sharing)
-        factors.append((_BY_NEIGHBOURS, slow))
+        factors.append((BY_NEIGHBOURS, slow))
         pairs = [
             basis_of_pair(load, one, name, sharing=placement.placement.sharing)
             for one in neighbours
