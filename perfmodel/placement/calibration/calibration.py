@@ -11,9 +11,11 @@ by Gauss and Newton's method in the space of observations (an iterated extended 
 
     z \leftarrow m + K H^T (H K H^T + R)^{-1} (y - h(z) + H (z - m)), \qquad H = dh/dz,
 
-as :mod:`.most_probable` says. Of an error :math:`e = c + r` the part :math:`c` belongs to its cell
-for good and :math:`r` to the measurement alone. What a cell has to itself is Student's: R grows
-with what an observation is off, so that an outlier hardly counts elsewhere, while in its own cell
+as :mod:`.most_probable` says. Where several residuals explain what was observed, a slow device or a
+slow host, of a script or of a bare step, all of them answer (:mod:`.weighed`).
+
+Of an error :math:`e = c + r` the part :math:`c` belongs to its cell for good and :math:`r` to the
+measurement alone. What a cell has to itself is Student's: R grows with what an observation is off, so that an outlier hardly counts elsewhere, while in its own cell
 it is believed the more. So a cell that was observed is answered near its measurements, whatever
 else was observed. What is peculiar to a job on one machine is Student's as well: a job unlike all
 others there says little of them.
@@ -39,7 +41,12 @@ from perfmodel.placement.calibration.correcting.weighed import (
     WeighedSingleSteps,
     correct_weighed,
 )
-from perfmodel.placement.calibration.most_probable import Widths, probable, spread_of
+from perfmodel.placement.calibration.most_probable import (
+    MostProbable,
+    Widths,
+    probable,
+    spread_of,
+)
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
@@ -192,30 +199,42 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
     prior : ResidualPrior or None
         The fitted one by default.
     """
-    known = prior or fitted_prior()
-    rows = observed.pooled()
-    comparisons = Comparisons.of(rows, known.noise)
-    covariance = known.covariance(rows.cells, rows.cells)
-    found = [(known, one) for one in probable(rows.cells, comparisons, known, covariance)]
-    if known.bare != 1 and not rows.cells.guessed.any():
-        bare = known.of_bare_steps
-        close = probable(rows.cells, comparisons, bare, known.bare**2 * covariance)
-        found = sorted([*found, *((bare, one) for one in close)], key=lambda each: each[1].cost)
-    shares = np.exp([(found[0][1].cost - one.cost) / 2 for _, one in found])
-    shares = np.where(shares > _LEAST_SHARE * shares.sum(), shares, 0.0)
-    shares /= shares.sum()
+    known, rows = prior or fitted_prior(), observed.pooled()
+    found = _explained(rows, known)
+    shares = _shares(np.array([one.cost for _, one in found]))
     several = [
         Calibration(
             observed=rows,
-            prior=its_prior,
+            prior=population,
             coefficients=one.coefficients,
             trust=one.trust,
             widths=one.widths,
             within=one.covariance,
             share=share,
         )
-        for (its_prior, one), share in zip(found, shares.tolist(), strict=True)
+        for (population, one), share in zip(found, shares.tolist(), strict=True)
         if share > 0
     ]
     others = tuple(one.settled() for one in several[1:])
     return replace(several[0], others=others).settled()
+
+
+def _explained(
+    rows: ObservedSteps, prior: ResidualPrior
+) -> list[tuple[ResidualPrior, MostProbable]]:
+    """Return residuals that explain observed steps, of scripts and of bare steps, best first."""
+    comparisons = Comparisons.of(rows, prior.noise)
+    covariance = prior.covariance(rows.cells, rows.cells)
+    found = [(prior, one) for one in probable(rows.cells, comparisons, prior, covariance)]
+    if prior.bare == 1 or rows.cells.guessed.any():
+        return found
+    bare = prior.of_bare_steps
+    close = probable(rows.cells, comparisons, bare, prior.bare**2 * covariance)
+    return sorted([*found, *((bare, one) for one in close)], key=lambda each: each[1].cost)
+
+
+def _shares(costs: FloatArray) -> FloatArray:
+    """Return how probable residuals are beside each other; 0 for those that hardly are."""
+    shares = np.exp((costs.min() - costs) / 2)
+    shares = np.where(shares > _LEAST_SHARE * shares.sum(), shares, 0.0)
+    return np.asarray(shares / shares.sum())
