@@ -15,10 +15,11 @@ as :mod:`.most_probable` says. Where several residuals explain what was observed
 slow host, of a script or of a bare step, all of them answer (:mod:`.weighed`).
 
 Of an error :math:`e = c + r` the part :math:`c` belongs to its cell for good and :math:`r` to the
-measurement alone. What a cell has to itself is Student's: R grows with what an observation is off, so that an outlier hardly counts elsewhere, while in its own cell
-it is believed the more. So a cell that was observed is answered near its measurements, whatever
-else was observed. What is peculiar to a job on one machine is Student's as well: a job unlike all
-others there says little of them.
+measurement alone. What a cell has to itself is Student's: R grows with what an observation is off,
+so that an outlier hardly counts elsewhere, while in its own cell it is believed the more. So a
+cell that was observed is answered near its measurements, whatever else was observed. What is
+peculiar to a job on one machine is Student's as well: a job unlike all others there says little of
+them.
 
 A pure function of the set of observations; their order does not matter, to the bit.
 
