@@ -18,8 +18,9 @@ from perfmodel.estimator.placing.cells import Cells, Steps, interval
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration
-from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
+from perfmodel.placement.calibration.correcting.weighed import correct_weighed
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.types import RUNG, Basis
@@ -113,8 +114,8 @@ class Correction:
         known = {id(one): one for one in calibrations}
         codes = {key: code for code, key in enumerate(known)}
         sizes = [len(piece.cells) // len(piece.laws) for piece in self._pieces for _ in piece.laws]
-        found = correct(
-            [one.posterior for one in known.values()],
+        found = correct_weighed(
+            [one.weighed for one in known.values()],
             StepCells.join([one.cells for one in self._pieces]),
             np.repeat([codes[id(one)] for one in calibrations], sizes),
         )
@@ -152,11 +153,11 @@ def _says(
 def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]) -> _Piece:
     chosen = rows[0].columns
     at = np.repeat([one.row for one in rows], len(chosen)), np.tile(chosen, len(rows))
-    places = columns.take(chosen)
+    places, jobs = columns.take(chosen), [cells.jobs[one.row] for one in rows]
     return _Piece(
         steps=steps,
         at=at,
-        cells=cells_of_jobs([cells.jobs[one.row] for one in rows], steps.parts.take(at), places),
+        cells=cells_of_jobs(jobs, steps.parts.take(at), places, slowdowns=steps.slowdowns),
         laws=[one.law for one in rows],
         own=np.repeat([bool(one.job and one.job.observations) for one in rows], len(chosen)),
         there=np.array(

@@ -50,7 +50,7 @@ class Observed:
         if calibration is None:
             shift = observed.shift(machine)
             return _shifted(step, shift, machine) if shift.reporters else step
-        asked = single_step(prepared, step.parts, placement)
+        asked = single_step(prepared, step.parts, placement, step.slowdowns)
         found = calibration.single_steps.correct(asked)
         if found is not None:
             return _corrected(step, found, observed, machine)

@@ -21,6 +21,7 @@ from perfmodel.estimator.placing.columns import (
     setting_word,
 )
 from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.correcting.response_numbers import SingleStep
@@ -94,7 +95,8 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
             f"This observation cannot be weighed: {error}", pointer=pointer
         ) from error
     _check_plausible(seen, least_step_s(prepared, placement), pointer)
-    return step_cells(prepared, steps.parts.take(0), ReplicaColumns.of([placement]), word)
+    columns = ReplicaColumns.of([placement])
+    return step_cells(prepared, steps.parts.take(0), columns, word, steps.slowdowns)
 
 
 def divided(
@@ -205,7 +207,11 @@ def _observed(cells: StepCells, seen: Sequence[Observation]) -> ObservedSteps:
 
 
 def step_cells(
-    prepared: PreparedJob, parts: StepParts, columns: ReplicaColumns, word: str = OBSERVED_JOB
+    prepared: PreparedJob,
+    parts: StepParts,
+    columns: ReplicaColumns,
+    word: str = OBSERVED_JOB,
+    slowdowns: Sequence[Slowdown] = (),
 ) -> StepCells:
     """Return predicted steps of a job as the rows that a calibration reads.
 
@@ -217,8 +223,10 @@ def step_cells(
         Of any placements: what joins all their accelerators counts.
     word : str
         For the job.
+    slowdowns : sequence of Slowdown
+        On each kind of accelerator, where there is one placement.
     """
-    return cells_of_jobs([prepared], parts, columns, word)
+    return cells_of_jobs([prepared], parts, columns, word, slowdowns)
 
 
 def cells_of_jobs(
@@ -226,6 +234,7 @@ def cells_of_jobs(
     parts: StepParts,
     columns: ReplicaColumns,
     word: str = OBSERVED_JOB,
+    slowdowns: Sequence[Slowdown] = (),
 ) -> StepCells:
     """Return predicted steps of jobs on the same placements, job by job, as :func:`step_cells`.
 
@@ -253,6 +262,8 @@ def cells_of_jobs(
         hosts=of_places(columns.hosts),
         largest_share=of_places(columns.groups.largest_share),
         host_s=of_jobs([_host_s(one) for one in jobs]),
+        # What a placement says of its loaders stands over what is usual.
+        input_s=of_jobs([_input_s(one, slowdowns) for one in jobs]) * (parts.input_stall_s == 0),
         window_share=of_jobs([_window_share(one) for one in jobs]),
         job=word,
         machine=words(columns.machine),
@@ -262,7 +273,10 @@ def cells_of_jobs(
 
 
 def single_step(
-    prepared: PreparedJob, parts: StepNumbers, placement: ResolvedPlacement
+    prepared: PreparedJob,
+    parts: StepNumbers,
+    placement: ResolvedPlacement,
+    slowdowns: Sequence[Slowdown] = (),
 ) -> SingleStep:
     """Return one predicted step of a job as a row that a calibration reads, on plain numbers."""
     world = placement.world_group
@@ -274,6 +288,7 @@ def single_step(
         hosts=float(placement.fabric.host_count),
         largest_share=world.links.largest_share,
         host_s=_host_s(prepared),
+        input_s=0.0 if parts.input_stall_s else _input_s(prepared, slowdowns),
         window_share=_window_share(prepared),
         job=OBSERVED_JOB,
         machine=machine_word(placement),
@@ -284,6 +299,16 @@ def single_step(
 
 def _host_s(prepared: PreparedJob) -> float:
     return max(prepared.step.profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
+
+
+def _input_s(prepared: PreparedJob, slowdowns: Sequence[Slowdown] = ()) -> float:
+    """Return what a script's step needs to be fed; nothing for a job that may be a bare step.
+
+    Jobs that share an accelerator share its host, and wait for each other there as well.
+    """
+    if not prepared.job.script:
+        return 0.0
+    return prepared.collate_s * max([1.0, *(one.by_neighbours for one in slowdowns)])
 
 
 def _window_share(prepared: PreparedJob) -> float:

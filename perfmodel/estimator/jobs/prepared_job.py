@@ -14,6 +14,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.estimate import MemoryEstimate
+from perfmodel.placement.feeding.input_samples import collate_s
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.placement.sharing.job_load import JobLoad
 
@@ -63,6 +64,11 @@ class PreparedJob:
         """Samples of the graph, which may hold fewer micro-batches."""
         repeated = self.step.repeated
         return self.job.batch_size * repeated.captured if repeated else self.samples
+
+    @cached_property
+    def collate_s(self) -> float:
+        """What putting the samples of a step together takes of one core, seconds."""
+        return collate_s(self.step.graph) * self.samples / self.captured_samples
 
     @cached_property
     def memory_profile(self) -> MemoryProfile:

@@ -48,6 +48,9 @@ class NeighbourLoad:
     has_step: bool
 
 
+#: What the factor of a slowdown that neighbours cause is called.
+BY_NEIGHBOURS = "jobs on the same accelerator"
+
 #: For each kind of accelerator of a placement the jobs on it; none where it is not shared.
 Neighbours = Sequence[Sequence[NeighbourLoad]]
 
@@ -72,6 +75,11 @@ class Slowdown:
     half_width: float = 0.0
     basis: Basis | None = None
     factors: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def by_neighbours(self) -> float:
+        """What of it is due to jobs on the same accelerator, >= 1."""
+        return max(1.0, dict(self.factors).get(BY_NEIGHBOURS, 1.0))
 
 
 #: Half width in logarithms of an equation with constants from the literature.
@@ -176,7 +184,7 @@ def slowdown_on(
     if neighbours:
         name = kind.accelerator.name
         slow = slowdown_beside(load, neighbours, name, sharing=placement.placement.sharing)
-        factors.append(("jobs on the same accelerator", slow))
+        factors.append((BY_NEIGHBOURS, slow))
         pairs = [
             basis_of_pair(load, one, name, sharing=placement.placement.sharing)
             for one in neighbours

@@ -11,12 +11,15 @@ by Gauss and Newton's method in the space of observations (an iterated extended 
 
     z \leftarrow m + K H^T (H K H^T + R)^{-1} (y - h(z) + H (z - m)), \qquad H = dh/dz,
 
-as :mod:`.most_probable` says. Of an error :math:`e = c + r` the part :math:`c` belongs to its cell
-for good and :math:`r` to the measurement alone. What a cell has to itself is Student's: R grows
-with what an observation is off, so that an outlier hardly counts elsewhere, while in its own cell
-it is believed the more. So a cell that was observed is answered near its measurements, whatever
-else was observed. What is peculiar to a job on one machine is Student's as well: a job unlike all
-others there says little of them.
+as :mod:`.most_probable` says. Where several residuals explain what was observed, a slow device or a
+slow host, of a script or of a bare step, all of them answer (:mod:`.weighed`).
+
+Of an error :math:`e = c + r` the part :math:`c` belongs to its cell for good and :math:`r` to the
+measurement alone. What a cell has to itself is Student's: R grows with what an observation is off,
+so that an outlier hardly counts elsewhere, while in its own cell it is believed the more. So a
+cell that was observed is answered near its measurements, whatever else was observed. What is
+peculiar to a job on one machine is Student's as well: a job unlike all others there says little of
+them.
 
 A pure function of the set of observations; their order does not matter, to the bit.
 
@@ -32,16 +35,28 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior, correct
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns
-from perfmodel.placement.calibration.correcting.single_step import SingleSteps
-from perfmodel.placement.calibration.most_probable import Widths, most_probable, spread_of
+from perfmodel.placement.calibration.correcting.weighed import (
+    Weighed,
+    WeighedSingleSteps,
+    correct_weighed,
+)
+from perfmodel.placement.calibration.most_probable import (
+    MostProbable,
+    Widths,
+    probable,
+    spread_of,
+)
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
 
 FloatArray = npt.NDArray[np.float64]
+
+#: A residual that is less probable beside the others does not answer.
+_LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,6 +75,10 @@ class Calibration:
         How much farther off than expected single jobs are on single machines.
     within : ndarray or None
         Prior covariance of the observed rows, where it is at hand; no information of its own.
+    share : float
+        How probable this residual is beside the others.
+    others : tuple of Calibration
+        Other residuals that explain what was observed, less probable ones.
     """
 
     observed: ObservedSteps
@@ -68,6 +87,8 @@ class Calibration:
     trust: FloatArray
     widths: Widths = Widths()
     within: FloatArray | None = field(default=None, repr=False)
+    share: float = 1.0
+    others: tuple[Calibration, ...] = ()
 
     def residual(self, cells: StepCells) -> FloatArray:
         """Return the most probable residual of steps, shape (fields, rows)."""
@@ -85,7 +106,12 @@ class Calibration:
         cells : StepCells
             Of the same job, or of others that share its machine or fabric.
         """
-        return correct([self.posterior], cells)
+        return correct_weighed([self.weighed], cells)
+
+    @cached_property
+    def weighed(self) -> tuple[Weighed, ...]:
+        """What corrects steps: all residuals, the most probable one first."""
+        return tuple(Weighed(one.share, one.posterior) for one in (self, *self.others))
 
     def settled(self) -> Self:
         """Return the same without what only finding it needed, which is most of its memory."""
@@ -111,7 +137,7 @@ class Calibration:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """What corrects steps, for :func:`.corrected.correct`, which takes many jobs at a time."""
+        """What corrects steps by this residual, many jobs at a time: :func:`.corrected.correct`."""
         comparisons, cells = self._comparisons, self.observed.cells
         return Posterior(
             prior=self.prior,
@@ -126,9 +152,9 @@ class Calibration:
         )
 
     @cached_property
-    def single_steps(self) -> SingleSteps:
+    def single_steps(self) -> WeighedSingleSteps:
         """What corrects single steps, sooner than :meth:`apply` does."""
-        return SingleSteps(self.posterior)
+        return WeighedSingleSteps(self.weighed)
 
     @cached_property
     def _comparisons(self) -> Comparisons:
@@ -174,21 +200,42 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
     prior : ResidualPrior or None
         The fitted one by default.
     """
-    known = prior or fitted_prior()
-    rows = observed.pooled()
-    comparisons = Comparisons.of(rows, known.noise)
-    covariance = known.covariance(rows.cells, rows.cells)
-    found = most_probable(rows.cells, comparisons, known, covariance)
-    if known.bare != 1 and not rows.cells.guessed.any():
-        bare = known.of_bare_steps
-        close = most_probable(rows.cells, comparisons, bare, known.bare**2 * covariance)
-        if close.cost < found.cost:
-            known, found = bare, close
-    return Calibration(
-        observed=rows,
-        prior=known,
-        coefficients=found.coefficients,
-        trust=found.trust,
-        widths=found.widths,
-        within=found.covariance,
-    ).settled()
+    known, rows = prior or fitted_prior(), observed.pooled()
+    found = _explained(rows, known)
+    shares = _shares(np.array([one.cost for _, one in found]))
+    several = [
+        Calibration(
+            observed=rows,
+            prior=population,
+            coefficients=one.coefficients,
+            trust=one.trust,
+            widths=one.widths,
+            within=one.covariance,
+            share=share,
+        )
+        for (population, one), share in zip(found, shares.tolist(), strict=True)
+        if share > 0
+    ]
+    others = tuple(one.settled() for one in several[1:])
+    return replace(several[0], others=others).settled()
+
+
+def _explained(
+    rows: ObservedSteps, prior: ResidualPrior
+) -> list[tuple[ResidualPrior, MostProbable]]:
+    """Return residuals that explain observed steps, of scripts and of bare steps, best first."""
+    comparisons = Comparisons.of(rows, prior.noise)
+    covariance = prior.covariance(rows.cells, rows.cells)
+    found = [(prior, one) for one in probable(rows.cells, comparisons, prior, covariance)]
+    if prior.bare == 1 or rows.cells.guessed.any():
+        return found
+    bare = prior.of_bare_steps
+    close = probable(rows.cells, comparisons, bare, prior.bare**2 * covariance)
+    return sorted([*found, *((bare, one) for one in close)], key=lambda each: each[1].cost)
+
+
+def _shares(costs: FloatArray) -> FloatArray:
+    """Return how probable residuals are beside each other; 0 for those that hardly are."""
+    shares = np.exp((costs.min() - costs) / 2)
+    shares = np.where(shares > _LEAST_SHARE * shares.sum(), shares, 0.0)
+    return np.asarray(shares / shares.sum())

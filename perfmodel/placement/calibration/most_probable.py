@@ -36,6 +36,8 @@ FloatArray = npt.NDArray[np.float64]
 Group = tuple[Field, str, str]
 
 _ITERATIONS = 12
+#: Residuals of which no logarithm is further from the other's are one.
+_ALIKE = 0.05
 #: The last iteration is one that moves no compared logarithm by more.
 _ENOUGH = 5e-3
 _SHORTEST_STEP = 0.05
@@ -113,11 +115,30 @@ class MostProbable:
     covariance: FloatArray
     cost: float
 
+    def is_unlike(self, other: MostProbable) -> bool:
+        """Tell whether the residual of any observed step is another one."""
+        here, there = self._moved(), other._moved()
+        return bool(np.abs(here - there).max() > _ALIKE)
+
+    def _moved(self) -> FloatArray:
+        return np.asarray(np.einsum("fij,fj->fi", self.covariance, self.coefficients))
+
 
 def most_probable(
     cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
 ) -> MostProbable:
-    """Return the most probable residual of observed steps.
+    """Return the most probable residual of observed steps; as the first of :func:`probable`."""
+    return probable(cells, comparisons, prior, covariance)[0]
+
+
+def probable(
+    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
+) -> list[MostProbable]:
+    """Return residuals that explain observed steps, the most probable one first.
+
+    A step that is longer than predicted may wait for its device, its host or its loaders. Where one
+    is predicted to take longest, small changes of the others change nothing: so residuals are
+    sought from each end, and each that is unlike the others is one.
 
     Parameters
     ----------
@@ -126,14 +147,43 @@ def most_probable(
     covariance : ndarray, shape (fields, rows, rows)
         Of the residuals of the cells under the prior, nothing widened.
     """
-    widths, wide = Widths(), covariance
-    cost, coefficients, trust = _under(cells, comparisons, prior, wide)
+    mean = prior.mean(cells)
+    problem = _Problem(
+        response=Response.of(cells, prior.neutral(cells)),
+        comparisons=comparisons, prior=prior, mean=mean,
+    )  # fmt: skip
+    found = [
+        _from(start, cells, problem, covariance) for start in _starts(cells, comparisons, mean)
+    ]
+    different: list[MostProbable] = []
+    for one in sorted(found, key=lambda one: one.cost):
+        if all(one.is_unlike(other) for other in different):
+            different.append(one)
+    return different
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    """What residuals are sought for, whatever the widths."""
+
+    response: Response
+    comparisons: Comparisons
+    prior: ResidualPrior
+    mean: FloatArray
+
+
+def _from(
+    start: FloatArray, cells: StepCells, problem: _Problem, covariance: FloatArray
+) -> MostProbable:
+    """Return what is found from a residual, with widths under which it is probable."""
+    prior, widths, wide = problem.prior, Widths(), covariance
+    cost, coefficients, trust = _sought(problem, wide, start)
     for _ in range(_ROUNDS if _tells_apart(cells, prior) else 0):
         found = _widths(cells, prior, coefficients, widths)
         if _stand_still(found, widths):
             break
         widths, wide = found, found.widen(covariance, cells, cells, prior)
-        cost, coefficients, trust = _under(cells, comparisons, prior, wide)
+        cost, coefficients, trust = _sought(problem, wide, start)
     return MostProbable(
         coefficients=coefficients, trust=trust, widths=widths, covariance=wide, cost=cost
     )
@@ -178,42 +228,34 @@ def _own_sd(prior: ResidualPrior, one: Field) -> float:
     return prior.sds.get(f"{one.name.lower()}.level.own", 0.0)
 
 
-def _under(
-    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, covariance: FloatArray
-) -> tuple[float, FloatArray, FloatArray]:
-    """Return cost, coefficients and trust under a covariance of the observed rows.
-
-    A step that is longer than predicted may wait for its device or for its host. Where the device
-    is predicted to take longer, small changes of the host change nothing: so it is sought from both
-    ends, and what is more probable counts.
-    """
-    mean = prior.mean(cells)
-    response = Response.of(cells, prior.neutral(cells))
-    bound = _bound_by_host(cells, comparisons, mean)
+def _starts(cells: StepCells, comparisons: Comparisons, mean: FloatArray) -> list[FloatArray]:
+    """Return residuals to seek from: what is expected, all by the host, all by the loaders."""
     # Of several jobs some may wait for their hosts and some not.
-    starts = (mean, bound) if len(set(cells.job.tolist())) == 1 else (mean,)
-    found = [_sought(response, comparisons, prior, covariance, mean, start) for start in starts]
-    return min(found, key=lambda one: one[0])
+    if len(set(cells.job.tolist())) > 1:
+        return [mean]
+    starts = [mean, _bound_by(Field.HOST, cells.host_s, comparisons, mean)]
+    if (cells.input_s > 0).all():
+        starts.append(_bound_by(Field.FEED, cells.input_s, comparisons, mean))
+    return starts
 
 
-def _bound_by_host(cells: StepCells, comparisons: Comparisons, mean: FloatArray) -> FloatArray:
-    """Return the residual under which steps take as long as observed because of their hosts."""
+def _bound_by(
+    one: Field, least_s: FloatArray, comparisons: Comparisons, mean: FloatArray
+) -> FloatArray:
+    """Return the residual under which steps take as long as observed because of one field."""
     alone = comparisons.mix[0] > 0
     rows = comparisons.rows[alone]
     bound = mean.copy()
-    bound[Field.HOST, rows] = comparisons.values[alone] - np.log(cells.host_s[rows])
+    bound[one, rows] = comparisons.values[alone] - np.log(least_s[rows])
     return bound
 
 
 def _sought(
-    response: Response,
-    comparisons: Comparisons,
-    prior: ResidualPrior,
-    covariance: FloatArray,
-    mean: FloatArray,
-    start: FloatArray,
+    problem: _Problem, covariance: FloatArray, start: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     """Return a cost, low where probable, with coefficients and trust; sought from a residual."""
+    response, comparisons = problem.response, problem.comparisons
+    prior, mean = problem.prior, problem.mean
     paired = covariance[:, comparisons.rows[:, None], comparisons.rows]
     coefficients, residual = np.zeros(mean.shape), mean
     channels, by_channel = response.linear(start)

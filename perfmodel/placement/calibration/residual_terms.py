@@ -21,7 +21,7 @@ FloatArray = npt.NDArray[np.float64]
 _SCOPES = ("all", "place", "job", "own", "guess_place", "guess_job", "guess_own")
 
 #: Fields that belong to the machine; the others belong to the fabric.
-OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.SPREAD, Field.FIXED})
+OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.FEED, Field.SPREAD, Field.FIXED})
 
 
 @dataclass(frozen=True, order=True)

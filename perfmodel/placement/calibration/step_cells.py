@@ -21,7 +21,7 @@ USUAL_WINDOW_SHARE = 0.6
 _TEXTS = ("job", "machine", "fabric", "setting")
 _NUMBERS = (
     "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "window_share",
-    "device_s",
+    "device_s", "input_s",
 )  # fmt: skip
 #: What tells one cell from all others.
 _IDENTITY = (
@@ -48,6 +48,9 @@ class StepCells:
         As predicted, columns of shape (rows,).
     host_s : ndarray, shape (rows,)
         What the host needs to issue the step's operators; a step is hardly shorter.
+    input_s : ndarray, shape (rows,)
+        What one core of the host needs to put the samples of a script's step together; 0 where
+        there are none, or nobody said that it is a script.
     window_share : ndarray, shape (rows,)
         Part of the computation that runs while gradients are exchanged.
     device_s : ndarray, shape (rows,)
@@ -76,6 +79,7 @@ class StepCells:
     largest_share: FloatArray
     parts: StepParts
     host_s: FloatArray
+    input_s: FloatArray
     window_share: FloatArray
     device_s: FloatArray
     guessed: npt.NDArray[np.bool_]
@@ -90,7 +94,10 @@ class StepCells:
             if np.shape(getattr(self, name)) != (rows,):
                 raise InvalidInputError(f"Column {name} of steps needs {rows} rows.")
         for name in _NUMBERS:
-            if not np.all(np.isfinite(getattr(self, name)) & (getattr(self, name) > 0)):
+            column = getattr(self, name)
+            # Nothing may have to be loaded.
+            least = column >= 0 if name == "input_s" else column > 0
+            if not np.all(np.isfinite(column) & least):
                 raise InvalidInputError(f"Column {name} of steps holds a value not above zero.")
         if not np.all(np.isfinite(self.parts.step_time_s) & (self.parts.compute_s > 0)):
             raise InvalidInputError("A predicted step to be calibrated has no time.")
@@ -109,6 +116,7 @@ class StepCells:
         largest_share: npt.ArrayLike,
         host_s: npt.ArrayLike,
         micro_batches: npt.ArrayLike = 1.0,
+        input_s: npt.ArrayLike = 0.0,
         window_share: npt.ArrayLike = USUAL_WINDOW_SHARE,
         device_s: npt.ArrayLike | None = None,
         guessed: bool = False,
@@ -134,6 +142,7 @@ class StepCells:
             hosts=numbers(hosts),
             largest_share=numbers(largest_share),
             host_s=numbers(host_s),
+            input_s=numbers(input_s),
             window_share=numbers(window_share),
             device_s=numbers(parts.compute_s if device_s is None else device_s),
             guessed=np.full(rows, guessed),

@@ -1,22 +1,24 @@
 r"""How a step answers when what was assumed of its job turns out different.
 
-Seven logarithms :math:`z` say how a job differs from its prediction: device time, host time, what
-spreading costs, a fixed time, communication, tail and window. With the predicted computation
-:math:`C_0`, host time :math:`H_0`, communication :math:`N_0` and exposed part :math:`E_0`,
+Eight logarithms :math:`z` say how a job differs from its prediction: device time, host time,
+feeding, what spreading costs, a fixed time, communication, tail and window. With the predicted
+computation :math:`C_0`, host time :math:`H_0`, input :math:`I_0`, communication :math:`N_0` and
+exposed part :math:`E_0`,
 
 .. math::
 
-    C &= \lambda\,[\,(\,(C_0 e^{z_1})^q + (H_0 e^{z_2})^q)^{1/q}\,e^{z_3} + F_0 e^{z_4}\,], \qquad
-    N = N_0 e^{z_5} \\
-    E &= \kappa\,[\,\tau N + h((1 - \tau) N,\ \omega C e^{z_7})\,], \qquad
+    W &= \lambda\,[\,(\,(C_0 e^{z_1})^q + (H_0 e^{z_2})^q)^{1/q}\,e^{z_4} + F_0 e^{z_5}\,], \qquad
+    C = (W^q + (I_0 e^{z_3})^q)^{1/q}, \qquad N = N_0 e^{z_6} \\
+    E &= \kappa\,[\,\tau N + h((1 - \tau) N,\ \omega C e^{z_8})\,], \qquad
     h(n, w) = \tfrac12 (n - w + \sqrt{(n - w)^2 + 4 \epsilon^2 n^2})
 
 The device works or waits for its host, whichever takes longer, with a soft corner; :math:`\lambda`
 makes the residual that is expected give back :math:`C_0`, so that nothing but what was observed
-moves a prediction. Communication
+moves a prediction. A script also waits for its loaders, which prepare the next batch meanwhile;
+steps that were predicted have none, so :math:`\lambda` leaves that out. Communication
 hides behind a share :math:`\omega` of the computation; what exceeds it is exposed, and so is the
 tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :math:`E_0` of
-:math:`N_0`, :math:`\tau = 1 - (1 - \tau_0)^{e^{z_6}}`, and :math:`\kappa` absorbs the rest of
+:math:`N_0`, :math:`\tau = 1 - (1 - \tau_0)^{e^{z_7}}`, and :math:`\kappa` absorbs the rest of
 :math:`E_0`, within a factor of two.
 """
 
@@ -47,15 +49,16 @@ LEAST_HIDDEN = 1e-9
 
 
 class Field(IntEnum):
-    """The seven logarithms in which a job differs from its prediction."""
+    """The eight logarithms in which a job differs from its prediction."""
 
     DEVICE = 0
     HOST = 1
-    SPREAD = 2
-    FIXED = 3
-    COMMUNICATION = 4
-    TAIL = 5
-    WINDOW = 6
+    FEED = 2
+    SPREAD = 3
+    FIXED = 4
+    COMMUNICATION = 5
+    TAIL = 6
+    WINDOW = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +126,13 @@ class Response:
         state = self._state(residual)
         alone = self._alone_s(state)
         by_field = np.zeros((len(Field), len(self.cells)))
-        worked = state.compute_s - state.fixed_s
+        busy = state.compute_s * state.busy_share
+        worked = busy * (1 - state.fixed_share)
         by_field[Field.DEVICE] = worked * state.device_share
         by_field[Field.HOST] = worked * (1 - state.device_share)
+        by_field[Field.FEED] = state.compute_s - busy
         by_field[Field.SPREAD] = worked
-        by_field[Field.FIXED] = state.fixed_s
+        by_field[Field.FIXED] = busy * state.fixed_share
         exposed = by_field / state.compute_s * self._by_window(state)
         exposed[Field.COMMUNICATION] = self._by_communication(state)
         exposed[Field.TAIL] = self._by_tail(state, residual[Field.TAIL])
@@ -142,14 +147,15 @@ class Response:
         """Return the share of the computation during which the device works, shape (rows,)."""
         state = self._state(residual)
         # What device and host take is raised to a power before it is added up.
-        alone = state.device_share ** (1 / CORNER)
-        return alone * (state.compute_s - state.fixed_s) / state.compute_s
+        alone = (state.device_share * state.busy_share) ** (1 / CORNER)
+        return alone * (1 - state.fixed_share)
 
     def _state(self, residual: FloatArray) -> _State:
         z = np.clip(residual, -MOST_LOG, MOST_LOG)
         worked, device_share = _worked(self.cells, z)
         fixed = self.scale * _fixed_s(z)
-        compute = self.scale * worked + fixed
+        busy = self.scale * worked + fixed
+        compute, busy_share = _fed(self.cells, z, busy)
         communication = self.cells.parts.communication_s * np.exp(z[Field.COMMUNICATION])
         hidden = (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], MOST_TAIL))
         tail = 1 - np.maximum(hidden, LEAST_HIDDEN)
@@ -158,7 +164,8 @@ class Response:
         several = _communicate(self.cells)
         return _State(
             compute_s=compute,
-            fixed_s=fixed,
+            busy_share=busy_share,
+            fixed_share=fixed / busy,
             device_share=device_share,
             communication_s=communication,
             tail=tail,
@@ -196,10 +203,21 @@ class Response:
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """Intermediate results of a step under a residual."""
+    """Intermediate results of a step under a residual.
+
+    Parameters
+    ----------
+    busy_share : ndarray
+        Share of the computation that is not the loaders'.
+    fixed_share : ndarray
+        Share of what is left that is fixed.
+    device_share : ndarray
+        Share of what is left then that is the device's.
+    """
 
     compute_s: FloatArray
-    fixed_s: FloatArray
+    busy_share: FloatArray
+    fixed_share: FloatArray
     device_share: FloatArray
     communication_s: FloatArray
     tail: FloatArray
@@ -213,6 +231,12 @@ def _worked(cells: StepCells, z: FloatArray) -> tuple[FloatArray, FloatArray]:
     host = CORNER * (np.log(cells.host_s) + z[Field.HOST])
     longer = np.logaddexp(device, host)
     return np.exp(longer / CORNER + z[Field.SPREAD]), np.exp(device - longer)
+
+
+def _fed(cells: StepCells, z: FloatArray, busy_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return how long device and host work or wait for their data, and their share of that."""
+    beside = (cells.input_s * np.exp(z[Field.FEED]) / busy_s) ** CORNER
+    return busy_s * (1 + beside) ** (1 / CORNER), 1 / (1 + beside)
 
 
 def _fixed_s(z: FloatArray) -> FloatArray:

@@ -186,6 +186,15 @@ def cost_of_graph(graph: Graph, *, samples: int) -> tuple[InputKind, SampleCost]
     return kind, cost
 
 
+def collate_s(graph: Graph) -> float:
+    """Return what bringing the inputs of a graph together takes of one core, seconds.
+
+    However many loaders read and decode samples, one process puts the batch together.
+    """
+    by_storage = {one.storage: one.size_bytes for one in graph.tensors if one.role is Role.INPUT}
+    return InputConstants.fitted().collate_s_per_byte * sum(by_storage.values())
+
+
 def _kind(tensor: Tensor) -> InputKind:
     if len(tensor.shape) == 4 and tensor.shape[1] == 3:
         return InputKind.IMAGE_JPEG if min(tensor.shape[2:]) > _LARGEST_RAW else InputKind.IMAGE_RAW

@@ -72,6 +72,13 @@ START = ResidualPrior(
         "host.level.own": 0.4,
         "host.batch_curve.job": 0.2,
         "host.batch_curve.own": 0.3,
+        # Of hosts and libraries; few jobs of the tables are fed slowly enough to tell.
+        "feed.level.all": 0.3,
+        "feed.level.place": 0.2,
+        "feed.level.job": 0.5,
+        "feed.level.own": 0.2,
+        "feed.batch_curve.job": 0.15,
+        "feed.batch_curve.own": 0.15,
         "spread.alone.all": 0.05,
         "spread.alone.place": 0.05,
         "spread.alone.job": 0.05,

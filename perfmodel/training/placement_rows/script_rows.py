@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -103,7 +104,8 @@ def _observed(
             step_time_s=record.step_time_s,
             sync_time_s=record.sync_time_s,
         )
-        cells = weighed_cells(estimator.core, record.job, seen, group.job, "")
+        job = replace(record.job, script=True)
+        cells = weighed_cells(estimator.core, job, seen, group.job, "")
         rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
     return Measured(
         steps=ObservedSteps.join(*rows),

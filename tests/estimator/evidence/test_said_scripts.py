@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.explain.placement_stages import SCRIPT
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.slowdowns import BY_NEIGHBOURS, Slowdown
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.feeding.input_samples import InputConstants
+from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import RUNG, Basis, Mode
 
@@ -115,3 +120,26 @@ def test_curve_and_explanation_are_of_the_longer_step(estimator: Estimator):
     explained = estimator.explain(SCRIPT_JOB, FOUR)
     assert explained.estimate.step_time_s == pytest.approx(steps[1])
     assert SCRIPT in str(explained.to_dict())
+
+
+def test_a_script_has_to_be_fed_and_waits_for_the_loaders_of_its_neighbours(estimator: Estimator):
+    core = estimator.core
+    # 5,000 rows of 64 numbers of four bytes.
+    expected_s = 5000 * 64 * 4 * InputConstants.fitted().collate_s_per_byte
+    for job, beside, times in (
+        (JOB, 3.0, 0.0),
+        (BARE, 3.0, 0.0),
+        (SCRIPT_JOB, 1.0, 1.0),
+        (SCRIPT_JOB, 3.0, 3.0),
+    ):
+        prepared, placement = core.prepare(job), core.resolve(ONE)
+        slow = (Slowdown(factor=2 * beside, factors=((BY_NEIGHBOURS, beside), ("limit", 2.0))),)
+        columns = ReplicaColumns.of([placement])
+        cells = step_cells(prepared, StepParts.of(np.ones(1)), columns, slowdowns=slow)
+        assert cells.input_s == pytest.approx(times * expected_s)
+        alone = single_step(prepared, StepNumbers(1.0), placement, slow)
+        assert alone.input_s == pytest.approx(times * expected_s)
+        # A placement that says what feeds it has been waited for already.
+        stated = StepParts.of(np.ones(1), input_stall_s=np.ones(1))
+        assert step_cells(prepared, stated, columns, slowdowns=slow).input_s == 0.0
+        assert single_step(prepared, StepNumbers(1.0, 0.0, 1.0), placement, slow).input_s == 0.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import calibration_world as world
 import numpy as np
 import pytest
 
+from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import FIXED_S, Field, Response
 
 
@@ -16,8 +19,15 @@ def at(**logs: float) -> np.ndarray:
     return residual
 
 
-def test_derivatives_are_those_of_differences():
-    response = Response.of(world.cells())
+def fed(input_s: float) -> StepCells:
+    """Return steps of scripts whose input takes so long."""
+    cells = world.cells()
+    return replace(cells, input_s=np.full(len(cells), input_s))
+
+
+@pytest.mark.parametrize("input_s", [0.0, 0.02, 0.3])
+def test_derivatives_are_those_of_differences(input_s):
+    response = Response.of(fed(input_s))
     residual = np.random.default_rng(0).normal(0, 0.4, at().shape)
     channels, slopes = response.linear(residual)
     for field in Field:
@@ -39,11 +49,25 @@ def test_without_a_residual_the_prediction_remains():
     assert after == pytest.approx(before, rel=0.35)
 
 
-@pytest.mark.parametrize("field", ["device", "host", "spread", "fixed", "communication", "tail"])
+@pytest.mark.parametrize(
+    "field", ["device", "host", "feed", "spread", "fixed", "communication", "tail"]
+)
 def test_more_of_anything_but_the_window_never_shortens_a_step(field):
-    response = Response.of(world.cells())
+    response = Response.of(fed(0.05))
     steps = [response.parts(at(**{field: z})).step_time_s for z in np.linspace(-3, 3, 13)]
     assert np.all(np.diff(steps, axis=0) >= -1e-12)
+
+
+def test_a_script_waits_for_its_loaders_however_fast_its_device_is():
+    slow, fast = at(), at(device=-5.0, host=-5.0)
+    bare, waiting = Response.of(fed(0.0)), Response.of(fed(2.0))
+    assert bare.parts(slow).compute_s == pytest.approx(world.cells().parts.compute_s)
+    assert np.all(bare.parts(fast).compute_s < 0.05 * bare.parts(slow).compute_s)
+    # Two seconds, whatever the device does; twice as long where the host is half as fast.
+    assert waiting.parts(fast).compute_s == pytest.approx(2.0, rel=1e-3)
+    assert waiting.parts(at(device=-5.0, host=-5.0, feed=np.log(2))).compute_s == pytest.approx(
+        4.0, rel=1e-3
+    )
 
 
 def test_a_wider_window_never_lengthens_a_step():

@@ -7,8 +7,10 @@ from synthetic_workloads import GraphBuilder, mlp
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.placement.feeding.input_pipeline import InputPipeline, Locality, input_stall
 from perfmodel.placement.feeding.input_samples import (
+    InputConstants,
     InputKind,
     SampleCost,
+    collate_s,
     cost_of_graph,
     sample_cost,
 )
@@ -113,6 +115,15 @@ def test_inputs_of_a_graph_say_what_is_stored(shape: tuple[int, ...], kind: Inpu
     assert found is kind and cost.cpu_s > 0
     if kind is not InputKind.IMAGE_JPEG:
         assert cost.stored_bytes == 4 * np.prod(shape[1:])  # fp32, one sample of eight
+
+
+def test_a_batch_is_put_together_byte_by_byte() -> None:
+    make = GraphBuilder()
+    inputs = (make.tensor((8, 100), Role.INPUT), make.tensor((8, 50), Role.INPUT))
+    make.node("add", inputs, [(8, 100)])
+    # 150 numbers of four bytes of each of eight samples.
+    expected = 8 * 150 * 4 * InputConstants.fitted().collate_s_per_byte
+    assert collate_s(make.build()) == pytest.approx(expected)
 
 
 def test_a_table_s_row_is_what_the_network_reads() -> None:

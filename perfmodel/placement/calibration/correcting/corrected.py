@@ -52,6 +52,12 @@ class CalibratedSteps:
             seen=self.seen[rows],
         )
 
+    def replaced(self, rows: Codes, others: Self) -> Self:
+        """Return the same with other steps in some of its rows."""
+        order = np.arange(len(self.log_sd))
+        order[rows] = len(order) + np.arange(len(rows))
+        return self.join([self, others]).take(order)
+
     @classmethod
     def join(cls, pieces: Sequence[Self]) -> Self:
         """Return the rows of several, one after the other."""

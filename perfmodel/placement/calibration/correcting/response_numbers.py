@@ -32,6 +32,7 @@ class SingleStep(NamedTuple):
     hosts: float
     largest_share: float
     host_s: float
+    input_s: float
     window_share: float
     job: str
     machine: str
@@ -93,14 +94,19 @@ def respond(step: SingleStep, expected: Sequence[float], residual: Sequence[floa
     worked, device_share = _worked(step, z)
     worked *= scale
     fixed_s = scale * FIXED_S * math.exp(z[Field.FIXED])
-    compute_s = worked + fixed_s
+    busy_s = worked + fixed_s
+    beside = (step.input_s * math.exp(z[Field.FEED]) / busy_s) ** CORNER
+    compute_s, busy_share = busy_s * (1 + beside) ** (1 / CORNER), 1 / (1 + beside)
     found = _communication(step, z, residual, compute_s) if step.communicates else _Communication()
     alone_s = compute_s + before.input_stall_s + before.overhead_s
     by_field = [0.0] * len(Field)
+    here_s = compute_s * busy_share
+    by_field[Field.FEED] = compute_s - here_s
+    by_field[Field.FIXED] = here_s * fixed_s / busy_s
+    worked = here_s - by_field[Field.FIXED]
     by_field[Field.DEVICE] = worked * device_share
     by_field[Field.HOST] = worked * (1 - device_share)
     by_field[Field.SPREAD] = worked
-    by_field[Field.FIXED] = fixed_s
     # What computation grows by widens the window as well.
     step_s = alone_s + found.exposed_s
     longer = (1 + found.by_window / compute_s) / step_s

@@ -253,8 +253,8 @@ def _as_cells(step: SingleStep) -> StepCells:
     parts = StepParts.of(np.array([step.parts.compute_s]))
     return StepCells.of_job(
         parts, batch_size=step.batch_size, micro_batches=step.micro_batches, ranks=2, hosts=2,
-        largest_share=1, host_s=step.host_s, window_share=step.window_share, job=step.job,
-        machine=step.machine, fabric=step.fabric, setting=step.setting,
+        largest_share=1, host_s=step.host_s, input_s=step.input_s, window_share=step.window_share,
+        job=step.job, machine=step.machine, fabric=step.fabric, setting=step.setting,
     )  # fmt: skip
 
 

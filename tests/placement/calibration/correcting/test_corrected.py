@@ -9,6 +9,7 @@ import pytest
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.correcting.weighed import correct_weighed
 from perfmodel.placement.calibration.observed_steps import Comparisons, same_cells
 from perfmodel.placement.calibration.residual_prior import fitted_prior
 from perfmodel.placement.calibration.residual_shapes import SHAPES
@@ -75,7 +76,7 @@ def dense(of: Calibration, cells: StepCells) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("seed", range(12))
 def test_columns_say_what_the_equations_say(seed: int) -> None:
     calibration, cells = calibrated(seed)
-    found = calibration.apply(cells)
+    found = correct([calibration.posterior], cells)
     step_s, log_sd = dense(calibration, cells)
     assert found.parts.step_time_s == pytest.approx(step_s, rel=1e-9)
     assert found.log_sd == pytest.approx(log_sd, rel=1e-7)
@@ -109,8 +110,8 @@ def test_many_jobs_are_corrected_as_each_alone() -> None:
     cells = StepCells.join([asked for _, asked in made])
     which = np.repeat(np.arange(len(made)), [len(asked) for _, asked in made])
     order = np.random.default_rng(0).permutation(len(which))
-    posteriors = [calibration.posterior for calibration, _ in made]
-    found = correct(posteriors, cells.take(order), which[order])
+    jobs = [calibration.weighed for calibration, _ in made]
+    found = correct_weighed(jobs, cells.take(order), which[order])
     alone = CalibratedSteps.join([calibration.apply(asked) for calibration, asked in made])
     for name in ("log_sd", "learned", "seen"):
         expected = getattr(alone, name)[order]

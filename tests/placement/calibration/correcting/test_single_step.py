@@ -13,7 +13,8 @@ from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
 NUMBERS = (
-    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "window_share",
+    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "input_s",
+    "window_share",
 )  # fmt: skip
 
 
